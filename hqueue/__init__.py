@@ -1,0 +1,1 @@
+"""A durable, ordered, partitioned message queue that lives inside HBase."""

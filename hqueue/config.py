@@ -1,0 +1,209 @@
+"""Settings: where the servers are, and the bound of every wait.
+
+A setting comes from the first of these that has it: an argument, an environment variable
+(``HQUEUE_`` and the name in capitals), the settings file (``HQUEUE_CONFIG``, or ``hqueue.toml`` in
+the user's configuration folder), the connection file that a running local server writes, the
+default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from hqueue.errors import SettingsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["GatewayAddress", "Settings", "local_connection_file", "settings_file"]
+
+ENVIRONMENT_PREFIX = "HQUEUE_"
+_NOT_SETTINGS = {"HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_CACHE"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GatewayAddress:
+    """A host that runs HBase's Thrift gateways, with the port of each of the two.
+
+    Written ``host:thrift1_port/thrift2_port``; IPv6 hosts stand in brackets.
+    """
+
+    host: str
+    thrift1_port: int = 9090
+    thrift2_port: int = 9091
+
+    def __post_init__(self) -> None:
+        if not self.host or any(c.isspace() or c in "/,[]" for c in self.host):
+            raise SettingsError("a gateway needs a host name", host=self.host)
+        for port in (self.thrift1_port, self.thrift2_port):
+            if not 1 <= port <= 65_535:
+                raise SettingsError("a port is a number from 1 to 65535", port=port)
+
+    @classmethod
+    def parse(cls, text: str) -> GatewayAddress:
+        """Read ``host``, or ``host:thrift1_port/thrift2_port``."""
+        text = text.strip()
+        host, colon, ports = text.rpartition(":")
+        if not colon or (text.startswith("[") and text.endswith("]")):
+            return cls(text.strip("[]"))
+        first, slash, second = ports.partition("/")
+        if not slash or not first.isdecimal() or not second.isdecimal():
+            raise SettingsError(
+                "a gateway is written host:thrift1_port/thrift2_port", gateway=text
+            )
+        return cls(host.strip("[]"), int(first), int(second))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.thrift1_port}/{self.thrift2_port}"
+
+
+def _gateways(value: object) -> tuple[GatewayAddress, ...]:
+    if isinstance(value, str):
+        value = [part for part in value.split(",") if part.strip()]
+    if isinstance(value, GatewayAddress):
+        value = [value]
+    if not isinstance(value, Iterable):
+        raise SettingsError("gateways are addresses, or one text with commas", gateways=value)
+    gateways = tuple(
+        item if isinstance(item, GatewayAddress) else GatewayAddress.parse(str(item))
+        for item in value
+    )
+    if not gateways:
+        raise SettingsError("at least one gateway is needed")
+    return gateways
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """All settings of a connection; frozen, and checked when it is made. Times in milliseconds."""
+
+    gateways: tuple[GatewayAddress, ...] = (GatewayAddress("127.0.0.1"),)
+    """The Thrift gateways. The one on a partition's region host is preferred."""
+
+    zookeeper: str = "127.0.0.1:2181"
+    """ZooKeeper's connection string."""
+
+    zookeeper_root: str = "/hqueue"
+    """The ZooKeeper node under which everything of hqueue lies."""
+
+    transport: str = "buffered"
+    """The gateways' Thrift transport: ``buffered`` or ``framed``."""
+
+    protocol: str = "binary"
+    """The gateways' Thrift protocol: ``binary`` or ``compact``."""
+
+    connect_timeout_ms: int = 3_000
+    """The bound on opening one connection to a gateway."""
+
+    request_timeout_ms: int = 15_000
+    """The bound on one request to a gateway. A slower answer counts as none."""
+
+    operation_timeout_ms: int = 60_000
+    """The bound on a whole put or read with all its retries: no error is raised earlier for a
+    fault that may pass, and no wait is longer."""
+
+    gateway_retry_ms: int = 2_000
+    """How long a gateway that failed is avoided the first time. Each further failure doubles
+    it, up to 30 s."""
+
+    connections_max: int = 32
+    """Connections kept or in use for each port of each gateway."""
+
+    connection_idle_ms: int = 60_000
+    """A connection idle for longer is closed instead of used: gateways drop idle ones."""
+
+    clock_skew_ms_max: int = 5_000
+    """How far this machine's clock may be from a region server's before appends are refused."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gateways", _gateways(self.gateways))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int":
+                if isinstance(value, str) and value.strip().isdecimal():
+                    value = int(value)
+                    object.__setattr__(self, field.name, value)
+                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                    raise SettingsError("this setting is a whole number above 0", **_at(field, value))
+            elif field.type == "str" and not (isinstance(value, str) and value):
+                raise SettingsError("this setting is a text", **_at(field, value))
+        if self.transport not in ("buffered", "framed"):
+            raise SettingsError("transport is 'buffered' or 'framed'", transport=self.transport)
+        if self.protocol not in ("binary", "compact"):
+            raise SettingsError("protocol is 'binary' or 'compact'", protocol=self.protocol)
+        if not self.zookeeper_root.startswith("/"):
+            raise SettingsError("zookeeper_root begins with '/'", zookeeper_root=self.zookeeper_root)
+
+    @classmethod
+    def load(
+        cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+    ) -> Settings:
+        """Gather the settings from all sources.
+
+        Args:
+            arguments: settings by name; a value of None counts as not given.
+            environ: the environment; the process's own if None.
+
+        Raises:
+            SettingsError: a setting is unknown (the closest known one is named), has a wrong
+                value, or a settings file can't be read.
+        """
+        environ = os.environ if environ is None else environ
+        merged: dict[str, Any] = {}
+        local = local_connection_file(environ)
+        if local.exists():
+            merged.update(_from_file(local))
+        path = settings_file(environ)
+        if path.exists():
+            merged.update(_from_file(path))
+        elif "HQUEUE_CONFIG" in environ:
+            raise SettingsError("HQUEUE_CONFIG names a file that does not exist", path=str(path))
+        merged.update(
+            {
+                name[len(ENVIRONMENT_PREFIX) :].lower(): value
+                for name, value in environ.items()
+                if name.startswith(ENVIRONMENT_PREFIX) and name not in _NOT_SETTINGS
+            }
+        )
+        merged.update({k: v for k, v in (arguments or {}).items() if v is not None})
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in merged:
+            if name not in known:
+                closest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+                raise SettingsError("unknown setting", setting=name, closest=closest[0])
+        return cls(**merged)
+
+
+def _at(field: dataclasses.Field[Any], value: object) -> dict[str, Any]:
+    return {"setting": field.name, "value": value}
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise SettingsError("a settings file can't be read", path=str(path)) from exc
+
+
+def settings_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the user's settings file is, whether or not it exists."""
+    named = environ.get("HQUEUE_CONFIG")
+    return Path(named) if named else Path(platformdirs.user_config_dir("hqueue")) / "hqueue.toml"
+
+
+def local_connection_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where a running local server says how to reach it, whether or not one runs."""
+    home = environ.get("HQUEUE_LOCAL_HOME")
+    base = Path(home) if home else Path(platformdirs.user_state_dir("hqueue")) / "local"
+    return base / "connection.toml"

@@ -1,0 +1,175 @@
+"""The errors that hqueue raises.
+
+Every error that this library raises on purpose is an `HQueueError`. Errors of the libraries and
+servers underneath are translated where they arrive, with the original as ``__cause__``.
+
+    HQueueError
+    ├── InvalidInputError (also ValueError)   an argument is out of range; nothing was sent
+    │   └── MessageTooLargeError              a message or a batch exceeds its bound
+    ├── SettingsError (also ValueError)       a setting is unknown or has a wrong value
+    ├── QueueStateError                       the queue is not what the operation needs
+    │   ├── QueueNotFoundError
+    │   ├── QueueExistsError
+    │   ├── QueueDisabledError
+    │   ├── QueueEnabledError                 the operation needs a disabled queue
+    │   └── NotAQueueError                    the table exists, but it is not a queue
+    ├── StoreError                            HBase did not do what it was asked
+    │   ├── StoreUnavailableError             no answer within the bound
+    │   └── RequestRefusedError               HBase answered that it will not
+    ├── ClockSkewError                        this machine's clock is too far off to append
+    ├── CorruptLogError                       bytes in the log that no writer of a queue wrote
+    │   └── UnsupportedFormatError            a format version or a codec this release doesn't know
+    ├── ClosedError                           the object was closed, or inherited through a fork
+    ├── BufferFullError                       a producer's buffer had no room within the bound
+    └── LocalServerError                      the local server could not be started or stopped
+"""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = [
+    "BufferFullError",
+    "ClockSkewError",
+    "ClosedError",
+    "CorruptLogError",
+    "HQueueError",
+    "InvalidInputError",
+    "LocalServerError",
+    "MessageTooLargeError",
+    "NotAQueueError",
+    "Outcome",
+    "QueueDisabledError",
+    "QueueEnabledError",
+    "QueueExistsError",
+    "QueueNotFoundError",
+    "QueueStateError",
+    "RequestRefusedError",
+    "SettingsError",
+    "StoreError",
+    "StoreUnavailableError",
+    "UnsupportedFormatError",
+]
+
+
+class Outcome(enum.Enum):
+    """What became of the operation that raised an error."""
+
+    NOT_APPLIED = "not applied"
+    """Nothing was changed, and nothing of it will show up later. Safe to do again."""
+
+    UNKNOWN = "unknown"
+    """It may have been applied, or may be yet. Doing it again may do it twice."""
+
+
+class HQueueError(Exception):
+    """The root of all errors of this library.
+
+    The text is the same for every occurrence of an error; what varies is in `facts`, and each
+    fact is an attribute as well: ``error.queue``, ``error.partition``. `outcome` says whether
+    the operation that failed is `Outcome.NOT_APPLIED` or `Outcome.UNKNOWN`.
+    """
+
+    def __init__(
+        self, text: str, *, outcome: Outcome = Outcome.NOT_APPLIED, **facts: object
+    ) -> None:
+        super().__init__(text)
+        self.text = text
+        self.outcome = outcome
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> object:
+        try:
+            return self.__dict__["facts"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __str__(self) -> str:
+        facts = dict(self.facts)
+        if self.outcome is Outcome.UNKNOWN:
+            facts["outcome"] = self.outcome.value
+        if not facts:
+            return self.text
+        listed = ", ".join(f"{key}={value!r}" for key, value in facts.items())
+        return f"{self.text} [{listed}]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.text, self.outcome, self.facts)
+
+
+def _rebuild(
+    kind: type[HQueueError], text: str, outcome: Outcome, facts: dict[str, object]
+) -> HQueueError:
+    return kind(text, outcome=outcome, **facts)
+
+
+class InvalidInputError(HQueueError, ValueError):
+    """An argument is out of range. Raised before anything is sent."""
+
+
+class MessageTooLargeError(InvalidInputError):
+    """A message, or a batch of them, exceeds its bound. Raised before anything is sent."""
+
+
+class SettingsError(HQueueError, ValueError):
+    """A setting is unknown or has a wrong value."""
+
+
+class QueueStateError(HQueueError):
+    """The queue is not in the state that the operation needs."""
+
+
+class QueueNotFoundError(QueueStateError):
+    """There is no table of that name."""
+
+
+class QueueExistsError(QueueStateError):
+    """There is a table of that name already."""
+
+
+class QueueDisabledError(QueueStateError):
+    """The queue is disabled: it takes no puts and no reads until it is enabled."""
+
+
+class QueueEnabledError(QueueStateError):
+    """The operation needs a disabled queue, and this one is enabled."""
+
+
+class NotAQueueError(QueueStateError):
+    """The table exists, but hqueue did not create it as a queue."""
+
+
+class StoreError(HQueueError):
+    """HBase did not do what it was asked."""
+
+
+class StoreUnavailableError(StoreError):
+    """HBase or its gateways gave no usable answer within the bound that was set."""
+
+
+class RequestRefusedError(StoreError):
+    """HBase answered, and the answer is that it will not do this; trying again won't help."""
+
+
+class ClockSkewError(HQueueError):
+    """This machine's clock differs from the region server's by more than the bound."""
+
+
+class CorruptLogError(HQueueError):
+    """The log holds something that no writer of a queue put there. Facts: `row`, `queue`."""
+
+
+class UnsupportedFormatError(CorruptLogError):
+    """A batch has a format version or a codec that this release does not know."""
+
+
+class ClosedError(HQueueError):
+    """The object was closed, or it was inherited through a fork and can't be used here."""
+
+
+class BufferFullError(HQueueError):
+    """A producer's buffer had no room for the message within the bound."""
+
+
+class LocalServerError(HQueueError):
+    """The local server could not be started or stopped. Fact: `log`, its last lines."""

@@ -1,0 +1,41 @@
+"""Every fixed bound of the log's format and of the library, in one place."""
+
+from __future__ import annotations
+
+PARTITIONS_MAX = 32_767
+"""Partitions of a queue: partition IDs are 0 to 32,766, so a row key never begins with 0xff."""
+
+SEQUENCE_BITS = 15
+SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
+"""Messages under one timestamp have the sequences 0 to 32,767 (seed 001's Short.MAX_VALUE)."""
+
+TIMESTAMP_MS_MAX = (1 << 48) - 1
+"""A timestamp fits 48 bits (the year 10889), so that a MessageID fits a signed 64-bit integer."""
+
+MESSAGE_ID_MAX = (TIMESTAMP_MS_MAX << SEQUENCE_BITS) | SEQUENCE_MAX
+
+TOPIC_BYTES_MAX = 255
+"""UTF-8 bytes of a topic's name: it is an HBase qualifier, repeated in every row and header."""
+
+TOPICS_PER_BATCH_MAX = 1_024
+
+BATCH_MESSAGES_MAX = 65_536
+
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+"""Bodies and their offsets of one batch. HBase refuses cells of 10 MiB and more."""
+
+QUEUE_NAME_LENGTH_MAX = 200
+
+TTL_SECONDS_MIN = 60
+TTL_SECONDS_MAX = 2**31 - 1
+"""HBase keeps a family's TTL as a signed 32-bit number of seconds; this value means 'forever'."""
+
+HEADER_GRACE_MS = 3_600_000
+"""A header is collected when its bodies expired this long ago. It is far longer than any request
+can be under way, so that no late put can find a slot empty that was filled once."""
+
+TAIL_TRUST_MS = 1_000
+"""How long a cached tail may be used after the last successful contact with its partition."""
+
+TRUNCATE_PAUSE_MS = 3_000
+"""How long truncation keeps a queue disabled: longer than `TAIL_TRUST_MS`."""
