@@ -1,1 +1,79 @@
-"""A durable, ordered, partitioned message queue that lives inside HBase."""
+"""A durable, ordered, partitioned message queue that lives inside HBase.
+
+import hqueue
+
+client = hqueue.connect()
+queue = client.create_queue("events", partitions=8, ttl="1d")
+queue.put(hqueue.Message("clicks", b"hello"))
+for message in queue.scan():
+    print(message.id, message.topic, message.value)
+"""
+
+from hqueue.attributes import QueueDescription
+from hqueue.client import Client, PartitionLocation, connect
+from hqueue.config import GatewayAddress, Settings
+from hqueue.errors import (
+    BufferFullError,
+    ClockSkewError,
+    ClosedError,
+    CorruptLogError,
+    HQueueError,
+    InvalidInputError,
+    LocalServerError,
+    MessageTooLargeError,
+    NotAQueueError,
+    Outcome,
+    QueueDisabledError,
+    QueueEnabledError,
+    QueueExistsError,
+    QueueNotFoundError,
+    QueueStateError,
+    RequestRefusedError,
+    SettingsError,
+    StoreError,
+    StoreUnavailableError,
+    UnsupportedFormatError,
+)
+from hqueue.message import Message, MessageID, MessageIDs
+from hqueue.producer import Delivery, Producer
+from hqueue.queue import Queue
+from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
+
+__all__ = [
+    "BufferFullError",
+    "Client",
+    "ClockSkewError",
+    "ClosedError",
+    "CombinedPartitionScanner",
+    "CorruptLogError",
+    "Delivery",
+    "GatewayAddress",
+    "HQueueError",
+    "InvalidInputError",
+    "LocalServerError",
+    "Message",
+    "MessageID",
+    "MessageIDs",
+    "MessageTooLargeError",
+    "NotAQueueError",
+    "Outcome",
+    "PartitionLocation",
+    "PartitionScanner",
+    "Producer",
+    "Queue",
+    "QueueDescription",
+    "QueueDisabledError",
+    "QueueEnabledError",
+    "QueueExistsError",
+    "QueueNotFoundError",
+    "QueueScanner",
+    "QueueStateError",
+    "RequestRefusedError",
+    "Scan",
+    "Settings",
+    "SettingsError",
+    "StoreError",
+    "StoreUnavailableError",
+    "UnsupportedFormatError",
+    "connect",
+]

@@ -58,9 +58,7 @@ class GatewayAddress:
             return cls(text.strip("[]"))
         first, slash, second = ports.partition("/")
         if not slash or not first.isdecimal() or not second.isdecimal():
-            raise SettingsError(
-                "a gateway is written host:thrift1_port/thrift2_port", gateway=text
-            )
+            raise SettingsError("a gateway is written host:thrift1_port/thrift2_port", gateway=text)
         return cls(host.strip("[]"), int(first), int(second))
 
     def __str__(self) -> str:
@@ -135,7 +133,9 @@ class Settings:
                     value = int(value)
                     object.__setattr__(self, field.name, value)
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                    raise SettingsError("this setting is a whole number above 0", **_at(field, value))
+                    raise SettingsError(
+                        "this setting is a whole number above 0", **_at(field, value)
+                    )
             elif field.type == "str" and not (isinstance(value, str) and value):
                 raise SettingsError("this setting is a text", **_at(field, value))
         if self.transport not in ("buffered", "framed"):
@@ -143,7 +143,9 @@ class Settings:
         if self.protocol not in ("binary", "compact"):
             raise SettingsError("protocol is 'binary' or 'compact'", protocol=self.protocol)
         if not self.zookeeper_root.startswith("/"):
-            raise SettingsError("zookeeper_root begins with '/'", zookeeper_root=self.zookeeper_root)
+            raise SettingsError(
+                "zookeeper_root begins with '/'", zookeeper_root=self.zookeeper_root
+            )
 
     @classmethod
     def load(

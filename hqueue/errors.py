@@ -71,7 +71,7 @@ class HQueueError(Exception):
     """
 
     def __init__(
-        self, text: str, *, outcome: Outcome = Outcome.NOT_APPLIED, **facts: object
+        self, text: str, /, *, outcome: Outcome = Outcome.NOT_APPLIED, **facts: object
     ) -> None:
         super().__init__(text)
         self.text = text

@@ -1,0 +1,181 @@
+"""The way in: connecting, and administering queues."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import Any
+
+from hqueue.attributes import (
+    QueueDescription,
+    check_attributes,
+    check_partitions,
+    check_queue_name,
+    ttl_seconds,
+)
+from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.config import Settings
+from hqueue.errors import InvalidInputError
+from hqueue.hbase import (
+    Gateways,
+    Locations,
+    TableAppends,
+    TableReads,
+    Tables,
+    region_locations,
+)
+from hqueue.queue import Queue
+from hqueue.rowkey import first_of
+
+__all__ = ["Client", "PartitionLocation", "connect"]
+
+Ttl = str | int | datetime.timedelta | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionLocation:
+    """Where a partition is served."""
+
+    partition: int
+    host: str
+    port: int
+
+
+def connect(settings: Settings | None = None, **given: Any) -> Client:
+    """Connect to the HBase that the settings name; without any, to the running local server.
+
+    Nothing is sent before the first operation.
+
+    Args:
+        settings: all settings at once; or
+        given: single ones by their names in `Settings`, as ``gateways="host:9090/9091"``. The
+            others come from the environment, the settings file and the defaults.
+
+    Raises:
+        SettingsError: a setting is unknown or has a wrong value.
+    """
+    if settings is not None and given:
+        raise InvalidInputError("give Settings or single settings, not both")
+    return Client(settings or Settings.load(given))
+
+
+class Client:
+    """A connection to a cluster. Thread-safe, and usable in a forked child.
+
+    Connections are pooled and opened when needed. Use it as a context manager, or `close` it.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._gateways = Gateways(settings)
+        self._tables = Tables(self._gateways)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. What was made from this client can't be used any more."""
+        self._gateways.close()
+
+    def queue(self, name: str) -> Queue:
+        """Open a queue.
+
+        Raises:
+            QueueNotFoundError: there is no such table.
+            NotAQueueError: there is, but it was not created as a queue.
+        """
+        description = self.describe_queue(name)
+        locations = Locations(self._gateways, name)
+        return Queue(
+            description,
+            lambda: self.describe_queue(name),
+            appends=TableAppends(self._gateways, name, locations, self._clock),
+            reads=TableReads(self._gateways, name, locations),
+            settings=self.settings,
+            clock=self._clock,
+        )
+
+    def create_queue(
+        self, name: str, *, partitions: int, ttl: Ttl = "7d", **attributes: Any
+    ) -> Queue:
+        """Create a queue, presharded, and open it.
+
+        Args:
+            name: its name, and its table's; with ``namespace:`` before it or without.
+            partitions: 1 to 32,767, and fixed for ever.
+            ttl: how long messages are kept: seconds, a timedelta, a text as ``12h`` or ``7d``;
+                None or ``forever``.
+            attributes: seed 001's attributes, as `hqueue.attributes.ATTRIBUTES` names them:
+                ``partitions_per_region``, ``memstore_flush_bytes``, ``major_compaction_ms``,
+                ``compaction_files_min``, ``compaction_files_max``, ``compression``,
+                ``blocking_store_files``; those not given have HBase's defaults.
+
+        Raises:
+            InvalidInputError: an argument is out of range. Nothing was sent.
+            QueueExistsError: there is a table of that name.
+        """
+        check_queue_name(name)
+        check_partitions(partitions)
+        checked = check_attributes(attributes)
+        self._tables.create(name, partitions, ttl_seconds(ttl), checked)
+        return self.queue(name)
+
+    def list_queues(self) -> list[QueueDescription]:
+        """All queues, by name."""
+        return self._tables.list()
+
+    def describe_queue(self, name: str) -> QueueDescription:
+        """What HBase says of a queue."""
+        return self._tables.describe(check_queue_name(name))
+
+    def alter_queue(self, name: str, *, ttl: Ttl = "keep", **attributes: Any) -> QueueDescription:
+        """Change a queue's TTL and attributes; what is not given stays. Returns what is now.
+
+        Messages that expired under a shorter TTL do not come back with a longer one.
+        """
+        check_queue_name(name)
+        checked = check_attributes(attributes)
+        if "partitions_per_region" in checked:
+            raise InvalidInputError("partitions_per_region is fixed when a queue is created")
+        seconds = "keep" if ttl == "keep" else ttl_seconds(ttl)
+        self._tables.alter(name, ttl_seconds=seconds, attributes=checked)
+        return self.describe_queue(name)
+
+    def enable_queue(self, name: str) -> None:
+        """Let a queue take puts and reads again. One that is enabled stays so."""
+        self._tables.enable(check_queue_name(name))
+
+    def disable_queue(self, name: str) -> None:
+        """Let a queue refuse puts and reads; its messages stay. Needed before `delete_queue`."""
+        self._tables.disable(check_queue_name(name))
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a disabled queue with all its messages.
+
+        Raises:
+            QueueEnabledError: it is not disabled.
+        """
+        self._tables.delete(check_queue_name(name))
+
+    def truncate_queue(self, name: str) -> None:
+        """Delete all messages of a queue, and keep its partitions. Takes some seconds, in which
+        the queue is disabled; afterwards it is enabled.
+        """
+        self._tables.truncate(check_queue_name(name))
+
+    def locations(self, name: str) -> list[PartitionLocation]:
+        """Which region server serves each partition of a queue now."""
+        description = self.describe_queue(name)
+        for attempt in Deadline(self._clock, self.settings.operation_timeout_ms).retrying():
+            with attempt:
+                regions = region_locations(self._gateways, name)
+        located = []
+        for partition in range(description.partitions):
+            key = first_of(partition)
+            region = next(r for r in reversed(regions) if r.start_key <= key)
+            located.append(PartitionLocation(partition, region.host, region.port))
+        return located

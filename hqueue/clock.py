@@ -1,0 +1,79 @@
+"""Time: the clocks that the protocol reads, and the bound of an operation with its retries."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+import tenacity
+
+from hqueue.errors import StoreUnavailableError
+
+__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Where the protocol gets its time from; tests pass another one. All in milliseconds."""
+
+    def wall_ms(self) -> int:
+        """Time since the epoch. May jump."""
+
+    def monotonic_ms(self) -> float:
+        """Time since some start. Never goes back, and runs on while the machine sleeps."""
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Wait."""
+
+
+class SystemClock:
+    """This machine's clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return time.clock_gettime_ns(_MONOTONIC) / 1e6
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        time.sleep(duration_ms / 1e3)
+
+
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+SYSTEM_CLOCK = SystemClock()
+
+
+class Deadline:
+    """The bound on one operation with all its retries.
+
+    Args:
+        clock: where time comes from.
+        bound_ms: how long the operation may go on trying, from now.
+    """
+
+    def __init__(self, clock: Clock, bound_ms: float) -> None:
+        self._clock = clock
+        self._ends_ms = clock.monotonic_ms() + bound_ms
+
+    @property
+    def remaining_ms(self) -> float:
+        """What is left, at least 0."""
+        return max(0.0, self._ends_ms - self._clock.monotonic_ms())
+
+    @property
+    def expired(self) -> bool:
+        return self.remaining_ms == 0.0
+
+    def retrying(self) -> tenacity.Retrying:
+        """Attempts while `StoreUnavailableError` is raised, with a growing, random pause.
+
+        When the deadline has passed, the last error is raised.
+        """
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(StoreUnavailableError),
+            stop=lambda _: self.expired,
+            wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
+            sleep=lambda seconds: self._clock.sleep_ms(
+                min(float(seconds) * 1e3, self.remaining_ms)
+            ),
+            reraise=True,
+        )

@@ -1,0 +1,34 @@
+"""What must happen in a child process after a fork.
+
+A forked child shares its parent's sockets and may inherit locks that nobody will ever release.
+Objects that hold either register here and are told in the child, before any of its code runs.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Protocol
+
+__all__ = ["register"]
+
+
+class ForkAware(Protocol):
+    def after_fork_in_child(self) -> None:
+        """Drop inherited connections without closing them, and replace the locks."""
+
+
+_registered: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+
+
+def register(item: ForkAware) -> None:
+    """Call ``item.after_fork_in_child()`` in every forked child for as long as `item` lives."""
+    _registered.add(item)
+
+
+def _after_fork_in_child() -> None:
+    for item in list(_registered):
+        item.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,69 @@
+"""Writing to a queue's table, through Thrift2."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+
+from hqueue import rowkey
+from hqueue.clock import SYSTEM_CLOCK, Clock
+from hqueue.hbase.gateways import Gateways
+from hqueue.hbase.headers import TableHeaders
+from hqueue.hbase.idl import hbase2
+from hqueue.hbase.locations import Locations
+from hqueue.hbase.schema import BATCH, LOG, MESSAGE, PROBE_ROW_PREFIX
+
+__all__ = ["TableAppends"]
+
+_PROBES = 3
+
+
+class TableAppends(TableHeaders):
+    """The log's `AppendPort` on one table. Thread-safe."""
+
+    def __init__(
+        self,
+        gateways: Gateways,
+        table: str,
+        locations: Locations,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        super().__init__(gateways, table, locations)
+        self._clock = clock
+
+    def put_if_absent(
+        self, partition: int, slot: int, header: bytes, cells: Mapping[bytes, bytes]
+    ) -> bool:
+        key = rowkey.encode(partition, slot)
+        values = [hbase2.TColumnValue(LOG, BATCH, header)]
+        values += [hbase2.TColumnValue(MESSAGE, topic, cell) for topic, cell in cells.items()]
+        return bool(self._call("checkAndPut", key, key, LOG, BATCH, None, hbase2.TPut(key, values)))
+
+    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
+        column = hbase2.TColumn(family=LOG, qualifier=BATCH)
+        deletes = [
+            hbase2.TDelete(row=rowkey.encode(partition, slot), columns=[column]) for slot in slots
+        ]
+        self._call("deleteMultiple", deletes[0].row, deletes)
+
+    def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
+        key = rowkey.encode(partition, slot)
+        columns = [hbase2.TColumn(family=LOG, qualifier=BATCH)]
+        columns += [hbase2.TColumn(family=MESSAGE, qualifier=topic) for topic in topics]
+        self._call("deleteSingle", key, hbase2.TDelete(row=key, columns=columns))
+
+    def clock_offset_ms(self) -> tuple[float, float]:
+        key = PROBE_ROW_PREFIX + secrets.token_bytes(8)
+        column = hbase2.TColumn(family=LOG, qualifier=BATCH)
+        probe = hbase2.TPut(key, [hbase2.TColumnValue(LOG, BATCH, b"clock")])
+        offsets: list[tuple[float, float]] = []
+        for _ in range(_PROBES):
+            sent_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+            self._call("put", key, probe)
+            half_ms = (self._clock.monotonic_ms() - sent_ms) / 2
+            answer = self._call("get", key, hbase2.TGet(row=key, columns=[column]))
+            # The server stamped the cell between sending and answering.
+            stamp_ms = answer.columnValues[0].timestamp
+            offsets.append((stamp_ms - (wall_ms + half_ms), half_ms))
+        self._call("deleteSingle", key, hbase2.TDelete(row=key, columns=[column]))
+        return min(offsets, key=lambda offset: offset[1])

@@ -1,0 +1,72 @@
+"""One connection to one of a host's two Thrift gateways."""
+
+from __future__ import annotations
+
+import enum
+import socket
+from typing import Any
+
+from thriftpy2 import protocol, transport
+from thriftpy2.thrift import TClient
+
+from hqueue.config import GatewayAddress, Settings
+from hqueue.hbase.idl import Hbase, hbase2
+
+__all__ = ["Connection", "Service"]
+
+
+class Service(enum.Enum):
+    """HBase's two Thrift services. Each has a gateway process and a port of its own."""
+
+    THRIFT1 = 1
+    """Scans and gets of many rows: happybase's service."""
+
+    THRIFT2 = 2
+    """Conditional puts and administration."""
+
+
+_TRANSPORTS = {
+    "buffered": transport.TBufferedTransport,
+    "framed": transport.TFramedTransport,
+}
+_PROTOCOLS = {
+    "binary": protocol.TBinaryProtocol,
+    "compact": protocol.TCompactProtocol,
+}
+_SERVICES = {Service.THRIFT1: Hbase, Service.THRIFT2: hbase2.THBaseService}
+
+
+class Connection:
+    """An open connection. Not thread-safe: one request at a time.
+
+    Args:
+        address: the gateway's host and ports.
+        service: which of the two.
+        settings: time-outs, transport and protocol.
+
+    Raises:
+        OSError: it can't be opened within ``connect_timeout_ms``.
+    """
+
+    def __init__(self, address: GatewayAddress, service: Service, settings: Settings) -> None:
+        port = address.thrift1_port if service is Service.THRIFT1 else address.thrift2_port
+        self.socket = socket.create_connection(
+            (address.host, port), timeout=settings.connect_timeout_ms / 1e3
+        )
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.settimeout(settings.request_timeout_ms / 1e3)
+        wire = _TRANSPORTS[settings.transport](
+            transport.TSocket(sock=self.socket)  # type: ignore[no-untyped-call]
+        )
+        # Cells are bytes: without decode_response=False thriftpy2 would try each as UTF-8.
+        self.client: Any = TClient(
+            _SERVICES[service], _PROTOCOLS[settings.protocol](wire, decode_response=False)
+        )
+        self.used_ms = 0.0
+
+    def close(self) -> None:
+        """Close the socket. Never raises."""
+        try:
+            self.socket.close()
+        except OSError:
+            pass

@@ -1,0 +1,84 @@
+"""Reading rows of a queue's table, through Thrift1."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hqueue import rowkey
+from hqueue.errors import HQueueError
+from hqueue.hbase.connection import Service
+from hqueue.hbase.gateways import Gateway, Gateways
+from hqueue.hbase.headers import TableHeaders
+from hqueue.hbase.idl import TScan
+from hqueue.hbase.schema import HEADER_COLUMN, columns, topic_of
+from hqueue.ports import Row, RowStream
+
+__all__ = ["TableReads"]
+
+CACHING = 1_000
+"""Rows that the gateway asks of a region server at once. The server cuts its answers at 2 MiB
+(hbase.client.scanner.max.result.size), so this is a bound for small rows only."""
+
+
+class TableReads(TableHeaders):
+    """The log's `ReadPort` on one table. Thread-safe."""
+
+    def get(self, places: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
+        keys = [rowkey.encode(partition, slot) for partition, slot in places]
+        found = self._call(
+            "getRowsWithColumns", keys[0], keys, columns(topics), {}, service=Service.THRIFT1
+        )
+        return [_row(result) for result in found if result.columns]
+
+    def open(
+        self, partition: int, start: int, stop: int, topics: Iterable[str] | None
+    ) -> RowStream:
+        key = rowkey.encode(partition, start)
+        scan = TScan(
+            startRow=key,
+            stopRow=rowkey.encode(partition, stop),
+            columns=columns(topics),
+            caching=CACHING,
+        )
+        return _Scanner(self._gateways, self._table, scan, self._locations.host_of(key))
+
+
+class _Scanner:
+    """An open scan. It lives in one gateway, so all its requests go to that one."""
+
+    def __init__(self, gateways: Gateways, table: str, scan: Any, host: str | None) -> None:
+        self._gateways = gateways
+        self._table = table
+        self._gateway: Gateway | None = gateways.choose(host)
+        self._id = self._call("scannerOpenWithScan", table.encode(), scan, {})
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        return self._gateways.call(
+            Service.THRIFT1, method, self._table, *arguments, gateway=self._gateway
+        )
+
+    def read(self, rows: int) -> list[Row]:
+        return [_row(result) for result in self._call("scannerGetList", self._id, rows)]
+
+    def close(self) -> None:
+        if self._gateway is None:
+            return
+        # A scanner that is not closed dies of old age in its gateway.
+        with contextlib.suppress(HQueueError):
+            self._call("scannerClose", self._id)
+        self._gateway = None
+
+
+def _row(result: Any) -> Row:
+    cells = {column: cell.value for column, cell in result.columns.items()}
+    partition, slot = rowkey.decode(result.row)
+    header = cells.pop(HEADER_COLUMN, None)
+    return Row(
+        result.row,
+        partition,
+        slot,
+        header,
+        {topic_of(column, result.row): value for column, value in cells.items()},
+    )

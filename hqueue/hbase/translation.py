@@ -1,0 +1,73 @@
+"""HBase's errors, translated to this library's: the one place that reads their texts."""
+
+from __future__ import annotations
+
+from hqueue.errors import (
+    HQueueError,
+    Outcome,
+    QueueDisabledError,
+    QueueEnabledError,
+    QueueExistsError,
+    QueueNotFoundError,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
+from hqueue.hbase.idl import IllegalArgument, IOError, hbase2
+
+__all__ = ["DECLARED_ERRORS", "translate_answer", "translate_silence"]
+
+DECLARED_ERRORS = (IOError, IllegalArgument, hbase2.TIOError)
+"""What the gateways raise as an answer: the connection stays good."""
+
+_STATES: tuple[tuple[str, type[HQueueError], str], ...] = (
+    ("TableNotFoundException", QueueNotFoundError, "there is no such queue"),
+    ("TableExistsException", QueueExistsError, "there is a table of that name already"),
+    ("TableNotEnabledException", QueueDisabledError, "the queue is disabled"),
+    ("TableNotDisabledException", QueueEnabledError, "the queue must be disabled first"),
+)
+_REFUSALS = (
+    "NoSuchColumnFamilyException",
+    "IllegalArgumentException",
+    "DoNotRetryIOException",
+    "AccessDeniedException",
+    "NamespaceNotFoundException",
+    "InvalidFamilyOperationException",
+    "UnsupportedOperationException",
+)
+
+
+def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
+    """An error that a gateway gave as its answer.
+
+    States of the table and refusals are final. Everything else means that the region server or
+    the master behind the gateway did not answer in time: the outcome is unknown, because the
+    gateway may have sent the request on before it gave up.
+    """
+    text = str(getattr(error, "message", "") or "")
+    first_line = text.strip().splitlines()[0][:300] if text.strip() else ""
+    for marker, kind, static in _STATES:
+        if marker in text:
+            return kind(static, queue=table)
+    if any(marker in text for marker in _REFUSALS):
+        return RequestRefusedError("HBase refused", queue=table, request=method, answer=first_line)
+    return StoreUnavailableError(
+        "HBase did not do it in time",
+        outcome=Outcome.UNKNOWN,
+        queue=table,
+        request=method,
+        answer=first_line,
+    )
+
+
+def translate_silence(
+    error: BaseException, table: str, method: str, gateway: str, *, sent: bool
+) -> StoreUnavailableError:
+    """A connection that failed, before or after the request was sent."""
+    return StoreUnavailableError(
+        "the gateway gave no answer" if sent else "the gateway can't be reached",
+        outcome=Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED,
+        queue=table,
+        request=method,
+        gateway=gateway,
+        reason=f"{type(error).__name__}: {error}",
+    )

@@ -1,0 +1,138 @@
+"""The cache of the server's jars, shared by all checkouts of a user.
+
+    <cache>/jars/<digest of pom.xml>/*.jar, manifest.json
+
+A folder of that name is complete or absent: jars are fetched into a folder of another name,
+checked, listed with their sizes in ``manifest.json``, and renamed into place. A download that was
+interrupted at any point leaves nothing that could be taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import json
+import logging
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import filelock
+import platformdirs
+
+from hqueue.errors import LocalServerError
+from hqueue.local.resolvers import Resolver, default_resolver
+
+__all__ = ["cache_folder", "ensure_jars"]
+
+logger = logging.getLogger(__name__)
+
+LOCK_TIMEOUT_S = 1_800.0
+KEY_JARS = (
+    "hbase-server",
+    "hbase-thrift",
+    "hbase-zookeeper",
+    "zookeeper",
+    "hadoop-common",
+    "hadoop-hdfs",
+)
+MANIFEST = "manifest.json"
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where jars are kept: ``HQUEUE_CACHE``, or the user's cache folder."""
+    named = environ.get("HQUEUE_CACHE")
+    return Path(named) if named else Path(platformdirs.user_cache_dir("hqueue"))
+
+
+def ensure_jars(
+    *,
+    cache: Path | None = None,
+    resolver: Resolver | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """Return the folder of the jars, fetching them first if they are not there yet.
+
+    Once they are there no network is used. Of several callers at once, in any processes, one
+    fetches and the others wait for it.
+
+    Args:
+        cache: the cache; `cache_folder` if None.
+        resolver: what fetches; `default_resolver` if None.
+        progress: called with a line of text when a download begins.
+
+    Raises:
+        LocalServerError: the jars could not be fetched, or what came is not whole.
+    """
+    cache = cache_folder() if cache is None else cache
+    pom = importlib.resources.files("hqueue.local").joinpath("pom.xml").read_bytes()
+    digest = hashlib.sha256(pom).hexdigest()[:16]
+    jars = cache / "jars" / digest
+    if _is_whole(jars):
+        return jars
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(f"{jars}.lock", timeout=LOCK_TIMEOUT_S):
+            if not _is_whole(jars):
+                if progress:
+                    progress("fetching the server's jars (about 120 MB, once for each user)")
+                _fetch(pom, jars, default_resolver() if resolver is None else resolver)
+    except filelock.Timeout as exc:
+        raise LocalServerError(
+            "another process has been fetching the server's jars for too long; "
+            "end it and start again",
+            lock=f"{jars}.lock",
+        ) from exc
+    return jars
+
+
+def _fetch(pom: bytes, jars: Path, resolver: Resolver) -> None:
+    for left_over in jars.parent.glob(f"{jars.name}.part-*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f"{jars.name}.part-", dir=jars.parent))
+    try:
+        (work / "pom.xml").write_bytes(pom)
+        folder = work / "jars"
+        folder.mkdir()
+        resolver(work / "pom.xml", folder)
+        sizes = _checked_sizes(folder)
+        (folder / MANIFEST).write_text(json.dumps(sizes, indent=1), encoding="utf-8")
+        if jars.exists():
+            shutil.rmtree(jars)
+        os.rename(folder, jars)
+        logger.info("fetched %d jars into %s", len(sizes), jars)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _checked_sizes(folder: Path) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for jar in sorted(folder.glob("*.jar")):
+        try:
+            with zipfile.ZipFile(jar) as archive:
+                whole = archive.testzip() is None
+        except (OSError, zipfile.BadZipFile):
+            whole = False
+        if not whole:
+            raise LocalServerError(
+                "a jar that was fetched is not whole; start again to fetch it anew", jar=jar.name
+            )
+        sizes[jar.name] = jar.stat().st_size
+    missing = [key for key in KEY_JARS if not any(n.startswith(f"{key}-") for n in sizes)]
+    if missing:
+        raise LocalServerError(
+            "jars are missing from what was fetched; start again to fetch them anew",
+            missing=missing,
+        )
+    return sizes
+
+
+def _is_whole(jars: Path) -> bool:
+    try:
+        sizes = json.loads((jars / MANIFEST).read_text(encoding="utf-8"))
+        return bool(sizes) and all((jars / n).stat().st_size == s for n, s in sizes.items())
+    except (OSError, ValueError, AttributeError):
+        return False

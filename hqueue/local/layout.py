@@ -1,0 +1,75 @@
+"""What a profile consists of, and what its gateways are told."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from hqueue.config import GatewayAddress
+from hqueue.local.configuration import FULL_COMPILER, Launcher, Xml
+from hqueue.local.process import ProcessPlan
+
+__all__ = ["GATEWAY_SETTINGS", "Layout", "Profile", "gateway_plan"]
+
+GATEWAY_SETTINGS: Xml = {
+    # A client's bound on a request is 15 s: a gateway gives up before, so that none of its
+    # threads is left behind with a request that nobody waits for.
+    "hbase.client.operation.timeout": 12_000,
+    "hbase.client.meta.operation.timeout": 12_000,
+    "hbase.client.scanner.timeout.period": 12_000,
+    "hbase.rpc.timeout": 5_000,
+    "hbase.rpc.read.timeout": 5_000,
+    "hbase.rpc.write.timeout": 5_000,
+    "hbase.client.pause": 100,
+    "hbase.client.retries.number": 20,
+    "hbase.ipc.client.socket.timeout.connect": 2_000,
+    "hbase.ipc.client.failed.servers.expiry": 500,
+    # HBase's pool queues a connection once the least number of threads is busy, where it would
+    # wait for another one to close. So the least is the most, and what is beyond is refused.
+    "hbase.thrift.minWorkerThreads": 400,
+    "hbase.thrift.maxWorkerThreads": 400,
+    "hbase.thrift.maxQueuedRequests": 1,
+    # Clients close idle connections after 60 s; the gateway must not be the first.
+    "hbase.thrift.server.socket.read.timeout": 120_000,
+    "hbase.thrift.connection.max-idletime": 600_000,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """One way to run the server, with its ports."""
+
+    processes: tuple[ProcessPlan, ...]
+    gateways: tuple[GatewayAddress, ...]
+    zookeeper: str
+    prepare: Callable[[], None] = lambda: None
+    """Called once before the processes are started."""
+
+
+class Profile(Protocol):
+    """A kind of local server."""
+
+    name: str
+    port_names: tuple[str, ...]
+
+    def layout(self, launcher: Launcher, ports: Mapping[str, int]) -> Layout:
+        """Write the settings of all processes and say how to start them."""
+
+
+def gateway_plan(
+    launcher: Launcher, name: str, *, host: str, port: int, hbase: Xml, heap_mb: int, stage: int
+) -> ProcessPlan:
+    """Plan a gateway: Thrift1 if the name begins with ``thrift1``, else Thrift2."""
+    package = "thrift" if name.startswith("thrift1") else "thrift2"
+    return launcher.plan(
+        name,
+        f"org.apache.hadoop.hbase.{package}.ThriftServer",
+        *("start", "-threadpool", "-b", host, "-p", str(port), "--infoport", "-1"),
+        host=host,
+        ports={name: port},
+        heap_mb=heap_mb,
+        options=FULL_COMPILER,
+        hbase={**hbase, **GATEWAY_SETTINGS},
+        stage=stage,
+    )

@@ -1,0 +1,217 @@
+"""A local server that runs, and what may be done to its processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from hqueue.config import GatewayAddress, Settings
+from hqueue.errors import LocalServerError
+from hqueue.local.home import Home, State
+from hqueue.local.logs import LogLine, read_lines
+from hqueue.local.process import LocalProcess, end_all, spawn
+from hqueue.local.starting import await_listening, await_serving
+
+__all__ = ["LocalServer", "ProcessStatus", "Status", "status_of"]
+
+STATE_TIMEOUT_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessStatus:
+    """One process of the server, as it is now."""
+
+    name: str
+    pid: int
+    host: str
+    ports: Mapping[str, int]
+    """The TCP ports that it listens on, by name."""
+    alive: bool
+    paused: bool
+    rss_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """A local server as it is now."""
+
+    home: Path
+    profile: str | None
+    """None if no server was started in this home, or it was stopped."""
+    ready: bool
+    """It was started completely, and each of its processes is alive."""
+    gateways: tuple[GatewayAddress, ...]
+    zookeeper: str
+    processes: tuple[ProcessStatus, ...]
+
+    @property
+    def rss_bytes(self) -> int:
+        """The resident memory of all processes."""
+        return sum(process.rss_bytes for process in self.processes)
+
+
+def status_of(home: Home) -> Status:
+    """Look at a home's server. Starts, stops and waits for nothing."""
+    state = home.read_state()
+    if state is None or not state.processes:
+        return Status(home.path, None, False, (), "", ())
+    processes = tuple(
+        ProcessStatus(
+            process.name,
+            process.pid,
+            process.plan.host,
+            process.plan.ports,
+            process.alive(),
+            process.paused(),
+            process.rss_bytes(),
+        )
+        for process in state.processes
+    )
+    return Status(
+        home.path,
+        state.profile,
+        state.ready and all(process.alive for process in processes),
+        tuple(GatewayAddress.parse(gateway) for gateway in state.gateways),
+        state.zookeeper,
+        processes,
+    )
+
+
+class LocalServer:
+    """A running server. As a context manager it stops the server at the end.
+
+    Objects of several processes may stand for the same server. Not thread-safe.
+    """
+
+    def __init__(self, home: Home) -> None:
+        state = home.read_state()
+        if state is None:
+            raise LocalServerError("no local server runs in this home", home=str(home.path))
+        self._home = home
+        self.profile: str = state.profile
+        self.gateways: tuple[GatewayAddress, ...] = tuple(
+            GatewayAddress.parse(gateway) for gateway in state.gateways
+        )
+        self.zookeeper: str = state.zookeeper
+
+    def __repr__(self) -> str:
+        return f"<LocalServer {self.profile} in {str(self._home.path)!r}>"
+
+    def __enter__(self) -> LocalServer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def home(self) -> Path:
+        """The folder of everything that is this server's."""
+        return self._home.path
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder of what it stores."""
+        return self._home.data(self.profile)
+
+    @property
+    def logs_dir(self) -> Path:
+        """The folder of its logs: a file ``<process>.log`` for each process."""
+        return self._home.logs
+
+    @property
+    def processes(self) -> tuple[ProcessStatus, ...]:
+        """All processes as they are now, also those that were killed."""
+        return status_of(self._home).processes
+
+    def settings(self, **changes: object) -> Settings:
+        """The settings of a client of this server, with changes; no other source is read."""
+        return Settings(
+            **{"gateways": self.gateways, "zookeeper": self.zookeeper, **changes}  # type: ignore[arg-type]
+        )
+
+    def status(self) -> Status:
+        """Look at the server and all of its processes."""
+        return status_of(self._home)
+
+    def kill(self, name: str) -> None:
+        """Kill a process (SIGKILL). When this returns it has ended."""
+        end_all([self._process(name)], orderly_s=0)
+
+    def pause(self, name: str) -> None:
+        """Stop a process where it is (SIGSTOP); it keeps its memory, ports and connections.
+
+        Raises:
+            LocalServerError: it has ended.
+        """
+        self._signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Continue a paused process (SIGCONT).
+
+        Raises:
+            LocalServerError: it has ended.
+        """
+        self._signal(name, signal.SIGCONT)
+
+    def restart(self, name: str, *, timeout_s: float = 60.0, orderly_s: float = 0.0) -> None:
+        """End a process if it still runs and start it again, with the same ports.
+
+        When this returns its ports answer; through a gateway, rows were written and read.
+
+        Args:
+            name: the process.
+            timeout_s: the bound on coming up.
+            orderly_s: how long it may take to end by SIGTERM before it is killed.
+
+        Raises:
+            LocalServerError: it did not come up. What runs of it is left running.
+        """
+        deadline = time.monotonic() + timeout_s
+        old = self._process(name)
+        end_all([old], orderly_s=orderly_s)
+        with self._home.locked(STATE_TIMEOUT_S):
+            state = self._state()
+            new = spawn(old.plan)
+            self._home.write_state(state.with_process(new))
+        await_listening(new, deadline=deadline)
+        if name.startswith("thrift"):
+            await_serving([new], deadline=deadline)
+
+    def last_log_lines(self, number: int = 50, pattern: str = "*") -> list[LogLine]:
+        """The last lines of the log of each process whose name fits the pattern."""
+        return list(read_lines(self._home.logs, pattern, last=number))
+
+    def stop(self, *, orderly_s: float | None = None) -> None:
+        """Stop the server; see `hqueue.local.stop`."""
+        from hqueue.local.lifecycle import stop  # noqa: PLC0415
+
+        if orderly_s is None:
+            stop(home=self._home.path)
+        else:
+            stop(home=self._home.path, orderly_s=orderly_s)
+
+    def _state(self) -> State:
+        state = self._home.read_state()
+        if state is None:
+            raise LocalServerError("the local server was stopped", home=str(self._home.path))
+        return state
+
+    def _process(self, name: str) -> LocalProcess:
+        return self._state().process(name)
+
+    def _signal(self, name: str, number: int) -> None:
+        if not self._process(name).send_signal(number):
+            raise LocalServerError("this process has ended; restart it first", process=name)
+
+
+HomePath = str | os.PathLike[str] | None

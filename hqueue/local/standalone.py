@@ -1,0 +1,73 @@
+"""The profile ``standalone``: one HBase process with everything in it, and the two gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hqueue.config import GatewayAddress
+from hqueue.local.configuration import FULL_COMPILER, Launcher, Xml
+from hqueue.local.layout import Layout, gateway_plan
+
+__all__ = ["Standalone"]
+
+HOST = "127.0.0.1"
+
+
+class Standalone:
+    """ZooKeeper, master and region server in one JVM, with the data in plain files."""
+
+    name = "standalone"
+    port_names = ("zookeeper", "master", "regionserver", "thrift1", "thrift2")
+
+    def layout(self, launcher: Launcher, ports: Mapping[str, int]) -> Layout:
+        """Write the settings of the three processes and say how to start them."""
+        data = launcher.home.data(self.name)
+        data.mkdir(parents=True, exist_ok=True)
+        client: Xml = {
+            "hbase.zookeeper.quorum": HOST,
+            "hbase.zookeeper.property.clientPort": ports["zookeeper"],
+            "zookeeper.session.timeout": 20_000,
+        }
+        server: Xml = {
+            **client,
+            "hbase.cluster.distributed": False,
+            "hbase.rootdir": f"file://{data}/hbase",
+            "hbase.tmp.dir": f"{data}/tmp",
+            "hbase.unsafe.stream.capability.enforce": False,
+            "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",
+            "hbase.zookeeper.property.tickTime": 1_000,
+            "hbase.zookeeper.property.minSessionTimeout": 2_000,
+            "hbase.zookeeper.property.maxSessionTimeout": 60_000,
+            "hbase.zookeeper.property.maxClientCnxns": 1_000,
+            "hbase.master.hostname": HOST,
+            "hbase.master.ipc.address": HOST,
+            "hbase.master.port": ports["master"],
+            "hbase.master.info.port": -1,
+            "hbase.regionserver.hostname": HOST,
+            "hbase.regionserver.ipc.address": HOST,
+            "hbase.regionserver.port": ports["regionserver"],
+            "hbase.regionserver.info.port": -1,
+            "hbase.master.wait.on.regionservers.timeout": 500,
+            "hbase.master.wait.on.regionservers.interval": 100,
+        }
+        master = launcher.plan(
+            "master",
+            "org.apache.hadoop.hbase.master.HMaster",
+            "start",
+            host=HOST,
+            ports={n: ports[n] for n in ("zookeeper", "master", "regionserver")},
+            heap_mb=1_024,
+            options=FULL_COMPILER,
+            hbase=server,
+        )
+        gateways = [
+            gateway_plan(
+                launcher, name, host=HOST, port=ports[name], hbase=client, heap_mb=384, stage=0
+            )
+            for name in ("thrift1", "thrift2")
+        ]
+        return Layout(
+            (master, *gateways),
+            (GatewayAddress(HOST, ports["thrift1"], ports["thrift2"]),),
+            f"{HOST}:{ports['zookeeper']}",
+        )

@@ -1,0 +1,144 @@
+"""Bringing up the processes of a layout, stage by stage, until every gateway serves."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hqueue.errors import LocalServerError
+from hqueue.local.freeports import is_listening
+from hqueue.local.logs import last_lines
+from hqueue.local.process import LocalProcess, ProcessPlan, spawn
+from hqueue.local.readiness import check_thrift1, check_thrift2
+
+__all__ = ["PortTakenError", "Progress", "await_listening", "await_serving", "bring_up"]
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+
+PROBE_TIMEOUT_S = 15.0
+_PAUSE_S = 0.1
+
+_PORT_TAKEN = re.compile(r"BindException|Address already in use|Could not start ZK at requested")
+
+
+class PortTakenError(LocalServerError):
+    """A process could not bind a port that had been free."""
+
+
+def bring_up(
+    plans: Iterable[ProcessPlan],
+    *,
+    deadline: float,
+    started: Callable[[LocalProcess], None],
+    progress: Progress,
+) -> list[LocalProcess]:
+    """Start all processes and wait until every gateway serves rows.
+
+    Args:
+        plans: what to start.
+        deadline: when to give up, on the monotonic clock.
+        started: called with each process at once after it was started.
+        progress: called with a line of text at each step.
+
+    Raises:
+        PortTakenError: a process found its port taken.
+        LocalServerError: a process ended, or the deadline passed. Whatever was started by then
+            still runs.
+    """
+    processes: list[LocalProcess] = []
+    ordered = sorted(plans, key=lambda plan: plan.stage)
+    for _, stage in itertools.groupby(ordered, key=lambda plan: plan.stage):
+        for plan in stage:
+            progress(f"starting {plan.name}")
+            process = spawn(plan)
+            processes.append(process)
+            started(process)
+        if plan.stage < ordered[-1].stage:
+            for process in processes:
+                await_listening(process, deadline=deadline, beside=processes)
+    progress("waiting until rows can be written and read through every gateway")
+    await_serving(processes, deadline=deadline)
+    return processes
+
+
+def await_listening(
+    process: LocalProcess, *, deadline: float, beside: Iterable[LocalProcess] = ()
+) -> None:
+    """Wait until all ports of a process answer.
+
+    Raises:
+        PortTakenError: it, or one beside it, found its port taken.
+        LocalServerError: it, or one beside it, ended, or the deadline passed.
+    """
+    for port in process.plan.ports.values():
+        while not is_listening(process.plan.host, port):
+            for each in (process, *beside):
+                _check_alive(each)
+            if time.monotonic() >= deadline:
+                raise _failure("a process of the local server did not come up in time", process)
+            time.sleep(_PAUSE_S)
+
+
+def await_serving(processes: Iterable[LocalProcess], *, deadline: float) -> None:
+    """Wait until a row was written and read back through each gateway among the processes.
+
+    Raises:
+        PortTakenError: a process found its port taken.
+        LocalServerError: a process ended, or the deadline passed.
+    """
+    processes = list(processes)
+    first = [p for p in processes if p.name.startswith("thrift1")]
+    second = [p for p in processes if p.name.startswith("thrift2")]
+    # The first gateway creates the probe table; the others then find it.
+    for group in (first[:1], [*first[1:], *second]):
+        if group:
+            with ThreadPoolExecutor(len(group), "hqueue-local-probe") as pool:
+                for result in [
+                    pool.submit(_await_gateway, gateway, processes, deadline) for gateway in group
+                ]:
+                    result.result()
+
+
+def _await_gateway(
+    gateway: LocalProcess, beside: list[LocalProcess], deadline: float
+) -> None:
+    await_listening(gateway, deadline=deadline, beside=beside)
+    check = check_thrift1 if gateway.name.startswith("thrift1") else check_thrift2
+    (port,) = gateway.plan.ports.values()
+    while (wrong := check(gateway.plan.host, port, PROBE_TIMEOUT_S)) is not None:
+        logger.debug("%s does not serve yet: %s", gateway.name, wrong)
+        for each in beside:
+            _check_alive(each)
+        if time.monotonic() >= deadline:
+            raise _failure(
+                "a gateway of the local server did not serve in time", gateway, said=wrong
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _check_alive(process: LocalProcess) -> None:
+    if process.alive():
+        return
+    failure = _failure("a process of the local server ended while it was started", process)
+    if _PORT_TAKEN.search(str(failure.facts["log"])):
+        raise PortTakenError(failure.text, **failure.facts)
+    raise failure
+
+
+def _failure(text: str, process: LocalProcess, **facts: object) -> LocalServerError:
+    log = Path(process.plan.log)
+    lines = [*last_lines(log.with_suffix(".out"), 10), *last_lines(log, 40)]
+    return LocalServerError(
+        f"{text}; its last log lines follow, the whole log is in the file named",
+        process=process.name,
+        file=str(log),
+        **facts,
+        log="\n".join(lines),
+    )

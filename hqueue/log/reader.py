@@ -1,0 +1,296 @@
+"""Reading a partition in order, from any ID."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from hqueue.batch import CONTROL, Header, TopicEntry, check_cell, decode_header
+from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.errors import CorruptLogError, HQueueError
+from hqueue.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
+from hqueue.ports import ReadPort, Row, RowStream
+
+__all__ = ["Batch", "PartitionReader"]
+
+logger = logging.getLogger(__name__)
+
+LOOKAHEAD_HEADERS = 1_000
+MENDING_MS = 10_000
+ROW_OVERHEAD_BYTES = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that was read and checked: some or all of its topics' cells.
+
+    The messages wanted of it are those with IDs in ``[start, stop)``.
+    """
+
+    partition: int
+    key: bytes
+    header: Header
+    cells: tuple[tuple[TopicEntry, bytes], ...]
+    start: int
+    stop: int
+
+
+class PartitionReader:
+    """A cursor in one partition. Not thread-safe.
+
+    It gives every batch once and in order, and checks that each follows the one before: by its
+    slot and by its ordinal. Batches that expired, or were collected, before they could be read
+    are counted in `expired`. When a request fails it goes on from where it stood.
+
+    Args:
+        partition: the partition.
+        port: the store.
+        start: the first ID that is wanted.
+        stop: the first ID that isn't any more.
+        topics: the topics wanted; None for all.
+        clock: where time comes from.
+        bytes_max: the bodies asked of the store in one request, about; at least one batch.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        port: ReadPort,
+        *,
+        start: int = 0,
+        stop: int = MESSAGE_ID_MAX + 1,
+        topics: frozenset[str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        bytes_max: int = 4 * 1024 * 1024,
+    ) -> None:
+        self.partition = partition
+        self.topics = topics
+        self.expired = 0
+        """Wanted messages that were gone before they could be read."""
+        self.at_tail = False
+        """Whether the last read met the end of the log, or the stop."""
+        self._port = port
+        self._floor = start
+        self._stop = stop
+        self._clock = clock
+        self._bytes_max = bytes_max
+        # The slot read next. Until a header was seen it is a lower bound, and no ordinal is known.
+        self._slot: int | None = 0 if start == 0 else None
+        self._ordinal: int | None = None
+        self._stream: RowStream | None = None
+        self._sizes: list[int] = []
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The partition and the slot that is read next: where a new batch will lie."""
+        return self.partition, self._slot or 0
+
+    @property
+    def cursor(self) -> int:
+        """The ID from which another reader would go on after what this one has given."""
+        return max(self._floor, self._slot or 0)
+
+    @property
+    def ordinal(self) -> int | None:
+        """Messages that the partition had up to here; None before the first header."""
+        return self._ordinal
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stop was reached: no further batch can hold a wanted message."""
+        return self.cursor >= self._stop
+
+    def read(self, deadline: Deadline) -> list[Batch]:
+        """The next batches, some megabytes at most; none at the end of the log or at the stop.
+
+        Raises:
+            StoreUnavailableError: the store stayed away until the deadline.
+            QueueStateError, RequestRefusedError: the store will not be read.
+            CorruptLogError: the log is broken here. Reading goes no further.
+        """
+        for attempt in deadline.retrying():
+            with attempt:
+                while not self.finished:
+                    batches = self._read_rows(deadline)
+                    if batches or self.at_tail:
+                        return batches
+        self.at_tail = True
+        return []
+
+    def _read_rows(self, deadline: Deadline) -> list[Batch]:
+        batches = []
+        try:
+            if self._slot is None:
+                self._seek(self._floor)
+            if self._stream is None:
+                self._stream = self._port.open(
+                    self.partition, self.place[1], self._stop, self.topics
+                )
+                self._sizes = []
+                wanted = max(1, self._bytes_max // BATCH_BYTES_MAX)
+            else:
+                wanted = self._rows_that_fit()
+            rows = self._stream.read(wanted)
+            self.at_tail = len(rows) < wanted
+            for row in rows:
+                batch = self.accept(row, deadline)
+                if batch is not None:
+                    batches.append(batch)
+                if self._stream is None:  # Moved to another place.
+                    break
+        except HQueueError:
+            self.rest()
+            if batches:
+                return batches  # The error comes back with the next read, if it stays.
+            raise
+        if self.at_tail:
+            self.rest()
+        return batches
+
+    def _rows_that_fit(self) -> int:
+        """How many rows to ask for, by their sizes: a row weighs 100 bytes or megabytes."""
+        if not self._sizes:
+            rows = self._port.headers(self.partition, self.place[1], LOOKAHEAD_HEADERS)
+            headers = [decode_header(row.key, row.header or b"") for row in rows]
+            self._sizes = [
+                sum(entry.size for entry in self._wanted(header)) for header in reversed(headers)
+            ]
+        count, room = 0, self._bytes_max
+        while self._sizes and (count == 0 or self._sizes[-1] <= room):
+            room -= self._sizes.pop() + ROW_OVERHEAD_BYTES
+            count += 1
+        return count or max(1, self._bytes_max // BATCH_BYTES_MAX)
+
+    def rest(self) -> None:
+        """Free what is held in the store. Reading can go on afterwards."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def accept(self, row: Row, deadline: Deadline) -> Batch | None:
+        """Take a row in if it is the next one, and give its batch if that is wanted.
+
+        Rows come from `read`, or from whoever gets the `place` of many readers at once. A row
+        that shows that the reader stands at the wrong place moves it there instead.
+        """
+        slot = self._slot or 0
+        if row.header is None or row.slot < slot:
+            return None
+        header = decode_header(row.key, row.header)
+        if self._ordinal is not None and row.slot != slot:
+            if not self._jump(row, header, deadline):
+                return None
+        elif self._ordinal is not None and header.ordinal != self._ordinal:
+            raise CorruptLogError(
+                "messages are missing from the log: its ordinals don't add up",
+                row=row.key.hex(),
+                ordinal=header.ordinal,
+                ordinal_expected=self._ordinal,
+            )
+        batch = self._batch(row, header)
+        self._slot, self._ordinal = header.end, header.next_ordinal
+        return batch
+
+    def check_tail(self, deadline: Deadline) -> None:
+        """Look whether the log goes on elsewhere than at `place`.
+
+        A follower that only asks for its slot would wait for ever after a truncation, or when
+        it fell so far behind that its part of the log was collected.
+        """
+        for attempt in deadline.retrying():
+            with attempt:
+                if self._slot is None:
+                    self._seek(self._floor)
+                newest = self._port.newest(self.partition, MESSAGE_ID_MAX)
+        if newest is None:
+            if self._ordinal is not None:
+                logger.warning("partition %d was truncated", self.partition)
+                self._move(0, None)
+            return
+        header = decode_header(newest.key, newest.header or b"")
+        if header.end > self.cursor:
+            self.at_tail = False
+            if self._ordinal is not None and newest.slot < self.cursor:
+                logger.warning("partition %d was truncated", self.partition)
+                self._move(newest.slot, header.ordinal)
+        elif header.end < (self._slot or 0):
+            logger.warning("partition %d was truncated", self.partition)
+            self._move(header.end, header.next_ordinal)
+
+    def _seek(self, start: int) -> None:
+        """Stand at the batch that covers an ID, or where the one that will lie there begins."""
+        row = self._port.newest(self.partition, start)
+        if row is None:
+            self._slot = 0
+            return
+        header = decode_header(row.key, row.header or b"")
+        if header.end > start:
+            self._slot, self._ordinal = row.slot, header.ordinal
+        else:
+            self._slot, self._ordinal = header.end, header.next_ordinal
+
+    def _jump(self, row: Row, header: Header, deadline: Deadline) -> bool:
+        """Tell why there is a gap before a row; whether to go on with that row.
+
+        Headers are collected from the oldest on. So where the batch before the gap is gone as
+        well, the gap was collected; where it is still there, the log is broken.
+        """
+        slot, ordinal = self._slot or 0, self._ordinal or 0
+        ends_ms = self._clock.monotonic_ms() + MENDING_MS
+        while True:
+            before = self._port.newest(self.partition, slot)
+            if before is None:
+                break
+            end = decode_header(before.key, before.header or b"")
+            if end.end > slot:
+                logger.warning("partition %d was truncated", self.partition)
+                self._move(before.slot, end.ordinal)
+                return False
+            if end.end < slot:
+                break
+            # A collection may be under way that has not come to the batch before the gap.
+            if self._clock.monotonic_ms() >= ends_ms or deadline.expired:
+                raise CorruptLogError(
+                    "batches are missing from the log",
+                    row=row.key.hex(),
+                    slot_expected=slot,
+                    ordinal=header.ordinal,
+                    ordinal_expected=ordinal,
+                )
+            self._clock.sleep_ms(200)
+        self.expired += max(0, header.ordinal - ordinal)
+        logger.warning(
+            "partition %d: %d messages expired before they were read",
+            self.partition,
+            header.ordinal - ordinal,
+        )
+        return True
+
+    def _move(self, slot: int, ordinal: int | None) -> None:
+        """Go on from another slot; messages below the cursor are not given again."""
+        self._floor = self.cursor
+        self._slot, self._ordinal = slot, ordinal
+        self.at_tail = False
+        self.rest()
+
+    def _wanted(self, header: Header) -> list[TopicEntry]:
+        return [e for e in header.topics if self.topics is None or e.topic in self.topics]
+
+    def _batch(self, row: Row, header: Header) -> Batch | None:
+        start, stop = max(header.base, self._floor), min(header.end, self._stop)
+        wanted = self._wanted(header)
+        if header.kind == CONTROL or start >= stop or not wanted:
+            return None
+        cells = [(entry, row.cells[entry.topic]) for entry in wanted if entry.topic in row.cells]
+        if not cells:
+            self.expired += sum(entry.count for entry in wanted)
+            return None
+        if len(cells) != len(wanted) or len(row.cells) != len(cells):
+            raise CorruptLogError(
+                "a row has other topics than its header says",
+                row=row.key.hex(),
+                topics=sorted(row.cells),
+            )
+        for entry, cell in cells:
+            check_cell(row.key, entry, cell)
+        return Batch(self.partition, row.key, header, tuple(cells), start, stop)

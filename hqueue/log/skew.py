@@ -1,0 +1,71 @@
+"""Whether this machine's clock is good enough to give messages their times."""
+
+from __future__ import annotations
+
+import threading
+
+from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.errors import ClockSkewError
+from hqueue.ports import AppendPort
+
+__all__ = ["SkewGuard"]
+
+MEASURED_EVERY_MS = 600_000
+JUMP_MS = 250
+
+
+class SkewGuard:
+    """Measures the clock against the store's before the first append. Thread-safe.
+
+    It measures again every ten minutes, and at once when the clock was set: a clock that is ahead
+    would push a partition's IDs into the future, and they can't be taken back.
+
+    Args:
+        port: the store.
+        skew_ms_max: by how much the clocks may differ.
+        clock: this machine's clock.
+    """
+
+    def __init__(self, port: AppendPort, skew_ms_max: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._port = port
+        self._skew_ms_max = skew_ms_max
+        self._clock = clock
+        self._measured_ms: float | None = None
+        self._start_ms = 0.0
+        self.after_fork_in_child()
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+
+    def check(self, deadline: Deadline) -> None:
+        """Return if the clock may be used.
+
+        Raises:
+            ClockSkewError: it differs by more than the bound.
+            StoreUnavailableError: it could not be measured until the deadline.
+        """
+        if self._is_fresh():
+            return
+        with self._lock:
+            if self._is_fresh():
+                return
+            for attempt in deadline.retrying():
+                with attempt:
+                    ahead_ms, error_ms = self._port.clock_offset_ms()
+            if abs(ahead_ms) - error_ms > self._skew_ms_max:
+                raise ClockSkewError(
+                    "this machine's clock differs from the region server's by more than "
+                    "clock_skew_ms_max; set the clock before appending",
+                    store_ahead_ms=round(ahead_ms),
+                    error_ms=round(error_ms),
+                    clock_skew_ms_max=self._skew_ms_max,
+                )
+            self._measured_ms = self._clock.monotonic_ms()
+            self._start_ms = self._clock.wall_ms() - self._measured_ms
+
+    def _is_fresh(self) -> bool:
+        if self._measured_ms is None:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        jumped_ms = abs(self._clock.wall_ms() - now_ms - self._start_ms)
+        return now_ms - self._measured_ms < MEASURED_EVERY_MS and jumped_ms < JUMP_MS

@@ -1,0 +1,229 @@
+"""Messages and their IDs."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple, overload
+
+from hqueue.errors import InvalidInputError, MessageTooLargeError
+from hqueue.limits import (
+    BATCH_BYTES_MAX,
+    MESSAGE_ID_MAX,
+    SEQUENCE_BITS,
+    SEQUENCE_MAX,
+    TIMESTAMP_MS_MAX,
+    TOPIC_BYTES_MAX,
+)
+
+__all__ = ["Message", "MessageID", "MessageIDs", "Moment", "as_message_id", "topic_bytes"]
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+class MessageID(int):
+    """The identity and the place of a message in its partition.
+
+    It is an integer, ``timestamp << 15 | sequence``, and compares and sorts as one. Within a
+    partition IDs are unique and grow in the order in which the messages were written.
+
+    Args:
+        timestamp: milliseconds since the epoch, when the message was written.
+        sequence: 0 to 32,767, the place among the messages of one timestamp.
+
+    Raises:
+        InvalidInputError: a part is out of range.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, timestamp: int, sequence: int = 0) -> MessageID:
+        if not _is_int(timestamp) or not 0 <= timestamp <= TIMESTAMP_MS_MAX:
+            raise InvalidInputError(
+                "a timestamp is milliseconds since the epoch, 0 to 2**48 - 1; an ID that is one "
+                "integer is read by MessageID.from_int",
+                timestamp=timestamp,
+            )
+        if not _is_int(sequence) or not 0 <= sequence <= SEQUENCE_MAX:
+            raise InvalidInputError("a sequence is 0 to 32767", sequence=sequence)
+        return int.__new__(cls, timestamp << SEQUENCE_BITS | sequence)
+
+    @classmethod
+    def from_int(cls, value: int) -> MessageID:
+        """The ID that ``int(message_id)`` gave."""
+        if not _is_int(value) or not 0 <= value <= MESSAGE_ID_MAX:
+            raise InvalidInputError("a MessageID as an integer is 0 to 2**63 - 1", value=value)
+        return int.__new__(cls, value)
+
+    @classmethod
+    def parse(cls, text: str) -> MessageID:
+        """The ID that ``str(message_id)`` gave: ``timestamp-sequence``."""
+        timestamp, dash, sequence = text.strip().partition("-")
+        if not (dash and _is_ascii_number(timestamp) and _is_ascii_number(sequence)):
+            raise InvalidInputError("a MessageID is written timestamp-sequence", text=text)
+        return cls(int(timestamp), int(sequence))
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the epoch."""
+        return int(self) >> SEQUENCE_BITS
+
+    @property
+    def sequence(self) -> int:
+        """The place among the messages of this timestamp, 0 to 32,767."""
+        return int(self) & SEQUENCE_MAX
+
+    @property
+    def datetime(self) -> datetime.datetime:
+        """The timestamp as an aware datetime in UTC."""
+        return _EPOCH + datetime.timedelta(milliseconds=self.timestamp)
+
+    def next(self) -> MessageID:
+        """The smallest ID above this one: where to go on after this message."""
+        return MessageID.from_int(int(self) + 1)
+
+    def __repr__(self) -> str:
+        return f"MessageID({self.timestamp}, {self.sequence})"
+
+    def __str__(self) -> str:
+        return f"{self.timestamp}-{self.sequence}"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MessageID.from_int, (int(self),)
+
+
+class MessageIDs(Sequence[MessageID]):
+    """The IDs of the messages of one append, in their order; consecutive, made when asked for."""
+
+    __slots__ = ("_range",)
+
+    def __init__(self, first: int, count: int) -> None:
+        self._range = range(first, first + count)
+
+    @overload
+    def __getitem__(self, index: int) -> MessageID: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[MessageID]: ...
+    def __getitem__(self, index: int | slice) -> MessageID | Sequence[MessageID]:
+        if isinstance(index, slice):
+            return [MessageID.from_int(value) for value in self._range[index]]
+        return int.__new__(MessageID, self._range[index])
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __iter__(self) -> Iterator[MessageID]:
+        return map(int.__new__, repeat(MessageID), self._range)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._range
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, MessageIDs):
+            return self._range == other._range
+        if isinstance(other, (list, tuple)):
+            return list(self._range) == list(other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self)) if len(self) <= 3 else f"[{self[0]!r}, …, {self[-1]!r}]"
+
+
+class _Fields(NamedTuple):
+    topic: str
+    value: bytes
+    id: MessageID | None = None
+    partition: int | None = None
+
+
+class Message(_Fields):
+    """A topic and a value; one that was read also says its ID and its partition. Immutable.
+
+    Args:
+        topic: 1 to 255 bytes of UTF-8.
+        value: any bytes, also none.
+        id: where it lies, of a message that was read. A put ignores it.
+        partition: of a message that was read. A put ignores it.
+
+    Raises:
+        InvalidInputError: the topic or the value is of the wrong type or out of range.
+        MessageTooLargeError: the value is larger than a batch may be.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        topic: str,
+        value: bytes | bytearray | memoryview,
+        id: MessageID | None = None,
+        partition: int | None = None,
+    ) -> Message:
+        if type(topic) is not str:
+            raise InvalidInputError("a topic is a str", topic=topic)
+        topic_bytes(topic)
+        if type(value) is not bytes:
+            if not isinstance(value, (bytes, bytearray, memoryview)):
+                raise InvalidInputError(
+                    "a value is bytes; encode text first", type=type(value).__name__
+                )
+            value = bytes(value)
+        if len(value) > BATCH_BYTES_MAX:
+            raise MessageTooLargeError(
+                "the value is larger than a batch may be",
+                bytes=len(value),
+                bytes_max=BATCH_BYTES_MAX,
+            )
+        return tuple.__new__(cls, (topic, value, id, partition))
+
+
+@functools.lru_cache(maxsize=4_096)
+def topic_bytes(topic: str) -> bytes:
+    """A topic as HBase holds it: its UTF-8.
+
+    Raises:
+        InvalidInputError: it is empty, too long, or has no UTF-8.
+    """
+    if not isinstance(topic, str):
+        raise InvalidInputError("a topic is a str", topic=topic)
+    try:
+        encoded = topic.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidInputError("a topic must have a UTF-8 encoding", topic=topic) from exc
+    if not 1 <= len(encoded) <= TOPIC_BYTES_MAX:
+        raise InvalidInputError("a topic has 1 to 255 bytes of UTF-8", topic=topic[:80])
+    return encoded
+
+
+Moment = MessageID | datetime.datetime | int
+"""A place in a partition: a MessageID, an aware datetime, or milliseconds since the epoch."""
+
+
+def as_message_id(moment: Moment) -> MessageID:
+    """The smallest ID that a message written at this moment can have.
+
+    Raises:
+        InvalidInputError: a naive datetime, or out of range.
+    """
+    if isinstance(moment, MessageID):
+        return moment
+    if isinstance(moment, datetime.datetime):
+        if moment.tzinfo is None:
+            raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
+        return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
+    return MessageID(moment)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_ascii_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 20

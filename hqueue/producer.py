@@ -1,0 +1,334 @@
+"""Producing message by message: a buffer in front of `Queue.append`."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import concurrent.futures
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hqueue.batch import encode_bodies
+from hqueue.clock import SYSTEM_CLOCK
+from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
+from hqueue.fork import register
+from hqueue.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.message import Message, MessageID, MessageIDs
+
+if TYPE_CHECKING:
+    from hqueue.queue import Queue
+
+__all__ = ["Delivery", "Producer"]
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[MessageID | None, BaseException | None], object]
+
+MESSAGE_OVERHEAD_BYTES = 200
+"""What a buffered message takes beside its value, about."""
+
+
+class _Batch:
+    """Messages that will be appended together."""
+
+    __slots__ = ("bytes", "callbacks", "future", "messages", "opened_ms", "target", "topics")
+
+    def __init__(self, target: int | None, opened_ms: float) -> None:
+        self.target = target
+        self.opened_ms = opened_ms
+        self.messages: list[Message] = []
+        self.bytes = 0
+        self.topics: set[str] = set()
+        self.callbacks: list[tuple[int, Callback]] = []
+        self.future: concurrent.futures.Future[MessageIDs] = concurrent.futures.Future()
+
+
+class Delivery:
+    """What becomes of one message that was sent through a `Producer`."""
+
+    __slots__ = ("_future", "_index")
+
+    def __init__(self, future: concurrent.futures.Future[MessageIDs], index: int) -> None:
+        self._future = future
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether the message is in the log, or failed."""
+        return self._future.done()
+
+    def result(self, timeout_s: float | None = None) -> MessageID:
+        """Wait until the message is durable, and return its ID.
+
+        Raises:
+            HQueueError: it could not be written; the outcome says whether it may be in the log.
+            TimeoutError: it was not known in time; nothing is decided.
+        """
+        return self._future.result(timeout_s)[self._index]
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        """Wait likewise, and return the error; None if the message is durable."""
+        return self._future.exception(timeout_s)
+
+
+class Producer:
+    """Buffers messages and appends them in batches, in the background. Thread-safe.
+
+    Messages that were sent to one partition (chosen, or by key) lie in it in the order of the
+    `send` calls; a batch that failed is left out, and later ones go on. Those sent to any
+    partition spread over the partitions batch by batch. Each partition has one append under way
+    at a time: the next batch's place is where that one ends.
+
+    Use it as a context manager, or `close` it: what is in the buffer is lost if the process is
+    killed, and written when it exits in order. In a forked child it can't be used.
+
+    Args:
+        queue: the queue.
+        linger_ms: how long a message may wait for others to be batched with.
+        batch_bytes_max: bodies of a batch, about.
+        batch_messages_max: messages of a batch.
+        buffer_bytes_max: what may be in the buffer and under way, about; `send` waits for room.
+        block_ms_max: how long `send` waits for room.
+        appends_max: appends under way at a time, in as many partitions.
+
+    Raises:
+        InvalidInputError: an option is out of range.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        linger_ms: float = 5,
+        batch_bytes_max: int = 1024 * 1024,
+        batch_messages_max: int = 10_000,
+        buffer_bytes_max: int = 64 * 1024 * 1024,
+        block_ms_max: float = 60_000,
+        appends_max: int = 4,
+    ) -> None:
+        _check("linger_ms", linger_ms, 0, 60_000)
+        _check("batch_bytes_max", batch_bytes_max, 1, BATCH_BYTES_MAX // 2)
+        _check("batch_messages_max", batch_messages_max, 1, BATCH_MESSAGES_MAX)
+        _check("buffer_bytes_max", buffer_bytes_max, 1, 2**40)
+        _check("block_ms_max", block_ms_max, 0, 86_400_000)
+        _check("appends_max", appends_max, 1, 256)
+        self._queue = queue
+        self._linger_ms = linger_ms
+        self._batch_bytes_max = batch_bytes_max
+        self._batch_messages_max = batch_messages_max
+        self._buffer_bytes_max = buffer_bytes_max
+        self._block_ms_max = block_ms_max
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._open: dict[int | None, _Batch] = {}
+        self._sealed: collections.deque[_Batch] = collections.deque()
+        self._busy: set[int] = set()
+        self._buffered = 0
+        self._unfinished: set[_Batch] = set()
+        self._flushing = 0
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"hqueue-producer-{n}", daemon=True)
+            for n in range(min(appends_max, queue.partitions))
+        ]
+        for thread in self._threads:
+            thread.start()
+        atexit.register(self.close)
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._closed = True
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._threads = []
+        self._open.clear()
+        self._sealed.clear()
+        self._unfinished.clear()
+        self._buffered = 0
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def send(
+        self,
+        message: Message,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        callback: Callback | None = None,
+    ) -> Delivery:
+        """Take a message into the buffer. Returns at once, unless the buffer is full.
+
+        Args:
+            message: the message.
+            partition, key: as in `Queue.put`.
+            callback: called with (MessageID, None) or (None, error) from a thread of the
+                producer; it must be quick.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+            BufferFullError: there was no room within ``block_ms_max``. The message was not taken.
+            ClosedError: the producer was closed, or belongs to the parent process.
+        """
+        if not isinstance(message, Message):
+            raise InvalidInputError("send takes a Message", type=type(message).__name__)
+        target = partition
+        if partition is not None or key is not None:
+            target = self._queue.choose_partition(partition, key)
+        topic, value = message[0], message[1]
+        size = len(value)
+        with self._lock:
+            if self._closed or self._buffered >= self._buffer_bytes_max:
+                self._wait_for_room()
+            batch = self._open.get(target)
+            if batch is not None and (
+                batch.bytes + size > self._batch_bytes_max
+                or len(batch.topics) >= TOPICS_PER_BATCH_MAX
+            ):
+                self._seal(batch)
+                batch = None
+            if batch is None:
+                batch = self._open[target] = _Batch(target, SYSTEM_CLOCK.monotonic_ms())
+                self._unfinished.add(batch)
+                self._work.notify()
+            index = len(batch.messages)
+            batch.messages.append(message)
+            batch.bytes += size
+            batch.topics.add(topic)
+            self._buffered += size + MESSAGE_OVERHEAD_BYTES
+            if callback is not None:
+                batch.callbacks.append((index, callback))
+            if index + 1 >= self._batch_messages_max:
+                self._seal(batch)
+        return Delivery(batch.future, index)
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything sent so far is in the log or failed; whether that was in time."""
+        with self._lock:
+            self._flushing += 1
+            self._work.notify_all()
+            try:
+                sent = set(self._unfinished)
+                return self._room.wait_for(lambda: not sent & self._unfinished, timeout_s)
+            finally:
+                self._flushing -= 1
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Take no more, write what is buffered, and end; whether that was in time.
+
+        Each append is bounded by ``operation_timeout_ms``, so this ends without a time-out, too.
+        """
+        if os.getpid() != self._pid:
+            return True
+        with self._lock:
+            self._closed = True
+            self._work.notify_all()
+            self._room.notify_all()
+        drained = self.flush(timeout_s)
+        for thread in self._threads:
+            thread.join(timeout_s)
+        atexit.unregister(self.close)
+        return drained
+
+    def _wait_for_room(self) -> None:
+        if not self._closed:
+            self._room.wait_for(
+                lambda: self._closed or self._buffered < self._buffer_bytes_max,
+                self._block_ms_max / 1e3,
+            )
+        if self._closed:
+            raise ClosedError("the producer was closed, or belongs to the parent process")
+        if self._buffered >= self._buffer_bytes_max:
+            raise BufferFullError(
+                "the producer's buffer is full; HBase takes less than is sent",
+                buffer_bytes_max=self._buffer_bytes_max,
+            )
+
+    def _seal(self, batch: _Batch) -> None:
+        """Let a batch take no more messages. The lock is held."""
+        del self._open[batch.target]
+        self._sealed.append(batch)
+        self._work.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                batch = self._take()
+                while batch is None:
+                    if self._closed and not self._unfinished:
+                        self._work.notify_all()
+                        return
+                    self._work.wait(self._wait_s())
+                    batch = self._take()
+            self._append(batch)
+
+    def _take(self) -> _Batch | None:
+        """A batch that may be appended now: the oldest sealed one, or one that lingered enough.
+
+        The lock is held.
+        """
+        for index, batch in enumerate(self._sealed):
+            if batch.target is None or batch.target not in self._busy:
+                del self._sealed[index]
+                return self._begin(batch)
+        due_ms = SYSTEM_CLOCK.monotonic_ms() - self._linger_ms
+        for batch in self._open.values():
+            ripe = batch.opened_ms <= due_ms or self._flushing or self._closed
+            if ripe and (batch.target is None or batch.target not in self._busy):
+                del self._open[batch.target]
+                return self._begin(batch)
+        return None
+
+    def _begin(self, batch: _Batch) -> _Batch:
+        if batch.target is not None:
+            self._busy.add(batch.target)
+        return batch
+
+    def _wait_s(self) -> float | None:
+        """Until when a thread has nothing to do, unless it is told. The lock is held."""
+        waiting = [b.opened_ms for b in self._open.values() if b.target not in self._busy]
+        if not waiting:
+            return None
+        left_ms = min(waiting) + self._linger_ms - SYSTEM_CLOCK.monotonic_ms()
+        return max(left_ms, 0.1) / 1e3
+
+    def _append(self, batch: _Batch) -> None:
+        error: BaseException | None = None
+        ids = MessageIDs(0, 0)
+        try:
+            appended = self._queue.append(encode_bodies(batch.messages), batch.target)
+            ids = MessageIDs(appended.base, appended.count)
+        except Exception as exc:  # Whatever it is, the senders must learn it.
+            error = exc
+            logger.warning("a batch of %d messages was not written: %s", len(batch.messages), exc)
+        if error is None:
+            batch.future.set_result(ids)
+        else:
+            batch.future.set_exception(error)
+        for index, callback in batch.callbacks:
+            try:
+                callback(ids[index] if error is None else None, error)
+            except Exception:
+                logger.exception("a delivery callback failed")
+        with self._lock:
+            if batch.target is not None:
+                self._busy.discard(batch.target)
+            self._buffered -= batch.bytes + MESSAGE_OVERHEAD_BYTES * len(batch.messages)
+            self._unfinished.discard(batch)
+            self._room.notify_all()
+            self._work.notify()
+
+
+def _check(option: str, value: float, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise InvalidInputError(
+            "a producer's option is out of range", option=option, value=value, low=low, high=high
+        )

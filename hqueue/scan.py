@@ -1,0 +1,201 @@
+"""Scanning: what is wanted of a partition, and the three scanners of seed 001."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from hqueue.decode import messages_of
+from hqueue.errors import ClosedError, InvalidInputError
+from hqueue.follow import follow
+from hqueue.limits import MESSAGE_ID_MAX
+from hqueue.log import Batch, PartitionReader
+from hqueue.message import Message, MessageID, Moment, as_message_id, topic_bytes
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from hqueue.queue import Queue
+
+__all__ = ["CombinedPartitionScanner", "PartitionScanner", "QueueScanner", "Scan"]
+
+BYTES_MAX = 4 * 1024 * 1024
+
+
+class Scan:
+    """What is wanted: the messages with IDs in ``[start, stop)``, of some topics or all.
+
+    Args:
+        start: a `MessageID`, an aware datetime, or milliseconds since the epoch; None for the
+            oldest message there is.
+        stop: likewise; None for the end of the log.
+
+    Raises:
+        InvalidInputError: a moment is out of range, or `stop` lies before `start`.
+    """
+
+    def __init__(self, start: Moment | None = None, stop: Moment | None = None) -> None:
+        self.start = 0 if start is None else int(as_message_id(start))
+        self.stop = MESSAGE_ID_MAX + 1 if stop is None else int(as_message_id(stop))
+        if self.stop < self.start:
+            raise InvalidInputError("a scan's stop lies before its start", start=start, stop=stop)
+        self.topics: set[str] = set()
+
+    def add_topic(self, topic: str) -> Scan:
+        """Want this topic, and no other that was not added. Returns the scan itself."""
+        topic_bytes(topic)
+        self.topics.add(topic)
+        return self
+
+
+class CombinedPartitionScanner:
+    """Reads some partitions of a queue, each with its own `Scan`.
+
+    Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
+    `arrow_batches`. Each message of a partition comes once and in the order of IDs; partitions
+    come one after another, in no promised order. Messages that are put while it reads are read
+    too if they come before it meets the end of their partition.
+
+    It goes on where it stood when a gateway, a region or a scan in HBase dies, and raises only
+    when HBase stays away for ``operation_timeout_ms``. Not thread-safe, but for `close`.
+
+    Args:
+        queue: the queue.
+        scans: partition to `Scan`.
+        follow: at the end, wait for new messages instead of ending. New messages are asked for
+            in one request for all partitions.
+        idle_ms_max: when following, end after so long without a message; None for never.
+        by_id: give the messages of all partitions merged, in the order of IDs. Not together
+            with `follow`: a partition that is silent could still get an older ID.
+        bytes_max: the bodies held at a time, about; at least one batch a partition when merging.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        scans: Mapping[int, Scan],
+        *,
+        follow: bool = False,
+        idle_ms_max: int | None = None,
+        by_id: bool = False,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        if not scans:
+            raise InvalidInputError("a scanner needs at least one partition")
+        if follow and by_id:
+            raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
+        if bytes_max < 1:
+            raise InvalidInputError("bytes_max is above 0", bytes_max=bytes_max)
+        share = bytes_max // len(scans) if by_id else bytes_max
+        self._queue = queue
+        self._readers = [
+            queue.reader(partition, scan, max(1, share))
+            for partition, scan in sorted(scans.items())
+        ]
+        self._follow = follow
+        self._idle_ms_max = idle_ms_max
+        self._closed = False
+        self._messages = self._merged() if by_id else self._one_by_one()
+
+    def __enter__(self) -> CombinedPartitionScanner:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        return self._messages
+
+    def next(self) -> Message | None:
+        """The next message; None at the end.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            CorruptLogError: the log is broken where it is read.
+            ClosedError: the scanner was closed.
+        """
+        if self._closed:
+            raise ClosedError("the scanner was closed")
+        return next(self._messages, None)
+
+    def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
+        """The messages as Arrow record batches of `hqueue.arrow.SCHEMA`, some megabytes each.
+
+        The bodies are not touched one by one: HBase's cells become the column as they are. Needs
+        the extra ``hqueue[arrow]``. Raises as `next`.
+        """
+        from hqueue.arrow import record_batch  # noqa: PLC0415  (pyarrow is an extra)
+
+        for batches in self._batches():
+            yield record_batch(batches)
+
+    @property
+    def expired(self) -> int:
+        """Messages that were in the log's count but had expired before they could be read."""
+        return sum(reader.expired for reader in self._readers)
+
+    def positions(self) -> dict[int, MessageID]:
+        """For each partition the ID from which on nothing was fetched yet.
+
+        Once the scanner has ended, a scan from there gives what came since.
+        """
+        return {r.partition: MessageID.from_int(r.cursor) for r in self._readers}
+
+    def close(self) -> None:
+        """End the scan and free what it holds in HBase. A follower stops waiting."""
+        self._closed = True
+        for reader in self._readers:
+            reader.rest()
+
+    def _one_by_one(self) -> Iterator[Message]:
+        return itertools.chain.from_iterable(
+            messages_of(batch) for batches in self._batches() for batch in batches
+        )
+
+    def _merged(self) -> Iterator[Message]:
+        def messages(reader: PartitionReader) -> Iterator[Message]:
+            for batches in self._drain(reader):
+                for batch in batches:
+                    yield from messages_of(batch)
+
+        return heapq.merge(*map(messages, self._readers), key=itemgetter(2))
+
+    def _batches(self) -> Iterator[list[Batch]]:
+        if self._follow:
+            yield from follow(
+                self._readers,
+                self._queue.reads,
+                self._queue.deadline,
+                idle_ms_max=self._idle_ms_max,
+                closed=lambda: self._closed,
+            )
+            return
+        for reader in self._readers:
+            yield from self._drain(reader)
+
+    def _drain(self, reader: PartitionReader) -> Iterator[list[Batch]]:
+        while not reader.at_tail and not self._closed:
+            batches = reader.read(self._queue.deadline())
+            if batches:
+                yield batches
+
+
+class PartitionScanner(CombinedPartitionScanner):
+    """Reads one partition. Its options are those of `CombinedPartitionScanner`."""
+
+    def __init__(self, queue: Queue, partition: int, scan: Scan, **options: object) -> None:
+        super().__init__(queue, {partition: scan}, **options)  # type: ignore[arg-type]
+
+
+class QueueScanner(CombinedPartitionScanner):
+    """Reads all partitions. Its options are those of `CombinedPartitionScanner`."""
+
+    def __init__(self, queue: Queue, scan: Scan, **options: object) -> None:
+        super().__init__(
+            queue,
+            dict.fromkeys(range(queue.partitions), scan),
+            **options,  # type: ignore[arg-type]
+        )
