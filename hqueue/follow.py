@@ -40,12 +40,9 @@ def follow(
     last_ms = checked_ms = clock.monotonic_ms()
     while not closed():
         came = False
-        for reader in readers:
-            while not reader.at_tail and not closed():
-                batches = reader.read(deadline())
-                if batches:
-                    came = True
-                    yield batches
+        for batches in _catch_up(readers, deadline, closed):
+            came = True
+            yield batches
         waiting = [(reader.partition, reader) for reader in readers if not reader.finished]
         if not waiting:
             return
@@ -73,6 +70,19 @@ def follow(
                 reader.check_tail(deadline())
         clock.sleep_ms(pause_ms)
         pause_ms = min(pause_ms * 1.5, PAUSE_MS_MAX)
+
+
+def _catch_up(
+    readers: Sequence[PartitionReader],
+    deadline: Callable[[], Deadline],
+    closed: Callable[[], bool],
+) -> Iterator[list[Batch]]:
+    """Read every partition to its end."""
+    for reader in readers:
+        while not reader.at_tail and not closed():
+            batches = reader.read(deadline())
+            if batches:
+                yield batches
 
 
 def _poll(

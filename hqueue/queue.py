@@ -7,7 +7,7 @@ import random
 import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from hqueue.attributes import QueueDescription
 from hqueue.batch import Bodies, encode_bodies
@@ -143,8 +143,7 @@ class Queue:
             return int.__new__(MessageID, appended.base)
         if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
             raise InvalidInputError("put takes a Message or a sequence of them")
-        batch: Sequence[Message] = messages
-        appended = self.append(encode_bodies(batch), partition)
+        appended = self.append(encode_bodies(cast("Sequence[Message]", messages)), partition)
         return MessageIDs(appended.base, appended.count)
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:

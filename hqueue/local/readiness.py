@@ -10,6 +10,7 @@ from typing import Any
 
 import happybase
 import thriftpy2
+from Hbase_thrift import AlreadyExists  # type: ignore[import-not-found]
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.rpc import client_context
 from thriftpy2.thrift import TException
@@ -47,7 +48,7 @@ def check_thrift1(host: str, port: int, timeout_s: float) -> str | None:
             try:
                 table.put(row, {_COLUMN: value})
             except TException:
-                with contextlib.suppress(happybase.hbase.ttypes.AlreadyExists):
+                with contextlib.suppress(AlreadyExists):
                     connection.create_table(PROBE_TABLE, {_FAMILY.decode(): {"max_versions": 1}})
                 table.put(row, {_COLUMN: value})
             read = table.row(row).get(_COLUMN)
@@ -90,4 +91,4 @@ def _brief(exc: BaseException) -> str:
     said = getattr(exc, "message", None) or str(exc) or ""
     if isinstance(said, bytes):
         said = said.decode("utf-8", "replace")
-    return f"{type(exc).__name__}: {str(said).strip()[:300]}"
+    return f"{type(exc).__name__}: {str(said).strip().splitlines()[0][:300] if said else ''}"
