@@ -36,7 +36,7 @@ from hqueue.errors import (
 )
 from hqueue.message import Message, MessageID, MessageIDs
 from hqueue.producer import Delivery, Producer
-from hqueue.queue import Queue
+from hqueue.queue import PartitionEnds, Queue
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "MessageTooLargeError",
     "NotAQueueError",
     "Outcome",
+    "PartitionEnds",
     "PartitionLocation",
     "PartitionScanner",
     "Producer",

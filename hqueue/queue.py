@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import random
 import threading
@@ -10,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from hqueue.attributes import QueueDescription
-from hqueue.batch import Bodies, encode_bodies
+from hqueue.batch import Bodies, decode_header, encode_bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.config import Settings
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError, StoreUnavailableError
 from hqueue.fork import register
 from hqueue.hbase import TableAppends, TableReads
+from hqueue.limits import MESSAGE_ID_MAX
 from hqueue.log import Appended, PartitionReader, PartitionWriter
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs
@@ -24,12 +26,36 @@ from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner
 if TYPE_CHECKING:
     from hqueue.producer import Producer
 
-__all__ = ["Queue"]
+__all__ = ["PartitionEnds", "Queue"]
 
 logger = logging.getLogger(__name__)
 
 STAY_APPENDS = 64
 COLLECT_EVERY_MS = 60_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionEnds:
+    """The two ends of a partition's log.
+
+    Args:
+        partition: the partition.
+        first: the ID of the oldest batch whose header is kept; None if there is none.
+        first_ordinal: messages that the partition had before that.
+        next: the ID from which on nothing is written yet.
+        next_ordinal: messages that the partition ever had, expired ones too.
+    """
+
+    partition: int
+    first: MessageID | None
+    first_ordinal: int
+    next: MessageID
+    next_ordinal: int
+
+    @property
+    def messages(self) -> int:
+        """Messages that the partition ever had, expired ones too."""
+        return self.next_ordinal
 
 
 class _Lane:
@@ -277,6 +303,31 @@ class Queue:
     ) -> CombinedPartitionScanner:
         """A scanner over some partitions, each with a `Scan` of its own."""
         return CombinedPartitionScanner(self, scans, **options)
+
+    def ends(self) -> list[PartitionEnds]:
+        """Where each partition begins and ends now. Two small requests a partition.
+
+        The difference of two ordinals is a number of messages: so the lag of a reader is exact
+        without reading.
+        """
+        return [self._ends(partition) for partition in range(self.partitions)]
+
+    def _ends(self, partition: int) -> PartitionEnds:
+        for attempt in self.deadline().retrying():
+            with attempt:
+                newest = self._reads.newest(partition, MESSAGE_ID_MAX)
+                oldest = self._reads.headers(partition, 0, 1)
+        if newest is None or not oldest:
+            return PartitionEnds(partition, None, 0, MessageID(0), 0)
+        first = decode_header(oldest[0].key, oldest[0].header or b"")
+        last = decode_header(newest.key, newest.header or b"")
+        return PartitionEnds(
+            partition,
+            MessageID.from_int(first.base),
+            first.ordinal,
+            MessageID.from_int(last.end),
+            last.next_ordinal,
+        )
 
     def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
         """The cursor that scanners read one partition with."""

@@ -1,5 +1,268 @@
+"""The profile ``cluster``: HDFS, ZooKeeper and HBase on three hosts of this machine.
+
+ZooKeeper, a name node, three data nodes, a master, and on each of 127.0.0.1, 127.0.0.2 and
+127.0.0.3 a region server and both gateways: fifteen JVMs, all bounded in memory. Every write is
+in the memory of three data nodes before it is acknowledged. A killed region server's partitions
+are back on another one within 30 s.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from hqueue.config import GatewayAddress
+from hqueue.errors import LocalServerError
+from hqueue.local.configuration import FULL_COMPILER, QUICK_COMPILER, Launcher, Xml
+from hqueue.local.layout import Layout, gateway_plan
+from hqueue.local.process import ProcessPlan
+
+__all__ = ["Cluster"]
+
+HOST = "127.0.0.1"
+REGION_HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+NUMBERS = (1, 2, 3)
+FORMAT_TIMEOUT_S = 60.0
+
+STORAGE, SERVERS, GATEWAYS = range(3)
+
+_HDFS: Xml = {
+    "dfs.replication": 3,
+    "dfs.permissions.enabled": False,
+    "dfs.namenode.safemode.extension": 0,
+    "dfs.namenode.safemode.min.datanodes": 2,
+    "dfs.namenode.fs-limits.min-block-size": 0,
+    # A pipeline that lost a data node goes on with the others: there is no fourth to take.
+    "dfs.client.block.write.replace-datanode-on-failure.enable": False,
+    "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+    # Data nodes that are silent are avoided after 6 s and given up after 20 s.
+    "dfs.heartbeat.interval": 1,
+    "dfs.namenode.heartbeat.recheck-interval": 5_000,
+    "dfs.namenode.stale.datanode.interval": 6_000,
+    "dfs.namenode.avoid.read.stale.datanode": True,
+    "dfs.namenode.avoid.write.stale.datanode": True,
+    "dfs.client.socket-timeout": 5_000,
+    "dfs.datanode.socket.write.timeout": 10_000,
+    "ipc.client.connect.timeout": 2_000,
+    "ipc.client.connect.max.retries": 3,
+    "ipc.client.connect.max.retries.on.timeouts": 3,
+}
+
+_RECOVERY: Xml = {
+    # A dead region server's log file is taken over: look often whether that is done.
+    "hbase.lease.recovery.first.pause": 500,
+    "hbase.lease.recovery.pause": 500,
+    "hbase.lease.recovery.dfs.timeout": 6_000,
+    "hbase.master.wait.on.regionservers.timeout": 4_500,
+    "hbase.master.wait.on.regionservers.interval": 500,
+}
+
+SESSION_TIMEOUT_MS = 4_000
+TICK_MS = 500
+
+
 class Cluster:
+    """A real cluster in small."""
+
     name = "cluster"
-    port_names = ()
-    def layout(self, launcher, ports):
-        raise NotImplementedError
+    port_names = (
+        "zookeeper",
+        "namenode",
+        *(f"datanode-{n}" for n in NUMBERS),
+        *(f"datanode-{n}-ipc" for n in NUMBERS),
+        "master",
+        *(f"regionserver-{n}" for n in NUMBERS),
+        *(f"thrift1-{n}" for n in NUMBERS),
+        *(f"thrift2-{n}" for n in NUMBERS),
+    )
+
+    def layout(self, launcher: Launcher, ports: Mapping[str, int]) -> Layout:
+        """Write the settings of all processes and say how to start them."""
+        data = launcher.home.data(self.name)
+        data.mkdir(parents=True, exist_ok=True)
+        # The name node and the data nodes refuse to start without these, which no jar has.
+        for page in ("hdfs", "datanode", "secondary"):
+            (launcher.home.conf / "webapps" / page).mkdir(parents=True, exist_ok=True)
+        hdfs: Xml = {"fs.defaultFS": f"hdfs://{HOST}:{ports['namenode']}", **_HDFS}
+        client: Xml = {
+            "hbase.cluster.distributed": True,
+            "hbase.zookeeper.quorum": HOST,
+            "hbase.zookeeper.property.clientPort": ports["zookeeper"],
+            "zookeeper.session.timeout": SESSION_TIMEOUT_MS,
+        }
+        hbase: Xml = {
+            **client,
+            **_RECOVERY,
+            "hbase.rootdir": f"hdfs://{HOST}:{ports['namenode']}/hbase",
+            "hbase.tmp.dir": f"{data}/tmp",
+            "hbase.master.info.port": -1,
+            "hbase.regionserver.info.port": -1,
+        }
+        namenode = self._namenode(launcher, ports, data, hdfs)
+        processes = [
+            self._zookeeper(launcher, ports, data, client),
+            namenode,
+            *(self._datanode(launcher, ports, data, hdfs, n) for n in NUMBERS),
+            launcher.plan(
+                "master",
+                "org.apache.hadoop.hbase.master.HMaster",
+                "start",
+                host=HOST,
+                ports={"master": ports["master"]},
+                heap_mb=256,
+                options=QUICK_COMPILER,
+                hbase={
+                    **hbase,
+                    "hbase.master.hostname": HOST,
+                    "hbase.master.ipc.address": HOST,
+                    "hbase.master.port": ports["master"],
+                },
+                hdfs=hdfs,
+                stage=SERVERS,
+            ),
+            *(self._region_server(launcher, ports, hbase, hdfs, n) for n in NUMBERS),
+        ]
+        for number, host in zip(NUMBERS, REGION_HOSTS, strict=True):
+            for name in (f"thrift1-{number}", f"thrift2-{number}"):
+                processes.append(
+                    gateway_plan(
+                        launcher,
+                        name,
+                        host=host,
+                        port=ports[name],
+                        hbase=client,
+                        heap_mb=256,
+                        stage=GATEWAYS,
+                    )
+                )
+        return Layout(
+            tuple(processes),
+            tuple(
+                GatewayAddress(host, ports[f"thrift1-{n}"], ports[f"thrift2-{n}"])
+                for n, host in zip(NUMBERS, REGION_HOSTS, strict=True)
+            ),
+            f"{HOST}:{ports['zookeeper']}",
+            prepare=lambda: _format_once(namenode, data / "namenode"),
+        )
+
+    @staticmethod
+    def _zookeeper(
+        launcher: Launcher, ports: Mapping[str, int], data: Path, client: Xml
+    ) -> ProcessPlan:
+        return launcher.plan(
+            "zookeeper",
+            "org.apache.hadoop.hbase.zookeeper.HQuorumPeer",
+            "start",
+            host=HOST,
+            ports={"zookeeper": ports["zookeeper"]},
+            heap_mb=96,
+            options=(*QUICK_COMPILER, "-Dzookeeper.admin.enableServer=false"),
+            hbase={
+                **client,
+                "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",
+                "hbase.zookeeper.property.clientPortAddress": HOST,
+                "hbase.zookeeper.property.tickTime": TICK_MS,
+                "hbase.zookeeper.property.minSessionTimeout": 2 * TICK_MS,
+                "hbase.zookeeper.property.maxSessionTimeout": 60_000,
+                "hbase.zookeeper.property.maxClientCnxns": 1_000,
+            },
+            stage=STORAGE,
+        )
+
+    @staticmethod
+    def _namenode(
+        launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml
+    ) -> ProcessPlan:
+        return launcher.plan(
+            "namenode",
+            "org.apache.hadoop.hdfs.server.namenode.NameNode",
+            host=HOST,
+            ports={"namenode": ports["namenode"]},
+            heap_mb=160,
+            options=QUICK_COMPILER,
+            hdfs={
+                **hdfs,
+                "hadoop.tmp.dir": f"{data}/tmp",
+                "dfs.namenode.name.dir": f"file://{data}/namenode",
+                "dfs.namenode.http-address": f"{HOST}:0",
+                "dfs.namenode.handler.count": 10,
+            },
+            stage=STORAGE,
+        )
+
+    @staticmethod
+    def _datanode(
+        launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml, number: int
+    ) -> ProcessPlan:
+        # All on one address: the name node knows a data node by the address it calls from.
+        name = f"datanode-{number}"
+        own = {n: ports[n] for n in (name, f"{name}-ipc")}
+        return launcher.plan(
+            name,
+            "org.apache.hadoop.hdfs.server.datanode.DataNode",
+            host=HOST,
+            ports=own,
+            heap_mb=192,
+            options=FULL_COMPILER,
+            hdfs={
+                **hdfs,
+                "hadoop.tmp.dir": f"{data}/tmp-{name}",
+                "dfs.datanode.data.dir": f"file://{data}/{name}",
+                "dfs.datanode.address": f"{HOST}:{own[name]}",
+                "dfs.datanode.ipc.address": f"{HOST}:{own[f'{name}-ipc']}",
+                "dfs.datanode.http.address": f"{HOST}:0",
+                "dfs.datanode.hostname": HOST,
+                "dfs.datanode.max.transfer.threads": 512,
+                "dfs.datanode.handler.count": 4,
+            },
+            stage=STORAGE,
+        )
+
+    @staticmethod
+    def _region_server(
+        launcher: Launcher, ports: Mapping[str, int], hbase: Xml, hdfs: Xml, number: int
+    ) -> ProcessPlan:
+        name, host = f"regionserver-{number}", REGION_HOSTS[number - 1]
+        return launcher.plan(
+            name,
+            "org.apache.hadoop.hbase.regionserver.HRegionServer",
+            "start",
+            host=host,
+            ports={name: ports[name]},
+            heap_mb=576,
+            options=(*FULL_COMPILER, "-XX:MaxDirectMemorySize=192m"),
+            hbase={
+                **hbase,
+                "hbase.regionserver.hostname": host,
+                "hbase.regionserver.ipc.address": host,
+                "hbase.regionserver.port": ports[name],
+            },
+            hdfs=hdfs,
+            stage=SERVERS,
+        )
+
+
+def _format_once(namenode: ProcessPlan, folder: Path) -> None:
+    """Make the name node's empty file system, unless there is one already."""
+    if (folder / "current" / "VERSION").exists():
+        return
+    try:
+        done = subprocess.run(
+            [*namenode.command, "-format", "-nonInteractive", "-force"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=FORMAT_TIMEOUT_S,
+            cwd=folder.parent,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LocalServerError("formatting the name node's folder failed") from exc
+    if done.returncode != 0:
+        raise LocalServerError(
+            "formatting the name node's folder failed; its last log lines follow",
+            file=namenode.log,
+            log=(done.stdout + done.stderr)[-4_000:],
+        )

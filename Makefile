@@ -1,0 +1,53 @@
+# Everything a developer does here. `make help` lists it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 20
+
+# Set-up happens once, and again when what is to be installed has changed. PySpark is the way to
+# fetch the server's jars on a machine without Maven, for it carries Ivy.
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	command -v mvn > /dev/null || $(BIN)/pip install --quiet --constraint constraints.txt pyspark
+	touch $@
+
+.PHONY: setup
+setup: $(STAMP)  ## install everything, the server's jars too
+	$(BIN)/python -c "from hqueue.local.jars import ensure_jars; ensure_jars(progress=print)"
+
+.PHONY: demo
+demo: setup  ## send real input through a real HBase and read it back (INPUT=file, or - for a pipe)
+	@$(BIN)/hqueue demo $(INPUT)
+
+.PHONY: test
+test: setup  ## run all tests, against real servers that they start themselves
+	$(BIN)/python -m pytest $(TESTS)
+
+.PHONY: lint
+lint: $(STAMP)  ## check style, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: setup  ## measure, as ratios to what the servers can do; takes some minutes
+	$(BIN)/python -m tests.bench $(BENCH)
+
+.PHONY: format
+format: $(STAMP)  ## put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: clean
+clean:  ## remove what was built and installed here; the shared jars and the server's data stay
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

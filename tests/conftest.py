@@ -1,0 +1,105 @@
+"""Real servers for the tests: each started once, when a test first needs it, and stopped at the
+end. Tests keep apart by queue names of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import hqueue
+from hqueue import local
+
+_servers: list[local.LocalServer] = []
+
+
+def _serve(profile: str) -> Iterator[local.LocalServer]:
+    # A short path: ZooKeeper and HDFS build long ones below it.
+    with tempfile.TemporaryDirectory(prefix=f"hqueue-{profile}-") as home:
+        server = local.start(profile, home=home)
+        _servers.append(server)
+        try:
+            yield server
+        finally:
+            _servers.remove(server)
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[local.LocalServer]:
+    """A standalone server for the whole session."""
+    yield from _serve("standalone")
+
+
+@pytest.fixture(scope="session")
+def cluster_server() -> Iterator[local.LocalServer]:
+    """A cluster for the whole session: HDFS, three region servers, three gateway pairs."""
+    yield from _serve("cluster")
+
+
+@pytest.fixture(scope="session")
+def server_environment(server: local.LocalServer) -> dict[str, str]:
+    """The environment of a subprocess that is to find the standalone server."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith("HQUEUE_")}
+    return {
+        **own,
+        "HQUEUE_LOCAL_HOME": str(server.home),
+        "HQUEUE_CONFIG": str(_empty_settings(server.home)),
+    }
+
+
+def _empty_settings(home: Path) -> Path:
+    path = home / "no-settings.toml"
+    path.touch()
+    return path
+
+
+@pytest.fixture(scope="session")
+def client(server: local.LocalServer) -> Iterator[hqueue.Client]:
+    """A client of the standalone server."""
+    with hqueue.connect(server.settings()) as connected:
+        yield connected
+
+
+@pytest.fixture
+def queue_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    return f"{request.node.originalname.removeprefix('test_')[:60]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def make_queue(
+    client: hqueue.Client, queue_name: str
+) -> Iterator[Callable[..., hqueue.Queue]]:
+    """Creates queues on the standalone server that are deleted after the test."""
+    made: list[str] = []
+
+    def make(partitions: int = 1, **attributes: object) -> hqueue.Queue:
+        name = f"{queue_name}-{len(made)}"
+        queue = client.create_queue(name, partitions=partitions, **attributes)
+        made.append(name)
+        return queue
+
+    yield make
+    for name in made:
+        client.disable_queue(name)
+        client.delete_queue(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[None]:
+    """Show the servers' last log lines with every failure."""
+    report = yield
+    if report.failed:
+        for server in _servers:
+            lines = server.last_log_lines(20)
+            text = "\n".join(f"{line.process}: {line.text}" for line in lines)
+            report.sections.append((f"last log lines of the {server.profile} server", text))
+    return report
