@@ -8,7 +8,7 @@ import random
 import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import Any, cast, overload
 
 from hqueue.attributes import QueueDescription
 from hqueue.batch import Bodies, decode_header, encode_bodies
@@ -21,10 +21,8 @@ from hqueue.limits import MESSAGE_ID_MAX
 from hqueue.log import Appended, PartitionReader, PartitionWriter
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs
+from hqueue.producer import Producer
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
-
-if TYPE_CHECKING:
-    from hqueue.producer import Producer
 
 __all__ = ["PartitionEnds", "Queue"]
 
@@ -257,8 +255,6 @@ class Queue:
 
     def producer(self, **options: Any) -> Producer:
         """A `Producer` for this queue; its options are that class's."""
-        from hqueue.producer import Producer  # noqa: PLC0415  (it builds on this module)
-
         return Producer(self, **options)
 
     def scan(

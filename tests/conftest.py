@@ -73,9 +73,7 @@ def queue_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_queue(
-    client: hqueue.Client, queue_name: str
-) -> Iterator[Callable[..., hqueue.Queue]]:
+def make_queue(client: hqueue.Client, queue_name: str) -> Iterator[Callable[..., hqueue.Queue]]:
     """Creates queues on the standalone server that are deleted after the test."""
     made: list[str] = []
 
@@ -92,9 +90,7 @@ def make_queue(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Show the servers' last log lines with every failure."""
     report = yield
     if report.failed:

@@ -1,0 +1,171 @@
+"""The application: its commands, its global options, and what becomes of errors."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hqueue.cli import demo, local, put, queues, scan, shell, tail
+from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, exit_code_of, show_error
+from hqueue.cli.session import Session, session_of
+from hqueue.errors import HQueueError, InvalidInputError
+
+__all__ = ["app", "main", "run"]
+
+
+class CommandLine(TyperGroup):
+    """The root of all commands: every error that is raised on purpose ends here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command, and turn its errors into messages and exit codes."""
+        try:
+            return super().invoke(ctx)
+        except HQueueError as exc:
+            show_error(exc, verbose=session_of(ctx).verbose > 1)
+            raise typer.Exit(exit_code_of(exc)) from exc
+        except BrokenPipeError as exc:
+            _forget_stdout()
+            raise typer.Exit(ExitCode.PIPE_CLOSED) from exc
+        except KeyboardInterrupt as exc:
+            raise typer.Exit(ExitCode.INTERRUPTED) from exc
+
+
+app = typer.Typer(
+    name="hqueue",
+    cls=CommandLine,
+    help="A durable, ordered, partitioned message queue that lives inside HBase.",
+    epilog=EXIT_CODES_TEXT,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+for module in (queues, put, scan, tail, shell, demo):
+    module.register(app)
+app.add_typer(local.app, name="local")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415  (rarely needed)
+
+        print(version("hqueue"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    gateways: Annotated[
+        str | None,
+        typer.Option(help="Thrift gateways: host:thrift1_port/thrift2_port, with commas between."),
+    ] = None,
+    zookeeper: Annotated[str | None, typer.Option(help="ZooKeeper's connection string.")] = None,
+    zookeeper_root: Annotated[str | None, typer.Option(help="hqueue's ZooKeeper node.")] = None,
+    transport: Annotated[str | None, typer.Option(help="buffered or framed.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="binary or compact.")] = None,
+    connect_timeout_ms: Annotated[
+        int | None, typer.Option(help="Bound on opening a connection.")
+    ] = None,
+    request_timeout_ms: Annotated[
+        int | None, typer.Option(help="Bound on one request to a gateway.")
+    ] = None,
+    operation_timeout_ms: Annotated[
+        int | None, typer.Option(help="Bound on a whole operation with its retries.")
+    ] = None,
+    clock_skew_ms_max: Annotated[
+        int | None, typer.Option(help="How far this machine's clock may be off.")
+    ] = None,
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: debug.")
+    ] = 0,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A durable, ordered, partitioned message queue that lives inside HBase.
+
+    Settings come from these options, from HQUEUE_* in the environment, from the settings file,
+    or from the local server that runs (hqueue local start).
+    """
+    session = session_of(context)
+    given = {
+        "gateways": gateways,
+        "zookeeper": zookeeper,
+        "zookeeper_root": zookeeper_root,
+        "transport": transport,
+        "protocol": protocol,
+        "connect_timeout_ms": connect_timeout_ms,
+        "request_timeout_ms": request_timeout_ms,
+        "operation_timeout_ms": operation_timeout_ms,
+        "clock_skew_ms_max": clock_skew_ms_max,
+    }
+    named = {name: value for name, value in given.items() if value is not None}
+    if session.in_shell:
+        if named or verbose:
+            raise InvalidInputError("these options are given when the shell is started")
+        return
+    session.given = named
+    session.verbose = verbose
+    _log_to_stderr(verbose)
+
+
+@app.command("help", rich_help_panel="Shell")
+def show_help(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...")] = None,
+) -> None:
+    """Show what the commands are, or how one is used."""
+    parent = context.find_root()
+    parent.command.main(
+        args=[*(names or ()), "--help"],
+        prog_name=shell.program_name(context.obj),
+        obj=context.obj,
+    )
+
+
+def run(arguments: Sequence[str], session: Session) -> int:
+    """Run one command line in a session; its exit code. Raises nothing but bugs."""
+    command = typer.main.get_command(app)
+    try:
+        command.main(args=list(arguments), prog_name=shell.program_name(session), obj=session)
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else ExitCode.FAILED
+    return ExitCode.DONE
+
+
+def main() -> int:
+    """Run the command line of this process; its exit code."""
+    with Session() as session:
+        code = run(sys.argv[1:], session)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return ExitCode.PIPE_CLOSED
+    return code
+
+
+def _forget_stdout() -> None:
+    """Let what is still buffered go nowhere: the interpreter flushes at exit, and would fail."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _log_to_stderr(verbose: int) -> None:
+    levels = (logging.WARNING, logging.INFO, logging.DEBUG)
+    logging.basicConfig(
+        stream=sys.stderr,
+        format="hqueue: %(levelname)s: %(message)s" if verbose < 2 else logging.BASIC_FORMAT,
+    )
+    logging.getLogger("hqueue").setLevel(levels[min(verbose, 2)])
+    if verbose < 2:
+        logging.getLogger("kazoo").setLevel(logging.ERROR)

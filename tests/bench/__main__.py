@@ -1,0 +1,105 @@
+"""``python -m tests.bench``: run benchmarks, and write the page with their results."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from rich.console import Console
+
+import hqueue
+from hqueue import local
+
+from .cases import CASES, Bench
+from .measure import Comparison
+
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+CONSOLE = Console()
+
+
+def main(
+    cases: Annotated[list[str] | None, typer.Argument(help="Which; all if none.")] = None,
+    rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 7,
+    scale: Annotated[float, typer.Option(help="Less than 1 for a quick look.")] = 1.0,
+) -> None:
+    """Measure, on a server of its own. All cases at full scale write docs/benchmarks.md."""
+    chosen = cases or list(CASES)
+    for name in chosen:
+        if name not in CASES:
+            raise typer.BadParameter(f"{name}: the cases are {', '.join(CASES)}")
+    results: list[Comparison] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="hqueue-bench-") as home,
+        local.start(home=home) as server,
+        hqueue.connect(server.settings()) as client,
+    ):
+        bench = Bench(client, rounds, scale)
+        for name in chosen:
+            for result in CASES[name](bench):
+                results.append(result)
+                CONSOLE.print(_line(result))
+    if not cases and scale == 1.0:
+        PAGE.write_text(_page(results), encoding="utf-8")
+        CONSOLE.print(f"written: {PAGE.name}")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _cells(result: Comparison) -> list[str]:
+    low, high = min(result.ratios), max(result.ratios)
+    sign = "≤" if result.at_most else "≥"
+    return [
+        result.title,
+        result.contender,
+        f"{_number(statistics.median(result.contender_figures))} {result.unit}",
+        result.rival,
+        f"{_number(statistics.median(result.rival_figures))} {result.unit}",
+        f"{result.ratio:.2f} ({low:.2f} to {high:.2f})",
+        f"{sign} {result.goal:.2g}",
+        "reached" if result.reached else "missed",
+    ]
+
+
+def _line(result: Comparison) -> str:
+    return " | ".join(_cells(result))
+
+
+def _page(results: list[Comparison]) -> str:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    memory = psutil.virtual_memory().total / 2**30
+    head = ["what", "contender", "", "rival", "", "ratio, median (lowest to highest)", "goal", ""]
+    rows = [head, ["---"] * len(head), *(_cells(result) for result in results)]
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return f"""# Benchmarks
+
+Written by `make bench` on {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}, at commit
+{commit or "unknown"}: {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()},
+Python {platform.python_version()}, the standalone local server (HBase, its gateways and the
+client share the cores).
+
+Messages have 100 bytes. What is compared runs in turns, a round each; a ratio is the median over
+the rounds, with the lowest and the highest. Absolute figures are this machine's, and medians.
+
+{table}
+
+The bare puts are a loop that sends conditional puts which were built before: the same rows,
+columns and bytes that `Queue.put` sends, so nothing that appends can be faster. A row a message
+is what happybase's `table.batch` writes and its `scan` reads, with as many rows a call as the
+batch has messages. Memory is the growth of a process's peak.
+"""
+
+
+if __name__ == "__main__":
+    typer.run(main)

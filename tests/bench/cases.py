@@ -1,0 +1,224 @@
+"""What is measured."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import happybase
+
+import hqueue
+from hqueue import Message, Producer, Queue
+
+from .bare import BarePuts, one_message_rows, scan_rows
+from .measure import Comparison, compare, rate
+
+__all__ = ["CASES", "Bench"]
+
+VALUE_BYTES = 100
+
+
+class Bench:
+    """A client with queues for the benchmarks, and how much to do.
+
+    Args:
+        client: the client.
+        rounds: measured rounds of each comparison.
+        scale: 1 for the full amount of work; less for a quick look.
+    """
+
+    def __init__(self, client: hqueue.Client, rounds: int, scale: float) -> None:
+        self.client = client
+        self.rounds = rounds
+        self.scale = scale
+        self.gateway = client.settings.gateways[0]
+        self.happybase = happybase.Connection(self.gateway.host, self.gateway.thrift1_port)
+        self.message = Message("topic", os.urandom(VALUE_BYTES))
+
+    def queue(self, name: str, partitions: int = 4) -> Queue:
+        """A fresh queue."""
+        name = f"bench-{name}"
+        if any(d.name == name for d in self.client.list_queues()):
+            self.client.disable_queue(name)
+            self.client.delete_queue(name)
+        return self.client.create_queue(name, partitions=partitions)
+
+    def rows_table(self, name: str) -> str:
+        """A fresh table for a row a message."""
+        name = f"bench-rows-{name}"
+        if name.encode() in self.happybase.tables():
+            self.happybase.delete_table(name, disable=True)
+        self.happybase.create_table(name, {"m": {"max_versions": 1}})
+        return name
+
+    def many(self, number: int) -> int:
+        """An amount of work, scaled."""
+        return max(1, int(number * self.scale))
+
+
+def append(bench: Bench) -> Iterator[Comparison]:
+    """Batches from one process, against the bare puts and against a row a message."""
+    for a_batch, batches in ((1_000, 150), (10_000, 40)):
+        queue = bench.queue(f"append-{a_batch}")
+        messages = [bench.message] * a_batch
+        number = bench.many(batches)
+        bare = BarePuts(bench.gateway, queue.name, partition=1)
+        table = bench.rows_table(f"append-{a_batch}")
+
+        def put(queue: Queue = queue, messages: list[Message] = messages, n: int = number) -> int:
+            for _ in range(n):
+                queue.put(messages, partition=0)
+            return n * len(messages)
+
+        def bare_put(
+            bare: BarePuts = bare, messages: list[Message] = messages, n: int = number
+        ) -> float:
+            puts = bare.build(messages, n)
+            return n * len(messages) / sum(bare.send(puts))
+
+        def rows(table: str = table, a_batch: int = a_batch) -> int:
+            count = bench.many(60_000)
+            one_message_rows(bench.happybase, table, bench.message.value, count, a_batch)
+            return count
+
+        figures = compare({"hqueue": rate(put), "bare": bare_put, "rows": rate(rows)}, bench.rounds)
+        title = f"append, {a_batch:,} messages a batch"
+        yield Comparison(
+            title, "Queue.put", "bare conditional puts", "msg/s",
+            figures["hqueue"], figures["bare"], 0.9,
+        )  # fmt: skip
+        yield Comparison(
+            title, "Queue.put", "happybase, a row a message", "msg/s",
+            figures["hqueue"], figures["rows"], 4,
+        )  # fmt: skip
+
+
+def scan(bench: Bench) -> Iterator[Comparison]:
+    """Reading a partition, as messages and as Arrow, against a row a message."""
+    queue = bench.queue("scan", partitions=1)
+    batches = bench.many(200)
+    for _ in range(batches):
+        queue.put([bench.message] * 10_000)
+    table = bench.rows_table("scan")
+    one_message_rows(bench.happybase, table, bench.message.value, bench.many(300_000), 5_000)
+
+    def messages() -> int:
+        with queue.scan(partition=0) as scanner:
+            return sum(1 for _ in scanner)
+
+    def arrow() -> int:
+        with queue.scan(partition=0) as scanner:
+            return sum(batch.num_rows for batch in scanner.arrow_batches())
+
+    def rows() -> int:
+        return sum(1 for _ in scan_rows(bench.happybase, table, 5_000))
+
+    figures = compare(
+        {"messages": rate(messages), "arrow": rate(arrow), "rows": rate(rows)}, bench.rounds
+    )
+    title = "scan, written as 10,000 a batch"
+    rival = "happybase scan, a row a message, 5,000 a call"
+    yield Comparison(title, "messages", rival, "msg/s", figures["messages"], figures["rows"], 3)
+    yield Comparison(title, "Arrow", rival, "msg/s", figures["arrow"], figures["rows"], 10)
+
+
+def one_message(bench: Bench) -> Iterator[Comparison]:
+    """The latency of putting one message, against one bare conditional put."""
+    queue = bench.queue("one")
+    bare = BarePuts(bench.gateway, queue.name, partition=1)
+    number = bench.many(1_000)
+
+    def put() -> float:
+        took = []
+        for _ in range(number):
+            start = time.perf_counter()
+            queue.put(bench.message, partition=0)
+            took.append(time.perf_counter() - start)
+        return statistics.median(took) * 1e3
+
+    def bare_put() -> float:
+        return statistics.median(bare.send(bare.build([bench.message], number))) * 1e3
+
+    figures = compare({"put": put, "bare": bare_put}, bench.rounds)
+    yield Comparison(
+        "one message, p50", "Queue.put", "bare conditional put", "ms",
+        figures["put"], figures["bare"], 1.3, at_most=True,
+    )  # fmt: skip
+
+
+def producer(bench: Bench) -> Iterator[Comparison]:
+    """Message by message through a `Producer`, against bare puts of as many a batch."""
+    queue = bench.queue("producer")
+    bare = BarePuts(bench.gateway, bench.queue("producer-bare").name, partition=0)
+    number = bench.many(600_000)
+
+    def send() -> int:
+        with Producer(queue) as sender:
+            for _ in range(number):
+                sender.send(bench.message)
+        return number
+
+    def bare_put() -> float:
+        puts = bare.build([bench.message] * 10_000, max(1, number // 10_000))
+        return len(puts) * 10_000 / sum(bare.send(puts))
+
+    figures = compare({"send": rate(send), "bare": bare_put}, bench.rounds)
+    goal = min(0.7, 200_000 / statistics.median(figures["bare"]))
+    yield Comparison(
+        "message by message", "Producer.send", "bare conditional puts, 10,000 a batch", "msg/s",
+        figures["send"], figures["bare"], goal,
+    )  # fmt: skip
+
+
+def memory(bench: Bench) -> Iterator[Comparison]:
+    """What a scan and a producer add to a process, for a small amount and ten times as much."""
+    queue = bench.queue("memory", partitions=1)
+    small, large = bench.many(20), bench.many(200)
+
+    def grown(program: str, batches: int) -> float:
+        code = _MEMORY.format(queue=queue.name, batches=batches, program=program)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True, capture_output=True, text=True, timeout=300,
+            env={**os.environ, "HQUEUE_GATEWAYS": str(bench.gateway)},
+        )  # fmt: skip
+        return float(done.stdout)
+
+    for title, program in (("a producer's memory", _SEND), ("a scan's memory", _SCAN)):
+        figures = [(grown(program, large), grown(program, small)) for _ in range(3)]
+        yield Comparison(
+            title, f"{large * 1_000_000:,} bytes", f"{small * 1_000_000:,} bytes", "MiB",
+            tuple(f[0] for f in figures), tuple(f[1] for f in figures), 1.5, at_most=True,
+        )  # fmt: skip
+
+
+_MEMORY = """
+import resource
+import hqueue
+queue = hqueue.connect().queue({queue!r})
+message = hqueue.Message("topic", bytes(100))
+list(queue.scan(stop=1))
+queue.put(message)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+batches = {batches}
+{program}
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+_SEND = """
+with queue.producer(buffer_bytes_max=8 * 1024 * 1024) as producer:
+    for _ in range(batches * 10_000):
+        producer.send(message)
+"""
+_SCAN = """
+import itertools
+for _ in itertools.islice(queue.scan(), batches * 10_000):
+    pass
+"""
+
+CASES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
+    case.__name__: case for case in (append, scan, one_message, producer, memory)
+}
