@@ -7,12 +7,14 @@ touching its messages: the offsets and the bytes are taken where they lie.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hqueue.batch import RAW, SCATTERED, TopicEntry, positions
+from hqueue.decode import messages_of
 from hqueue.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 from hqueue.log import Batch
 
@@ -29,6 +31,11 @@ SCHEMA = pa.schema(
 )
 """``id`` is the MessageID as an integer; ``timestamp`` its time."""
 
+SMALL_BATCH = 64
+"""Batches of fewer messages are put together message by message, which costs less there."""
+
+_Columns = tuple[pa.Array, pa.Array, pa.Array, pa.Array]
+
 _POSITIONS = pa.array(array("q", range(BATCH_MESSAGES_MAX)))
 
 
@@ -38,33 +45,37 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
     Raises:
         CorruptLogError: never; batches were checked when they were read.
     """
-    partition, ids, topics, values = [], [], [], []
-    for batch in batches:
-        parts = [_columns(batch, entry, cell) for entry, cell in batch.cells]
-        id_column, topic, value = parts[0] if len(parts) == 1 else _merged(parts)
-        if batch.start > batch.header.base or batch.stop < batch.header.end:
-            wanted = pc.and_(
-                pc.greater_equal(id_column, batch.start), pc.less(id_column, batch.stop)
-            )
-            id_column, topic, value = (
-                column.filter(wanted) for column in (id_column, topic, value)
-            )
-        ids.append(id_column)
-        topics.append(topic)
-        values.append(value)
-        partition.append(pa.repeat(pa.scalar(batch.partition, pa.int16()), len(id_column)))
-    id_all = pa.concat_arrays(ids)
-    stamps = pc.shift_right(id_all, pa.scalar(SEQUENCE_BITS, pa.int64()))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.concat_arrays(partition),
-            stamps.cast(SCHEMA.field("timestamp").type),
-            id_all,
-            pa.concat_arrays(topics),
-            pa.concat_arrays(values),
-        ],
-        schema=SCHEMA,
+    pieces: list[_Columns] = []
+    for small, run in groupby(batches, lambda batch: batch.header.count < SMALL_BATCH):
+        if small:
+            pieces.append(_by_message(run))
+        else:
+            pieces.extend(map(_by_cell, run))
+    partitions, ids, topics, values = (
+        pa.concat_arrays(column) for column in zip(*pieces, strict=True)
     )
+    stamps = pc.shift_right(ids, pa.scalar(SEQUENCE_BITS, pa.int64()))
+    timestamps = stamps.cast(SCHEMA.field("timestamp").type)
+    return pa.RecordBatch.from_arrays([partitions, timestamps, ids, topics, values], schema=SCHEMA)
+
+
+def _by_message(batches: Iterable[Batch]) -> _Columns:
+    messages = [message for batch in batches for message in messages_of(batch)]
+    return (
+        pa.array([message.partition for message in messages], pa.int16()),
+        pa.array([int(message.id or 0) for message in messages], pa.int64()),
+        pa.array([message.topic for message in messages], pa.string()),
+        pa.array([message.value for message in messages], pa.binary()),
+    )
+
+
+def _by_cell(batch: Batch) -> _Columns:
+    parts = [_columns(batch, entry, cell) for entry, cell in batch.cells]
+    ids, topics, values = parts[0] if len(parts) == 1 else _merged(parts)
+    if batch.start > batch.header.base or batch.stop < batch.header.end:
+        wanted = pc.and_(pc.greater_equal(ids, batch.start), pc.less(ids, batch.stop))
+        ids, topics, values = (column.filter(wanted) for column in (ids, topics, values))
+    return pa.repeat(pa.scalar(batch.partition, pa.int16()), len(ids)), ids, topics, values
 
 
 def _columns(batch: Batch, entry: TopicEntry, cell: bytes) -> tuple[pa.Array, pa.Array, pa.Array]:

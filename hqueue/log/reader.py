@@ -78,7 +78,9 @@ class PartitionReader:
         self._slot: int | None = 0 if start == 0 else None
         self._ordinal: int | None = None
         self._stream: RowStream | None = None
+        # Rows ahead whose headers were read: their sizes, the next one last, and the headers.
         self._sizes: list[int] = []
+        self._known: dict[int, tuple[bytes | None, Header]] = {}
 
     @property
     def place(self) -> tuple[int, int]:
@@ -126,7 +128,7 @@ class PartitionReader:
                 self._stream = self._port.open(
                     self.partition, self.place[1], self._stop, self.topics
                 )
-                self._sizes = []
+                self._sizes, self._known = [], {}
                 wanted = max(1, self._bytes_max // BATCH_BYTES_MAX)
             else:
                 wanted = self._rows_that_fit()
@@ -151,9 +153,10 @@ class PartitionReader:
         """How many rows to ask for, by their sizes: a row weighs 100 bytes or megabytes."""
         if not self._sizes:
             rows = self._port.headers(self.partition, self.place[1], LOOKAHEAD_HEADERS)
-            headers = [decode_header(row.key, row.header or b"") for row in rows]
+            self._known = {row.slot: (row.header, _header_of(row)) for row in rows}
             self._sizes = [
-                sum(entry.size for entry in self._wanted(header)) for header in reversed(headers)
+                sum(entry.size for entry in self._wanted(header))
+                for _, header in reversed(self._known.values())
             ]
         count, room = 0, self._bytes_max
         while self._sizes and (count == 0 or self._sizes[-1] <= room):
@@ -176,7 +179,9 @@ class PartitionReader:
         slot = self._slot or 0
         if row.header is None or row.slot < slot:
             return None
-        header = decode_header(row.key, row.header)
+        data, header = self._known.pop(row.slot, (None, None))
+        if header is None or data != row.header:
+            header = _header_of(row)
         if self._ordinal is not None and row.slot != slot:
             if not self._jump(row, header, deadline):
                 return None
@@ -207,7 +212,7 @@ class PartitionReader:
                 logger.warning("partition %d was truncated", self.partition)
                 self._move(0, None)
             return
-        header = decode_header(newest.key, newest.header or b"")
+        header = _header_of(newest)
         if header.end > self.cursor:
             self.at_tail = False
             if self._ordinal is not None and newest.slot < self.cursor:
@@ -223,7 +228,7 @@ class PartitionReader:
         if row is None:
             self._slot = 0
             return
-        header = decode_header(row.key, row.header or b"")
+        header = _header_of(row)
         if header.end > start:
             self._slot, self._ordinal = row.slot, header.ordinal
         else:
@@ -241,7 +246,7 @@ class PartitionReader:
             before = self._port.newest(self.partition, slot)
             if before is None:
                 break
-            end = decode_header(before.key, before.header or b"")
+            end = _header_of(before)
             if end.end > slot:
                 logger.warning("partition %d was truncated", self.partition)
                 self._move(before.slot, end.ordinal)
@@ -294,3 +299,7 @@ class PartitionReader:
         for entry, cell in cells:
             check_cell(row.key, entry, cell)
         return Batch(self.partition, row.key, header, tuple(cells), start, stop)
+
+
+def _header_of(row: Row) -> Header:
+    return decode_header(row.key, row.header or b"")

@@ -15,6 +15,7 @@ from hqueue.errors import (
     CorruptLogError,
     HQueueError,
     Outcome,
+    QueueDisabledError,
     RequestRefusedError,
     StoreUnavailableError,
 )
@@ -202,6 +203,10 @@ class PartitionWriter:
                             )
                         except StoreUnavailableError as exc:
                             sent = sent or exc.outcome is Outcome.UNKNOWN
+                            raise
+                        except QueueDisabledError:
+                            # An earlier try of the gateway may have come in before that.
+                            sent = True
                             raise
                         sent = True
                         if not won:
