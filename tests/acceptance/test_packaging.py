@@ -1,0 +1,58 @@
+"""What a user installs is complete."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built without network from a copy of what git would commit."""
+    source = tmp_path_factory.mktemp("source")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True,
+    ).stdout  # fmt: skip
+    for name in filter(None, listed.decode().split("\0")):
+        origin, target = ROOT / name, source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if origin.is_symlink():
+            target.symlink_to(origin.readlink())
+        elif origin.exists():
+            target.write_bytes(origin.read_bytes())
+    built = tmp_path_factory.mktemp("wheel")
+    command = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run(
+        [sys.executable, "-m", *command, "--wheel-dir", str(built), str(source)], check=True
+    )
+    (found,) = built.glob("*.whl")
+    return found
+
+
+def test_the_wheel_ships_every_module_and_data_file(wheel: Path) -> None:
+    shipped = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {str(path.relative_to(ROOT)) for path in (ROOT / "hqueue").rglob("*.py")}
+    wanted |= {"hqueue/py.typed", "hqueue/local/pom.xml", "hqueue/idl/hbase2.thrift"}
+    assert wanted <= shipped
+
+
+def test_the_wheel_ships_nothing_beside_its_package(wheel: Path) -> None:
+    top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"hqueue"}
+
+
+def test_the_installed_wheel_finds_its_data(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = (
+        "import hqueue, hqueue.hbase, hqueue.local.jars as jars, pathlib\n"
+        "assert pathlib.Path(hqueue.__file__).is_relative_to(pathlib.Path.cwd())\n"
+        "assert (pathlib.Path(jars.__file__).parent / 'pom.xml').is_file()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
