@@ -15,7 +15,7 @@ from pathlib import Path
 from hqueue.config import GatewayAddress
 from hqueue.errors import LocalServerError
 from hqueue.local.configuration import FULL_COMPILER, QUICK_COMPILER, Launcher, Xml
-from hqueue.local.layout import Layout, gateway_plan
+from hqueue.local.layout import Layout, gateway_plan, master_plan
 from hqueue.local.process import ProcessPlan
 
 __all__ = ["Cluster"]
@@ -54,8 +54,11 @@ _RECOVERY: Xml = {
     "hbase.lease.recovery.first.pause": 500,
     "hbase.lease.recovery.pause": 500,
     "hbase.lease.recovery.dfs.timeout": 6_000,
+    # A starting master waits for all region servers, but not for long when one is dead.
+    "hbase.master.wait.on.regionservers.maxtostart": len(NUMBERS),
     "hbase.master.wait.on.regionservers.timeout": 4_500,
     "hbase.master.wait.on.regionservers.interval": 500,
+    "hbase.client.pause": 50,
 }
 
 SESSION_TIMEOUT_MS = 4_000
@@ -96,6 +99,7 @@ class Cluster:
             **_RECOVERY,
             "hbase.rootdir": f"hdfs://{HOST}:{ports['namenode']}/hbase",
             "hbase.tmp.dir": f"{data}/tmp",
+            "hbase.regionserver.msginterval": 500,
             "hbase.master.info.port": -1,
             "hbase.regionserver.info.port": -1,
         }
@@ -104,11 +108,8 @@ class Cluster:
             self._zookeeper(launcher, ports, data, client),
             namenode,
             *(self._datanode(launcher, ports, data, hdfs, n) for n in NUMBERS),
-            launcher.plan(
-                "master",
-                "org.apache.hadoop.hbase.master.HMaster",
-                "start",
-                host=HOST,
+            master_plan(
+                launcher,
                 ports={"master": ports["master"]},
                 heap_mb=256,
                 options=QUICK_COMPILER,
@@ -132,7 +133,7 @@ class Cluster:
                         host=host,
                         port=ports[name],
                         hbase=client,
-                        heap_mb=256,
+                        heap_mb=384,
                         stage=GATEWAYS,
                     )
                 )
@@ -143,7 +144,7 @@ class Cluster:
                 for n, host in zip(NUMBERS, REGION_HOSTS, strict=True)
             ),
             f"{HOST}:{ports['zookeeper']}",
-            prepare=lambda: _format_once(namenode, data / "namenode"),
+            prepare=lambda: _format_once(namenode, data / "formatted"),
         )
 
     @staticmethod
@@ -243,9 +244,9 @@ class Cluster:
         )
 
 
-def _format_once(namenode: ProcessPlan, folder: Path) -> None:
-    """Make the name node's empty file system, unless there is one already."""
-    if (folder / "current" / "VERSION").exists():
+def _format_once(namenode: ProcessPlan, done_mark: Path) -> None:
+    """Make the name node's empty file system, unless that was done (the mark is there)."""
+    if done_mark.exists():
         return
     try:
         done = subprocess.run(
@@ -255,7 +256,7 @@ def _format_once(namenode: ProcessPlan, folder: Path) -> None:
             text=True,
             errors="replace",
             timeout=FORMAT_TIMEOUT_S,
-            cwd=folder.parent,
+            cwd=done_mark.parent,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
@@ -266,3 +267,4 @@ def _format_once(namenode: ProcessPlan, folder: Path) -> None:
             file=namenode.log,
             log=(done.stdout + done.stderr)[-4_000:],
         )
+    done_mark.touch()

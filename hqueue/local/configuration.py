@@ -54,6 +54,7 @@ class Launcher:
         shutil.rmtree(self.home.conf, ignore_errors=True)
         self.home.conf.mkdir(parents=True)
         self.home.logs.mkdir(parents=True, exist_ok=True)
+        self.home.temporary.mkdir(parents=True, exist_ok=True)
 
     def plan(
         self,
@@ -87,18 +88,13 @@ class Launcher:
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:-UsePerfData",
             f"-XX:ErrorFile={self.home.logs}/{name}-crash.out",
-            f"-Djava.io.tmpdir={self._temporary_folder()}",
+            f"-Djava.io.tmpdir={self.home.temporary}",
             *options,
             *("-cp", f"{folder}:{self.home.conf}:{self.jars}/*"),
             main_class,
             *arguments,
         )
         return ProcessPlan(name, host, dict(ports), command, stage, str(log))
-
-    def _temporary_folder(self) -> Path:
-        folder = self.home.path / "tmp"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
 
 
 def _write_xml(path: Path, values: Xml) -> None:

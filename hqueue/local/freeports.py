@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Iterable, Mapping
 
 from hqueue.errors import LocalServerError
@@ -15,6 +16,7 @@ PORT_MAX = 32_000
 """Below the range from which systems take the ports of outgoing connections."""
 
 TRIES_MAX = 2_000
+FREED_WITHIN_S = 3.0
 
 
 def choose_ports(
@@ -41,7 +43,7 @@ def choose_ports(
     for name, port in given.items():
         if not 1 <= port <= 65_535:
             raise LocalServerError("a port is a number from 1 to 65535", name=name, port=port)
-        if not is_free(port):
+        if not _becomes_free(port):
             raise LocalServerError(
                 "this port is in use; give another one or end the program that uses it",
                 name=name,
@@ -52,12 +54,13 @@ def choose_ports(
         raise LocalServerError("two names have the same port", ports=given)
     ports: dict[str, int] = {}
     for name in names:
-        port = given.get(name) or preferred.get(name)
-        if name not in given and (port is None or port in taken or not is_free(port)):
-            port = _random_port(taken)
-        assert port is not None
-        ports[name] = port
-        taken.add(port)
+        if name in given:
+            ports[name] = given[name]
+            continue
+        liked = preferred.get(name)
+        usable = liked is not None and liked not in taken and is_free(liked)
+        ports[name] = liked if liked is not None and usable else _random_port(taken)
+        taken.add(ports[name])
     return ports
 
 
@@ -68,6 +71,16 @@ def _random_port(taken: set[int]) -> int:
         if port not in taken and is_free(port):
             return port
     raise LocalServerError("no free port was found", between=(PORT_MIN, PORT_MAX))
+
+
+def _becomes_free(port: int) -> bool:
+    """Say whether a port is free, or is soon: a server that was just ended may hold it a moment."""
+    deadline = time.monotonic() + FREED_WITHIN_S
+    while not is_free(port):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def is_free(port: int) -> bool:

@@ -1,11 +1,11 @@
 """The home of a local server: one folder with its data, logs, settings and run state.
 
-    <home>/connection.toml   how to reach the server; there only while it is ready
-    <home>/state.json        profile, ports and processes of the last start
-    <home>/lock              held while a server is started, stopped or reset
-    <home>/data/<profile>    what the servers store; stays until a reset
-    <home>/conf/<process>    what was written for the last start
-    <home>/logs/<process>.log
+<home>/connection.toml   how to reach the server; there only while it is ready
+<home>/state.json        profile, ports and processes of the last start
+<home>/lock              held while a server is started, stopped or reset
+<home>/data/<profile>    what the servers store; stays until a reset
+<home>/conf/<process>    what was written for the last start
+<home>/logs/<process>.log
 """
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ class Home:
         """The folder of the processes' own configuration folders."""
         return self.path / "conf"
 
+    @property
+    def temporary(self) -> Path:
+        """The folder of the processes' temporary files."""
+        return self.path / "tmp"
+
     def data(self, profile: str) -> Path:
         """The folder of what a profile's servers store."""
         return self.path / "data" / profile
@@ -123,6 +128,10 @@ class Home:
     def write_state(self, state: State) -> None:
         """Replace the state, atomically."""
         self._replace(self.path / "state.json", json.dumps(dataclasses.asdict(state), indent=1))
+
+    def remove_state(self) -> None:
+        """Forget the last start."""
+        (self.path / "state.json").unlink(missing_ok=True)
 
     def write_connection(self, gateways: tuple[GatewayAddress, ...], zookeeper: str) -> None:
         """Tell clients how to reach the server, atomically."""

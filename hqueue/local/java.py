@@ -89,6 +89,8 @@ def _version(executable: Path) -> int:
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if done.returncode != 0 or match is None:
         raise LocalServerError(
-            f"this Java does not say its version; {_INSTALL}", java=str(executable), log=said[-2000:]
+            f"this Java does not say its version; {_INSTALL}",
+            java=str(executable),
+            log=said[-2000:],
         )
     return int(match.group(1))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from hqueue.config import GatewayAddress
-from hqueue.local.configuration import FULL_COMPILER, Launcher, Xml
+from hqueue.local.configuration import FULL_COMPILER, QUICK_COMPILER, Launcher, Xml
 from hqueue.local.process import ProcessPlan
 
-__all__ = ["GATEWAY_SETTINGS", "Layout", "Profile", "gateway_plan"]
+__all__ = ["GATEWAY_SETTINGS", "Layout", "Profile", "gateway_plan", "master_plan"]
 
 GATEWAY_SETTINGS: Xml = {
     # A client's bound on a request is 15 s: a gateway gives up before, so that none of its
@@ -50,8 +50,13 @@ class Layout:
 class Profile(Protocol):
     """A kind of local server."""
 
-    name: str
-    port_names: tuple[str, ...]
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def port_names(self) -> tuple[str, ...]:
+        """The names of the ports that its processes listen on."""
 
     def layout(self, launcher: Launcher, ports: Mapping[str, int]) -> Layout:
         """Write the settings of all processes and say how to start them."""
@@ -69,7 +74,39 @@ def gateway_plan(
         host=host,
         ports={name: port},
         heap_mb=heap_mb,
-        options=FULL_COMPILER,
+        options=(*FULL_COMPILER, "-XX:MaxDirectMemorySize=96m"),
         hbase={**hbase, **GATEWAY_SETTINGS},
         stage=stage,
     )
+
+
+def master_plan(
+    launcher: Launcher,
+    *,
+    ports: Mapping[str, int],
+    heap_mb: int,
+    options: Iterable[str],
+    hbase: Xml,
+    hdfs: Xml | None = None,
+    stage: int = 0,
+) -> ProcessPlan:
+    """Plan HBase's master, which ends together with all region servers, their data flushed."""
+    start, stop = (
+        launcher.plan(
+            name,
+            "org.apache.hadoop.hbase.master.HMaster",
+            *arguments,
+            host="127.0.0.1",
+            ports=ports,
+            heap_mb=megabytes,
+            options=compiler,
+            hbase=hbase,
+            hdfs=hdfs,
+            stage=stage,
+        )
+        for name, arguments, megabytes, compiler in (
+            ("master", ("start",), heap_mb, options),
+            ("stop", ("stop", "--shutDownCluster"), 96, QUICK_COMPILER),
+        )
+    )
+    return dataclasses.replace(start, stop_command=stop.command)

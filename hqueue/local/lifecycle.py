@@ -1,14 +1,12 @@
-"""Starting, stopping and resetting a local server: one at a time in a home."""
+"""Starting a home's server, and finding the one that runs."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 import os
-import shutil
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 from hqueue.errors import LocalServerError
 from hqueue.local.cluster import Cluster
@@ -18,20 +16,20 @@ from hqueue.local.home import Home, State
 from hqueue.local.jars import ensure_jars
 from hqueue.local.java import find_java
 from hqueue.local.layout import Profile
-from hqueue.local.process import LocalProcess, end_all, marked_processes
+from hqueue.local.logs import LogLine, follow_lines, read_lines
+from hqueue.local.process import LocalProcess
 from hqueue.local.server import LocalServer, Status, status_of
 from hqueue.local.standalone import Standalone
 from hqueue.local.starting import PortTakenError, Progress, bring_up
+from hqueue.local.stopping import end_left_overs
 
-__all__ = ["PROFILES", "attach", "reset", "start", "status", "stop"]
+__all__ = ["PROFILES", "attach", "logs", "start", "status"]
 
 logger = logging.getLogger(__name__)
 
 PROFILES: Mapping[str, Profile] = {p.name: p for p in (Standalone(), Cluster())}
 
-START_TIMEOUT_S = 240.0
-STOP_TIMEOUT_S = 120.0
-ORDERLY_S = 30.0
+START_TIMEOUT_S = 300.0
 PORT_TRIES_MAX = 4
 
 _Path = str | os.PathLike[str] | None
@@ -51,7 +49,7 @@ def start(
     file says how to reach the server. The server's processes outlive this one. Of several calls
     at once for a home one starts the server and the others wait for it. Data of earlier starts
     is there again, also when the server was killed. If this fails or is interrupted, no process
-    is left.
+    is left; if this process is killed meanwhile, the next start or stop ends what it left.
 
     Args:
         profile: ``standalone`` or ``cluster``.
@@ -67,19 +65,18 @@ def start(
     """
     if profile not in PROFILES:
         raise LocalServerError("unknown profile", profile=profile, known=list(PROFILES))
-    progress = progress or (lambda text: logger.info("%s", text))
-    java = find_java()
     place = Home.of(home)
+    if _runs(place, profile, ports):
+        return LocalServer(place)
+    java = find_java()
     jars = ensure_jars(progress=progress)
     deadline = time.monotonic() + timeout_s
     with place.locked(timeout_s):
-        running = status_of(place)
-        if running.ready:
-            _check_same(running, profile, ports)
+        if _runs(place, profile, ports):
             return LocalServer(place)
         launcher = Launcher(place, java, jars)
         for tries_left in reversed(range(PORT_TRIES_MAX)):
-            _clear(place)
+            end_left_overs(place)
             try:
                 _start_once(PROFILES[profile], launcher, ports or {}, deadline, progress)
                 break
@@ -99,7 +96,9 @@ def attach(home: _Path = None) -> LocalServer:
     """
     place = Home.of(home)
     if not status_of(place).ready:
-        raise LocalServerError("no local server is ready in this home", home=str(place.path))
+        raise LocalServerError(
+            "no local server is ready in this home; start one first", home=str(place.path)
+        )
     return LocalServer(place)
 
 
@@ -108,50 +107,35 @@ def status(home: _Path = None) -> Status:
     return status_of(Home.of(home))
 
 
-def stop(
-    *, home: _Path = None, orderly_s: float = ORDERLY_S, timeout_s: float = STOP_TIMEOUT_S
-) -> bool:
-    """Stop the server of a home. When it returns none of its processes runs; the data stays.
-
-    Clients lose the connection file first. Then gateways, masters with region servers, and the
-    storage below them end in this order, each orderly (SIGTERM) within its bound, so that
-    HBase writes out what it holds in memory; what runs on is killed.
+def logs(
+    pattern: str = "*",
+    *,
+    home: _Path = None,
+    last: int | None = None,
+    follow: bool = False,
+    timeout_s: float | None = None,
+) -> Iterator[LogLine]:
+    """Yield log lines of the processes of a home's server, whether or not it runs.
 
     Args:
+        pattern: a process's name, or a pattern such as ``regionserver-*``.
         home: the server's folder; ``HQUEUE_LOCAL_HOME`` or the user's state folder if None.
-        orderly_s: the bound of each step; 0 kills everything at once.
-        timeout_s: the bound on waiting for another start or stop in this home.
-
-    Returns:
-        Whether anything ran.
-
-    Raises:
-        LocalServerError: another process held the home until the bound.
+        last: begin so many lines before the end of each log; at its beginning if None.
+        follow: go on with what is written from now on, until the bound or the iterator's
+            ``close``.
+        timeout_s: the bound on following; None for none.
     """
-    place = Home.of(home)
-    if not place.path.exists():
+    folder = Home.of(home).logs
+    if follow:
+        return follow_lines(folder, pattern, last=last, timeout_s=timeout_s)
+    return read_lines(folder, pattern, last=last)
+
+
+def _runs(place: Home, profile: str, ports: Mapping[str, int] | None) -> bool:
+    """Say whether the server wanted is ready; refuse if another one is."""
+    running = status_of(place)
+    if not running.ready:
         return False
-    with place.locked(timeout_s):
-        return _stop_locked(place, orderly_s)
-
-
-def reset(*, home: _Path = None, timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """Stop the server of a home, if it runs, and delete everything that it stored and logged.
-
-    Raises:
-        LocalServerError: another process held the home until the bound.
-    """
-    place = Home.of(home)
-    if not place.path.exists():
-        return
-    with place.locked(timeout_s):
-        _stop_locked(place, 0.0)
-        for name in ("data", "logs", "conf", "tmp"):
-            shutil.rmtree(place.path / name, ignore_errors=True)
-        (place.path / "state.json").unlink(missing_ok=True)
-
-
-def _check_same(running: Status, profile: str, ports: Mapping[str, int] | None) -> None:
     if running.profile != profile:
         raise LocalServerError(
             "a local server of another profile runs in this home; stop it first",
@@ -159,21 +143,14 @@ def _check_same(running: Status, profile: str, ports: Mapping[str, int] | None) 
             wanted=profile,
         )
     used = {name: port for process in running.processes for name, port in process.ports.items()}
-    different = {n: p for n, p in (ports or {}).items() if used.get(n) != p}
+    different = {name: port for name, port in (ports or {}).items() if used.get(name) != port}
     if different:
         raise LocalServerError(
             "the local server runs already, with other ports; stop it first",
             wanted=different,
             running={name: used.get(name) for name in different},
         )
-
-
-def _clear(place: Home) -> None:
-    """End what is left of an earlier start, whose starter or processes died."""
-    place.remove_connection()
-    state = place.read_state()
-    left = [*(state.processes if state else ()), *marked_processes(place.path)]
-    end_all(left, orderly_s=0)
+    return True
 
 
 def _start_once(
@@ -181,7 +158,7 @@ def _start_once(
     launcher: Launcher,
     given: Mapping[str, int],
     deadline: float,
-    progress: Progress,
+    progress: Progress | None,
 ) -> None:
     place = launcher.home
     last = place.read_state()
@@ -209,29 +186,5 @@ def _start_once(
         place.write_connection(layout.gateways, layout.zookeeper)
     except BaseException:
         # Also a Ctrl-C: nothing that was begun may stay behind.
-        _clear(place)
+        end_left_overs(place)
         raise
-
-
-def _stop_locked(place: Home, orderly_s: float) -> bool:
-    place.remove_connection()
-    state = place.read_state()
-    known = list(state.processes) if state else []
-    known_pids = {process.pid for process in known}
-    unknown = [p for p in marked_processes(place.path) if p.pid not in known_pids]
-    ran = bool(unknown) or any(process.alive() for process in known)
-    for step in (*_stop_steps(known), unknown):
-        killed = end_all(step, orderly_s=orderly_s)
-        if killed and orderly_s > 0:
-            logger.warning("killed after %.0f s without an orderly end: %s", orderly_s, killed)
-    if state is not None:
-        place.write_state(State(state.profile, state.ports))
-    return ran
-
-
-_STOP_ORDER = (("thrift",), ("master", "regionserver"), ("zookeeper", "namenode", "datanode"))
-
-
-def _stop_steps(processes: Iterable[LocalProcess]) -> list[list[LocalProcess]]:
-    processes = list(processes)
-    return [[p for p in processes if p.name.startswith(names)] for names in _STOP_ORDER]

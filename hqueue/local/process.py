@@ -18,7 +18,15 @@ from typing import Any
 
 import psutil
 
-__all__ = ["LocalProcess", "ProcessPlan", "end_all", "home_mark", "marked_processes", "spawn"]
+__all__ = [
+    "LocalProcess",
+    "ProcessPlan",
+    "end_all",
+    "home_mark",
+    "marked_processes",
+    "spawn",
+    "wait_ended",
+]
 
 KILL_WAIT_S = 15.0
 _CREATE_TIME_SLACK_S = 0.05
@@ -40,6 +48,8 @@ class ProcessPlan:
     """Processes of a stage are started when those of the earlier stages are up."""
     log: str = ""
     """The path of its log file; what it prints goes to the same path with ``.out``."""
+    stop_command: tuple[str, ...] = ()
+    """What asks it to end better than SIGTERM does; none for most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +101,7 @@ class LocalProcess:
         """Read the form in the state file."""
         plan = dict(value["plan"])
         plan["command"] = tuple(plan["command"])
+        plan["stop_command"] = tuple(plan.get("stop_command", ()))
         return cls(ProcessPlan(**plan), int(value["pid"]), float(value["created"]))
 
     def _found(self) -> psutil.Process | None:
@@ -109,11 +120,15 @@ class LocalProcess:
 def spawn(plan: ProcessPlan) -> LocalProcess:
     """Start a process in a session of its own, so that it outlives the terminal and its Ctrl-C.
 
-    It reads nothing; what it prints goes into a file beside its log.
+    It reads nothing; what it prints goes into a file beside its log. Its log begins anew, and the
+    log of the run before is kept as ``<log>.before``.
     """
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("HBASE_", "HADOOP_"))}
     environ["MALLOC_ARENA_MAX"] = "2"
-    output = Path(plan.log).with_suffix(".out")
+    log = Path(plan.log)
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(log, log.with_name(f"{log.name}.before"))
+    output = log.with_suffix(".out")
     with open(output, "wb") as sink:
         child = subprocess.Popen(
             plan.command,
@@ -151,15 +166,16 @@ def end_all(processes: Iterable[LocalProcess], *, orderly_s: float) -> list[str]
         for process in left:
             process.send_signal(signal.SIGTERM)
             process.send_signal(signal.SIGCONT)
-        left = _wait_ended(left, orderly_s)
+        left = wait_ended(left, orderly_s)
         killed = [process.name for process in left]
     for process in left:
         process.send_signal(signal.SIGKILL)
-    _wait_ended(left, KILL_WAIT_S)
+    wait_ended(left, KILL_WAIT_S)
     return killed
 
 
-def _wait_ended(processes: list[LocalProcess], timeout_s: float) -> list[LocalProcess]:
+def wait_ended(processes: list[LocalProcess], timeout_s: float) -> list[LocalProcess]:
+    """Wait until all have ended, or the bound, and return those that run on."""
     deadline = time.monotonic() + timeout_s
     while True:
         processes = [process for process in processes if process.alive()]

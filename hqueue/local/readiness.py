@@ -21,6 +21,8 @@ __all__ = ["PROBE_TABLE", "check_thrift1", "check_thrift2"]
 PROBE_TABLE = "hqueue-local-probe"
 """An ordinary table, not a queue. It stays, so that later starts need not create it."""
 
+ROW_TTL_S = 600
+
 _FAMILY = b"p"
 _COLUMN = b"p:v"
 
@@ -39,18 +41,18 @@ def check_thrift1(host: str, port: int, timeout_s: float) -> str | None:
         None if the very value came back, else what went wrong.
     """
     value = uuid.uuid4().bytes
-    row = f"{host}:{port}".encode()
+    row = _own_row(host, port)
     try:
         with contextlib.closing(
             happybase.Connection(host, port, timeout=int(timeout_s * 1e3))
         ) as connection:
-            table = connection.table(PROBE_TABLE)
-            try:
-                table.put(row, {_COLUMN: value})
-            except TException:
+            if PROBE_TABLE.encode() not in connection.tables():
                 with contextlib.suppress(AlreadyExists):
-                    connection.create_table(PROBE_TABLE, {_FAMILY.decode(): {"max_versions": 1}})
-                table.put(row, {_COLUMN: value})
+                    connection.create_table(
+                        PROBE_TABLE, {_FAMILY.decode(): {"time_to_live": ROW_TTL_S}}
+                    )
+            table = connection.table(PROBE_TABLE)
+            table.put(row, {_COLUMN: value})
             read = table.row(row).get(_COLUMN)
     except _FAILURES as exc:
         return _brief(exc)
@@ -64,7 +66,7 @@ def check_thrift2(host: str, port: int, timeout_s: float) -> str | None:
         None if the very value came back, else what went wrong.
     """
     value = uuid.uuid4().bytes
-    row = f"{host}:{port}".encode()
+    row = _own_row(host, port)
     table = PROBE_TABLE.encode()
     cell = _hbase2.TColumnValue(family=_FAMILY, qualifier=b"v", value=value)
     try:
@@ -74,7 +76,7 @@ def check_thrift2(host: str, port: int, timeout_s: float) -> str | None:
             port,
             connect_timeout=int(timeout_s * 1e3),
             socket_timeout=int(timeout_s * 1e3),
-            proto_factory=TBinaryProtocolFactory(decode_response=False),
+            proto_factory=TBinaryProtocolFactory(decode_response=False),  # type: ignore[no-untyped-call]
             trans_factory=TBufferedTransportFactory(),
         ) as client:
             client.put(table, _hbase2.TPut(row=row, columnValues=[cell]))
@@ -83,6 +85,11 @@ def check_thrift2(host: str, port: int, timeout_s: float) -> str | None:
         return _brief(exc)
     read = [bytes(cell.value) for cell in result.columnValues]
     return None if read == [value] else "the row that was read is not the one that was written"
+
+
+def _own_row(host: str, port: int) -> bytes:
+    # A row of its own for each check: a put that was given up may still be applied.
+    return f"{host}:{port}/{uuid.uuid4().hex}".encode()
 
 
 def _brief(exc: BaseException) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +16,7 @@ from hqueue.local.home import Home, State
 from hqueue.local.logs import LogLine, read_lines
 from hqueue.local.process import LocalProcess, end_all, spawn
 from hqueue.local.starting import await_listening, await_serving
+from hqueue.local.stopping import ORDERLY_S, stop
 
 __all__ = ["LocalServer", "ProcessStatus", "Status", "status_of"]
 
@@ -75,7 +76,9 @@ def status_of(home: Home) -> Status:
     return Status(
         home.path,
         state.profile,
-        state.ready and all(process.alive for process in processes),
+        state.ready
+        and home.connection_file.exists()
+        and all(process.alive for process in processes),
         tuple(GatewayAddress.parse(gateway) for gateway in state.gateways),
         state.zookeeper,
         processes,
@@ -187,18 +190,37 @@ class LocalServer:
         if name.startswith("thrift"):
             await_serving([new], deadline=deadline)
 
+    def run_tool(
+        self, main_class: str, *arguments: str, timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a main class of the server's jars, such as HBase's RegionMover, as its client.
+
+        Raises:
+            LocalServerError: it did not end in time; it was killed.
+        """
+        gateway = next(p for p in self._state().processes if p.name.startswith("thrift1"))
+        command = gateway.plan.command
+        before_main = command.index("-cp") + 2
+        try:
+            return subprocess.run(
+                [*command[:before_main], main_class, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as exc:
+            raise LocalServerError("a tool did not end in time", tool=main_class) from exc
+
     def last_log_lines(self, number: int = 50, pattern: str = "*") -> list[LogLine]:
         """The last lines of the log of each process whose name fits the pattern."""
         return list(read_lines(self._home.logs, pattern, last=number))
 
-    def stop(self, *, orderly_s: float | None = None) -> None:
+    def stop(self, *, orderly_s: float = ORDERLY_S) -> None:
         """Stop the server; see `hqueue.local.stop`."""
-        from hqueue.local.lifecycle import stop  # noqa: PLC0415
-
-        if orderly_s is None:
-            stop(home=self._home.path)
-        else:
-            stop(home=self._home.path, orderly_s=orderly_s)
+        stop(home=self._home.path, orderly_s=orderly_s)
 
     def _state(self) -> State:
         state = self._home.read_state()
@@ -212,6 +234,3 @@ class LocalServer:
     def _signal(self, name: str, number: int) -> None:
         if not self._process(name).send_signal(number):
             raise LocalServerError("this process has ended; restart it first", process=name)
-
-
-HomePath = str | os.PathLike[str] | None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hqueue.config import GatewayAddress
 from hqueue.local.configuration import FULL_COMPILER, Launcher, Xml
-from hqueue.local.layout import Layout, gateway_plan
+from hqueue.local.layout import Layout, gateway_plan, master_plan
 
 __all__ = ["Standalone"]
 
@@ -33,7 +33,6 @@ class Standalone:
             "hbase.cluster.distributed": False,
             "hbase.rootdir": f"file://{data}/hbase",
             "hbase.tmp.dir": f"{data}/tmp",
-            "hbase.unsafe.stream.capability.enforce": False,
             "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",
             "hbase.zookeeper.property.tickTime": 1_000,
             "hbase.zookeeper.property.minSessionTimeout": 2_000,
@@ -47,22 +46,22 @@ class Standalone:
             "hbase.regionserver.ipc.address": HOST,
             "hbase.regionserver.port": ports["regionserver"],
             "hbase.regionserver.info.port": -1,
+            "hbase.regionserver.msginterval": 500,
+            "hbase.master.wait.on.regionservers.maxtostart": 1,
             "hbase.master.wait.on.regionservers.timeout": 500,
             "hbase.master.wait.on.regionservers.interval": 100,
+            "hbase.client.pause": 50,
         }
-        master = launcher.plan(
-            "master",
-            "org.apache.hadoop.hbase.master.HMaster",
-            "start",
-            host=HOST,
-            ports={n: ports[n] for n in ("zookeeper", "master", "regionserver")},
+        master = master_plan(
+            launcher,
+            ports={name: ports[name] for name in ("zookeeper", "master", "regionserver")},
             heap_mb=1_024,
             options=FULL_COMPILER,
             hbase=server,
         )
         gateways = [
             gateway_plan(
-                launcher, name, host=HOST, port=ports[name], hbase=client, heap_mb=384, stage=0
+                launcher, name, host=HOST, port=ports[name], hbase=client, heap_mb=512, stage=0
             )
             for name in ("thrift1", "thrift2")
         ]

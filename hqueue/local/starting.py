@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 from hqueue.errors import LocalServerError
 from hqueue.local.freeports import is_listening
@@ -22,8 +23,10 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 
-PROBE_TIMEOUT_S = 15.0
+PROBE_TIMEOUT_S = 8.0
+LOG_LINES = 40
 _PAUSE_S = 0.1
+_GAVE_UP = "***** ABORTING "
 
 _PORT_TAKEN = re.compile(r"BindException|Address already in use|Could not start ZK at requested")
 
@@ -37,7 +40,7 @@ def bring_up(
     *,
     deadline: float,
     started: Callable[[LocalProcess], None],
-    progress: Progress,
+    progress: Progress | None = None,
 ) -> list[LocalProcess]:
     """Start all processes and wait until every gateway serves rows.
 
@@ -52,19 +55,23 @@ def bring_up(
         LocalServerError: a process ended, or the deadline passed. Whatever was started by then
             still runs.
     """
+    tell = progress or logger.info
     processes: list[LocalProcess] = []
     ordered = sorted(plans, key=lambda plan: plan.stage)
     for _, stage in itertools.groupby(ordered, key=lambda plan: plan.stage):
         for plan in stage:
-            progress(f"starting {plan.name}")
+            tell(f"starting {plan.name}")
             process = spawn(plan)
             processes.append(process)
             started(process)
         if plan.stage < ordered[-1].stage:
             for process in processes:
                 await_listening(process, deadline=deadline, beside=processes)
-    progress("waiting until rows can be written and read through every gateway")
+    tell("waiting until rows can be written and read through every gateway")
     await_serving(processes, deadline=deadline)
+    for process in processes:
+        # What answered at a process's port may have been another program.
+        _check_alive(process)
     return processes
 
 
@@ -106,9 +113,7 @@ def await_serving(processes: Iterable[LocalProcess], *, deadline: float) -> None
                     result.result()
 
 
-def _await_gateway(
-    gateway: LocalProcess, beside: list[LocalProcess], deadline: float
-) -> None:
+def _await_gateway(gateway: LocalProcess, beside: list[LocalProcess], deadline: float) -> None:
     await_listening(gateway, deadline=deadline, beside=beside)
     check = check_thrift1 if gateway.name.startswith("thrift1") else check_thrift2
     (port,) = gateway.plan.ports.values()
@@ -118,27 +123,35 @@ def _await_gateway(
             _check_alive(each)
         if time.monotonic() >= deadline:
             raise _failure(
-                "a gateway of the local server did not serve in time", gateway, said=wrong
+                "a gateway of the local server did not serve in time",
+                gateway,
+                *(each for each in beside if each.name == "master"),
+                said=wrong,
             )
         time.sleep(_PAUSE_S)
 
 
 def _check_alive(process: LocalProcess) -> None:
     if process.alive():
+        # A master that gave up may hang instead of ending.
+        if any(_GAVE_UP in line for line in last_lines(Path(process.plan.log), 1_000)):
+            raise _failure("a process of the local server gave up while it was started", process)
         return
     failure = _failure("a process of the local server ended while it was started", process)
     if _PORT_TAKEN.search(str(failure.facts["log"])):
-        raise PortTakenError(failure.text, **failure.facts)
+        raise PortTakenError(failure.text, **cast(dict[str, Any], failure.facts))
     raise failure
 
 
-def _failure(text: str, process: LocalProcess, **facts: object) -> LocalServerError:
-    log = Path(process.plan.log)
-    lines = [*last_lines(log.with_suffix(".out"), 10), *last_lines(log, 40)]
+def _failure(text: str, *processes: LocalProcess, **facts: Any) -> LocalServerError:
+    lines: list[str] = []
+    for process in processes:
+        log = Path(process.plan.log)
+        lines += [*last_lines(log.with_suffix(".out"), 10), *last_lines(log, LOG_LINES)]
     return LocalServerError(
         f"{text}; its last log lines follow, the whole log is in the file named",
-        process=process.name,
-        file=str(log),
+        process=processes[0].name,
+        file=processes[0].plan.log,
         **facts,
         log="\n".join(lines),
     )

@@ -1,0 +1,122 @@
+"""Stopping a home's server, and deleting what it stored."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+
+from hqueue.local.home import Home, State
+from hqueue.local.process import LocalProcess, end_all, marked_processes, wait_ended
+
+__all__ = ["end_left_overs", "reset", "stop"]
+
+logger = logging.getLogger(__name__)
+
+ORDERLY_S = 30.0
+TERM_S = 10.0
+LOCK_TIMEOUT_S = 300.0
+
+_STOP_ORDER = (("thrift",), ("master", "regionserver"), ("zookeeper", "namenode", "datanode"))
+
+
+def stop(
+    *,
+    home: str | os.PathLike[str] | None = None,
+    orderly_s: float = ORDERLY_S,
+    timeout_s: float = LOCK_TIMEOUT_S,
+) -> bool:
+    """Stop the server of a home. When it returns none of its processes runs; the data stays.
+
+    Clients lose the connection file first. Then the gateways, the master with the region
+    servers, and the storage below them end in this order, each within its bound. HBase is asked
+    to write out what it holds in memory; what runs on is killed.
+
+    Args:
+        home: the server's folder; ``HQUEUE_LOCAL_HOME`` or the user's state folder if None.
+        orderly_s: the bound of each step; 0 kills everything at once.
+        timeout_s: the bound on waiting for another start or stop in this home.
+
+    Returns:
+        Whether anything ran.
+
+    Raises:
+        LocalServerError: another process held the home until the bound.
+    """
+    place = Home.of(home)
+    if not place.path.exists():
+        return False
+    with place.locked(timeout_s):
+        return _stop_locked(place, orderly_s)
+
+
+def reset(*, home: str | os.PathLike[str] | None = None, timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    """Stop the server of a home, if it runs, and delete everything that it stored and logged.
+
+    Raises:
+        LocalServerError: another process held the home until the bound.
+    """
+    place = Home.of(home)
+    if not place.path.exists():
+        return
+    with place.locked(timeout_s):
+        _stop_locked(place, 0.0)
+        for folder in (place.path / "data", place.logs, place.conf, place.temporary):
+            shutil.rmtree(folder, ignore_errors=True)
+        place.remove_state()
+
+
+def end_left_overs(place: Home) -> None:
+    """Kill what is left of an earlier start. The caller holds the home's lock."""
+    place.remove_connection()
+    state = place.read_state()
+    end_all([*(state.processes if state else ()), *marked_processes(place.path)], orderly_s=0)
+
+
+def _stop_locked(place: Home, orderly_s: float) -> bool:
+    place.remove_connection()
+    state = place.read_state()
+    known = list(state.processes) if state else []
+    pids = {process.pid for process in known}
+    unknown = [process for process in marked_processes(place.path) if process.pid not in pids]
+    ran = bool(unknown) or any(process.alive() for process in known)
+    for step in (*_steps(known), unknown):
+        if orderly_s > 0:
+            _ask_to_end(step, orderly_s)
+        killed = end_all(step, orderly_s=min(orderly_s, TERM_S))
+        if killed and orderly_s > 0:
+            logger.warning("killed, for they did not end by themselves: %s", killed)
+    if state is not None:
+        place.write_state(State(state.profile, state.ports))
+    return ran
+
+
+def _ask_to_end(step: list[LocalProcess], orderly_s: float) -> None:
+    """Run the stop command of a process of this step, if one has any, and wait for them all."""
+    deadline = time.monotonic() + orderly_s
+    for process in step:
+        process.send_signal(signal.SIGCONT)
+        if not process.plan.stop_command or not process.alive():
+            continue
+        try:
+            subprocess.run(
+                process.plan.stop_command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=orderly_s,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError) as exc:
+            logger.info("%s could not be asked to end: %s", process.name, type(exc).__name__)
+        else:
+            wait_ended(step, deadline - time.monotonic())
+
+
+def _steps(processes: Iterable[LocalProcess]) -> list[list[LocalProcess]]:
+    processes = list(processes)
+    return [[p for p in processes if p.name.startswith(names)] for names in _STOP_ORDER]

@@ -1,0 +1,190 @@
+"""The standalone server: started, found, killed, recovered, stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from hqueue import local
+from hqueue.config import Settings
+from hqueue.errors import LocalServerError
+from hqueue.local import freeports, lifecycle
+from hqueue.local.process import marked_processes
+from hqueue.local.readiness import check_thrift1, check_thrift2
+
+from .rows import read_rows, write_rows
+
+START = """
+import json, sys
+from hqueue import local
+server = local.start(progress=lambda text: print(text, file=sys.stderr, flush=True))
+print(json.dumps({process.name: process.pid for process in server.processes}))
+"""
+
+
+def begin_start() -> subprocess.Popen[str]:
+    """Start the server of the default home in another process."""
+    return subprocess.Popen(
+        [sys.executable, "-c", START], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def serves(server: local.LocalServer) -> bool:
+    """Say whether rows go through both gateways."""
+    (gateway,) = server.gateways
+    return (
+        check_thrift1(gateway.host, gateway.thrift1_port, 10) is None
+        and check_thrift2(gateway.host, gateway.thrift2_port, 10) is None
+    )
+
+
+def test_of_two_starts_at_once_one_starts_and_both_use_it(home: Path) -> None:
+    starters = [begin_start() for _ in range(2)]
+    said = [starter.communicate(timeout=120) for starter in starters]
+    assert [starter.returncode for starter in starters] == [0, 0], said
+    first, second = (json.loads(out) for out, _ in said)
+    assert first == second
+    assert {process.pid for process in marked_processes(home)} == set(first.values())
+
+    # They outlived both starters, and everybody finds them.
+    began = time.monotonic()
+    server = local.start()
+    assert time.monotonic() - began < 2
+    assert {process.name: process.pid for process in server.processes} == first
+    status = local.status()
+    assert status.ready
+    assert status.profile == "standalone"
+    assert 0 < status.rss_bytes < 2 * 1024**3
+    assert serves(server)
+    assert Settings.load().gateways == server.gateways == server.settings().gateways
+    assert Settings.load().zookeeper == server.zookeeper
+
+    # Another profile, or other ports, are not what runs.
+    with pytest.raises(LocalServerError, match="another profile"):
+        local.start("cluster")
+    with pytest.raises(LocalServerError, match="other ports"):
+        local.start(ports={"thrift1": server.gateways[0].thrift1_port + 1})
+
+    # A paused gateway doesn't answer, a resumed one does; a killed one comes back in its place.
+    gateway = server.gateways[0]
+    server.pause("thrift2")
+    assert next(p for p in server.processes if p.name == "thrift2").paused
+    assert check_thrift2(gateway.host, gateway.thrift2_port, 0.5) is not None
+    server.resume("thrift2")
+    assert check_thrift2(gateway.host, gateway.thrift2_port, 10) is None
+    server.kill("thrift1")
+    assert not server.status().ready
+    with pytest.raises(LocalServerError, match="has ended"):
+        server.pause("thrift1")
+    server.restart("thrift1")
+    assert server.status().ready
+    assert serves(server)
+    with pytest.raises(LocalServerError, match="no process of this name"):
+        server.kill("thrift3")
+
+    lines = server.last_log_lines(5, "master")
+    assert len(lines) == 5
+    assert any("INFO" in line.text for line in local.logs("thrift*"))
+
+
+def test_data_survives_a_stop_and_a_kill_and_goes_with_a_reset(home: Path) -> None:
+    with local.start() as server:
+        written = write_rows(server, "first", 200)
+        ports = {name: port for p in server.processes for name, port in p.ports.items()}
+    assert marked_processes(home) == []
+    assert not (home / "connection.toml").exists()
+    assert local.status().profile is None
+    assert local.stop() is False
+
+    server = local.start()
+    assert {name: port for p in server.processes for name, port in p.ports.items()} == ports
+    assert read_rows(server) == written
+    written |= write_rows(server, "second", 200)
+    for process in server.processes:
+        server.kill(process.name)
+    assert not local.status().ready
+
+    server = local.start()
+    assert read_rows(server) == written
+
+    local.reset()
+    assert marked_processes(home) == []
+    assert not (home / "data").exists()
+
+
+def test_given_ports_are_used_and_a_port_taken_meanwhile_is_chosen_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = freeports.choose_ports(["zookeeper", "thrift2"])
+    chosen: list[dict[str, int]] = []
+    with socket.create_server(("127.0.0.1", 0)) as another:
+
+        def choose(
+            names: Iterable[str], *, given: Mapping[str, int], preferred: Mapping[str, int]
+        ) -> dict[str, int]:
+            ports = freeports.choose_ports(names, given=given, preferred=preferred)
+            if not chosen:
+                ports["thrift1"] = another.getsockname()[1]
+            chosen.append(ports)
+            return ports
+
+        monkeypatch.setattr(lifecycle, "choose_ports", choose)
+        with local.start(ports=given) as server:
+            assert serves(server)
+            assert server.zookeeper == f"127.0.0.1:{given['zookeeper']}"
+            assert server.gateways[0].thrift2_port == given["thrift2"]
+            assert server.gateways[0].thrift1_port == chosen[-1]["thrift1"]
+            assert len(chosen) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_start_that_was_ended_half_way_leaves_no_process(home: Path, number: int) -> None:
+    starter = begin_start()
+    assert starter.stderr is not None
+    while "starting thrift2" not in starter.stderr.readline():
+        assert starter.poll() is None
+    starter.send_signal(number)
+    starter.communicate(timeout=60)
+    assert starter.returncode != 0
+    assert not local.status().ready
+    if number == signal.SIGKILL:
+        # It could not clean up after itself; the next to come does.
+        assert local.stop(orderly_s=0) is True
+    assert marked_processes(home) == []
+
+
+def test_a_start_without_java_is_a_clear_error_and_starts_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(home / "nowhere"))
+    with pytest.raises(LocalServerError, match="install Java 17"):
+        local.start()
+    assert local.status().profile is None
+
+
+def test_a_process_that_ends_is_reported_with_its_last_lines(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = home / "fake" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = -version ]; then echo \'openjdk version "17.0.1"\' >&2; exit 0; fi\n'
+        "echo the disk is on fire; exit 3\n",
+        encoding="utf-8",
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(home / "fake"))
+    with pytest.raises(LocalServerError, match="ended while it was started") as caught:
+        local.start()
+    assert "the disk is on fire" in str(caught.value.log)
+    assert marked_processes(home) == []
+    assert not (home / "connection.toml").exists()
