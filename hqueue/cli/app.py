@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -13,11 +14,16 @@ import typer
 from typer.core import TyperGroup
 
 from hqueue.cli import demo, local, put, queues, scan, shell, tail
-from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, exit_code_of, show_error
-from hqueue.cli.session import Session, session_of
+from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
+from hqueue.cli.output import flush_stdout
+from hqueue.cli.registering import add_command, unwrapped
+from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.errors import HQueueError, InvalidInputError
 
 __all__ = ["app", "main", "run"]
+
+STDOUT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""How writing help fails: it does not go through `hqueue.cli.output`."""
 
 
 class CommandLine(TyperGroup):
@@ -29,6 +35,8 @@ class CommandLine(TyperGroup):
             return super().invoke(ctx)
         except HQueueError as exc:
             show_error(exc, verbose=session_of(ctx).verbose > 1)
+            if isinstance(exc, OutputError):
+                _forget_stdout()
             raise typer.Exit(exit_code_of(exc)) from exc
         except BrokenPipeError as exc:
             _forget_stdout()
@@ -38,17 +46,13 @@ class CommandLine(TyperGroup):
 
 
 app = typer.Typer(
-    name="hqueue",
+    name=PROGRAM,
     cls=CommandLine,
-    help="A durable, ordered, partitioned message queue that lives inside HBase.",
-    epilog=EXIT_CODES_TEXT,
+    epilog=unwrapped(EXIT_CODES_TEXT),
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for module in (queues, put, scan, tail, shell, demo):
-    module.register(app)
-app.add_typer(local.app, name="local")
 
 
 def _version(wanted: bool) -> None:
@@ -62,6 +66,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     context: typer.Context,
+    *,
     gateways: Annotated[
         str | None,
         typer.Option(help="Thrift gateways: host:thrift1_port/thrift2_port, with commas between."),
@@ -116,40 +121,57 @@ def options(
     _log_to_stderr(verbose)
 
 
-@app.command("help", rich_help_panel="Shell")
 def show_help(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="COMMAND")] = None,
 ) -> None:
     """Show what the commands are, or how one is used."""
     parent = context.find_root()
     parent.command.main(
         args=[*(names or ()), "--help"],
-        prog_name=shell.program_name(context.obj),
+        prog_name=PROGRAM,
         obj=context.obj,
     )
+
+
+for module in (queues, put, scan, tail):
+    module.register(app)
+app.add_typer(local.app, name="local", rich_help_panel="Local server")
+demo.register(app)
+shell.register(app)
+add_command(app, "help", show_help, "Shell")
 
 
 def run(arguments: Sequence[str], session: Session) -> int:
     """Run one command line in a session; its exit code. Raises nothing but bugs."""
     command = typer.main.get_command(app)
+    code: int = ExitCode.DONE
     try:
-        command.main(args=list(arguments), prog_name=shell.program_name(session), obj=session)
-    except SystemExit as exc:
-        return exc.code if isinstance(exc.code, int) else ExitCode.FAILED
-    return ExitCode.DONE
+        try:
+            command.main(args=list(arguments), prog_name=PROGRAM, obj=session)
+        except SystemExit as exc:
+            code = exc.code if isinstance(exc.code, int) else ExitCode.FAILED
+        flush_stdout()
+    except BrokenPipeError:
+        _forget_stdout()
+        return ExitCode.PIPE_CLOSED
+    except OutputError as exc:
+        show_error(exc)
+        _forget_stdout()
+        return code or ExitCode.FAILED
+    except OSError as exc:
+        if exc.errno not in STDOUT_ERRORS:
+            raise
+        show_error(OutputError("stdout can't be written to", reason=str(exc)))
+        _forget_stdout()
+        return ExitCode.FAILED
+    return code
 
 
 def main() -> int:
     """Run the command line of this process; its exit code."""
     with Session() as session:
-        code = run(sys.argv[1:], session)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _forget_stdout()
-        return ExitCode.PIPE_CLOSED
-    return code
+        return run(sys.argv[1:], session)
 
 
 def _forget_stdout() -> None:
@@ -169,3 +191,5 @@ def _log_to_stderr(verbose: int) -> None:
     logging.getLogger("hqueue").setLevel(levels[min(verbose, 2)])
     if verbose < 2:
         logging.getLogger("kazoo").setLevel(logging.ERROR)
+    if not verbose:
+        logging.getLogger("hqueue.producer").setLevel(logging.ERROR)  # put reports it itself.

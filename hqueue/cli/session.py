@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,8 +15,14 @@ from hqueue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from hqueue.client import Client
+    from hqueue.config import Settings
 
-__all__ = ["Session", "session_of"]
+__all__ = ["PROGRAM", "Session", "session_of"]
+
+PROGRAM = "hqueue"
+
+SILENCE_S = 2.0
+"""After so long a user is told that HBase is not there: operations try on for a minute."""
 
 
 class Session:
@@ -27,6 +36,7 @@ class Session:
         self.scripted = False
         """Whether commands come from a pipe into the shell: nobody can be asked."""
         self._client: Client | None = None
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -36,6 +46,8 @@ class Session:
 
     def close(self) -> None:
         """Close the connection; the next command that needs one opens another."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -51,6 +63,9 @@ class Session:
             from hqueue.client import connect  # noqa: PLC0415  (not needed for help)
 
             self._client = connect(**self.given)
+            self._timer = threading.Timer(SILENCE_S, _tell_if_away, [self._client.settings])
+            self._timer.daemon = True
+            self._timer.start()
         return self._client
 
     def confirm(self, question: str, *, yes: bool) -> None:
@@ -76,3 +91,20 @@ def session_of(context: typer.Context) -> Session:
     session = context.obj
     assert isinstance(session, Session)
     return session
+
+
+def _tell_if_away(settings: Settings) -> None:
+    """Say so on stderr if no gateway can be reached at all."""
+    for gateway in settings.gateways:
+        for port in (gateway.thrift1_port, gateway.thrift2_port):
+            address = (gateway.host, port)
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(address, settings.connect_timeout_ms / 1e3),
+            ):
+                return
+    print(
+        f"hqueue: no gateway answers at {', '.join(map(str, settings.gateways))}; trying on for "
+        f"{settings.operation_timeout_ms / 1e3:.0f} s. 'hqueue local start' starts a local server.",
+        file=sys.stderr,
+    )

@@ -1,0 +1,7 @@
+"""``python -m hqueue.cli`` is ``hqueue``."""
+
+import sys
+
+from hqueue.cli.app import main
+
+sys.exit(main())

@@ -1,0 +1,132 @@
+"""How messages are written to stdout.
+
+``text`` is for people: a line a message, with what can't be shown escaped. The others lose
+nothing of what they hold:
+
+    json             {"partition":3,"id":"1700000000000-0","timestamp":"2023-11-14T22:13:20.000Z",
+                      "topic":"clicks","value":"hello"}
+                     on one line; "value_base64" instead of "value" where it is not UTF-8
+    raw              the value, and a newline
+    length-prefixed  the value's length, 4 bytes big-endian, and the value
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import enum
+import functools
+from collections.abc import Callable
+from json.encoder import encode_basestring
+
+from hqueue.cli.framing import length_prefixed
+from hqueue.message import Message, MessageID
+
+__all__ = ["Encode", "Format", "encoder", "iso_timestamp", "printable"]
+
+Encode = Callable[[Message], bytes]
+
+_UTC = datetime.timezone.utc
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0))} | {
+    0x09: "\\t",
+    0x0A: "\\n",
+    0x0D: "\\r",
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
+# Direction marks could make a terminal show something else than what is there.
+_ESCAPES |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+class Format(str, enum.Enum):
+    """The formats of messages on stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+    RAW = "raw"
+    LENGTH_PREFIXED = "length-prefixed"
+
+
+def encoder(
+    chosen: Format,
+    *,
+    aligned: bool = False,
+    partitions: int = 1,
+    zone: datetime.tzinfo | None = None,
+) -> Encode:
+    """What turns a message that was read into bytes.
+
+    Args:
+        chosen: the format.
+        aligned: text in columns for a terminal, instead of tabs.
+        partitions: of the queue: how wide their column is.
+        zone: the time zone of text; the system's if None.
+    """
+    if chosen is Format.RAW:
+        return _raw
+    if chosen is Format.LENGTH_PREFIXED:
+        return _length_prefixed
+    if chosen is Format.JSON:
+        return _json_line
+    return _text(aligned=aligned, partitions=partitions, zone=zone)
+
+
+def iso_timestamp(timestamp_ms: int, zone: datetime.tzinfo | None = _UTC) -> str:
+    """Milliseconds since the epoch in ISO 8601; in the system's zone if that is None."""
+    try:
+        moment = MessageID(timestamp_ms).datetime.astimezone(zone)
+    except (OverflowError, ValueError):  # Beyond the year 9999: IDs reach further than datetimes.
+        return f"{timestamp_ms}ms"
+    text = moment.isoformat(timespec="milliseconds")
+    return text[:-6] + "Z" if zone is _UTC else text
+
+
+def printable(value: bytes | str) -> str:
+    """A value on one line: what is no UTF-8 and what steers a terminal is escaped."""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+_utc = functools.lru_cache(maxsize=256)(iso_timestamp)
+_quoted = functools.lru_cache(maxsize=256)(encode_basestring)
+
+
+def _raw(message: Message) -> bytes:
+    return message[1] + b"\n"
+
+
+def _length_prefixed(message: Message) -> bytes:
+    return length_prefixed(message[1])
+
+
+def _json_line(message: Message) -> bytes:
+    topic, value, message_id, partition = message
+    assert message_id is not None
+    try:
+        text = '"value":' + encode_basestring(value.decode())
+    except UnicodeDecodeError:
+        text = f'"value_base64":"{base64.b64encode(value).decode()}"'
+    timestamp_ms = message_id >> 15
+    return (
+        f'{{"partition":{partition},"id":"{timestamp_ms}-{message_id & 32767}",'
+        f'"timestamp":"{_utc(timestamp_ms)}","topic":{_quoted(topic)},{text}}}\n'
+    ).encode()
+
+
+def _text(*, aligned: bool, partitions: int, zone: datetime.tzinfo | None) -> Encode:
+    at = functools.lru_cache(maxsize=256)(lambda ms: iso_timestamp(ms, zone))
+    shown = functools.lru_cache(maxsize=256)(printable)
+    width = len(str(partitions - 1))
+
+    def columns(message: Message) -> bytes:
+        topic, value, message_id, partition = message
+        assert message_id is not None
+        timestamp_ms = message_id >> 15
+        name = f"{timestamp_ms}-{message_id & 32767}"
+        if aligned:
+            line = f"{at(timestamp_ms)}  {partition:>{width}}  {name:<19}  {shown(topic):<8}  "
+        else:
+            line = f"{at(timestamp_ms)}\t{partition}\t{name}\t{shown(topic)}\t"
+        return f"{line}{printable(value)}\n".encode("utf-8", "backslashreplace")
+
+    return columns

@@ -1,0 +1,100 @@
+"""Cutting a stream of bytes into messages, and the reverse.
+
+lines            each line is a message, without its newline; the last one may have none
+length-prefixed  +--------------------+-----------------+
+                 | length: 4B, big-e. | that many bytes |   and so on
+                 +--------------------+-----------------+
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from hqueue.errors import InvalidInputError, MessageTooLargeError
+from hqueue.limits import BATCH_BYTES_MAX
+
+__all__ = ["Framing", "length_prefixed", "read_length_prefixed", "read_lines", "read_values"]
+
+_LENGTH = struct.Struct(">I")
+
+
+class Framing(str, enum.Enum):
+    """How messages are told apart in a stream."""
+
+    LINES = "lines"
+    LENGTH_PREFIXED = "length-prefixed"
+
+
+def length_prefixed(value: bytes) -> bytes:
+    """A value with its length before it."""
+    return _LENGTH.pack(len(value)) + value
+
+
+def read_values(stream: BinaryIO, framing: Framing, name: str) -> Iterator[bytes]:
+    """The values of a stream, as they come.
+
+    Args:
+        stream: a buffered stream.
+        framing: how values are told apart.
+        name: what errors call the stream.
+
+    Raises:
+        InvalidInputError: the stream ends within a message. What came before it was given.
+        MessageTooLargeError: a message is larger than a batch may be. Likewise.
+    """
+    if framing is Framing.LINES:
+        return read_lines(stream, name)
+    return read_length_prefixed(stream, name)
+
+
+def read_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """The lines of a stream, without their newlines. Errors as of `read_values`."""
+    offset = 0
+    while line := stream.readline(BATCH_BYTES_MAX + 2):
+        value = line[:-1] if line.endswith(b"\n") else line
+        if len(value) > BATCH_BYTES_MAX:
+            raise MessageTooLargeError(
+                "a line is longer than a message may be",
+                input=name,
+                offset=offset,
+                bytes_max=BATCH_BYTES_MAX,
+            )
+        yield value
+        offset += len(line)
+
+
+def read_length_prefixed(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """The values of a stream of lengths and values. Errors as of `read_values`."""
+    offset = 0
+    while prefix := stream.read(_LENGTH.size):
+        if len(prefix) < _LENGTH.size:
+            raise InvalidInputError(
+                "the input ends within a length",
+                input=name,
+                offset=offset,
+                bytes_expected=_LENGTH.size,
+                bytes_found=len(prefix),
+            )
+        (length,) = _LENGTH.unpack(prefix)
+        if length > BATCH_BYTES_MAX:
+            raise MessageTooLargeError(
+                "a message is too large, or the input is not length-prefixed",
+                input=name,
+                offset=offset,
+                bytes=length,
+                bytes_max=BATCH_BYTES_MAX,
+            )
+        value = stream.read(length)
+        if len(value) < length:
+            raise InvalidInputError(
+                "the input ends within a message",
+                input=name,
+                offset=offset,
+                bytes_expected=length,
+                bytes_found=len(value),
+            )
+        yield value
+        offset += _LENGTH.size + length

@@ -1,0 +1,97 @@
+"""Showing on stderr that something goes on, where it takes longer than a moment."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["Advance", "size_text"]
+
+SHOWN_AFTER_S = 2.0
+_LOOK_EVERY = 256
+
+
+class Advance:
+    """A progress bar on stderr, if that is a terminal, and once 2 s have passed.
+
+    Args:
+        label: what goes on.
+        total_bytes: of how many; None if that is not known.
+    """
+
+    def __init__(self, label: str, total_bytes: int | None = None) -> None:
+        self._label = label
+        self._total_bytes = total_bytes
+        self._begun_s = time.monotonic()
+        self._calls = 0
+        self._bytes = 0
+        self._messages = 0
+        self._lock = threading.Lock()
+        self._enabled = sys.stderr.isatty()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Advance:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            self._enabled = False
+            if self._bar is not None:
+                self._bar.stop()
+
+    def advance(self, size: int) -> None:
+        """One message more, of so many bytes."""
+        self._messages += 1
+        self._bytes += size
+        self._calls += 1
+        if self._enabled and (self._calls >= _LOOK_EVERY or self._bar is not None):
+            self._calls = 0
+            self._show()
+
+    def _show(self) -> None:
+        with self._lock:
+            if not self._enabled or time.monotonic() - self._begun_s < SHOWN_AFTER_S:
+                return
+            if self._bar is None:
+                self._begin()
+            assert self._bar is not None
+            assert self._task is not None
+            text = f"{self._messages:,} messages"
+            self._bar.update(self._task, completed=self._bytes, messages=text)
+
+    def _begin(self) -> None:
+        from rich.console import Console  # noqa: PLC0415  (only where it takes long)
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TransferSpeedColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TextColumn("{task.fields[messages]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task(self._label, total=self._total_bytes, messages="")
+        self._bar.start()
+
+
+def size_text(size_bytes: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 1_000:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1_000
+    return f"{size_bytes:.1f} TB"

@@ -1,0 +1,84 @@
+"""The real command, as a subprocess, against the real server."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+import hqueue
+from tests.acceptance.commands import DEADLINE_S, Ended, Run, Running, Start, command
+
+
+@pytest.fixture(scope="session")
+def environment(
+    server_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """Where the commands find the server, and a state folder of their own."""
+    state = str(tmp_path_factory.mktemp("state"))
+    return {**server_environment, "XDG_STATE_HOME": state, "TZ": "UTC", "COLUMNS": "120"}
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Run:
+    """Run a command to its end."""
+
+    def run_command(
+        *arguments: str | bytes, stdin: bytes = b"", env: dict[str, str] | None = None
+    ) -> Ended:
+        done = subprocess.run(
+            [*command(), *arguments],
+            env={**environment, **(env or {})},
+            input=stdin,
+            capture_output=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        err = done.stderr.decode()
+        assert "Traceback" not in err, err
+        return Ended(done.returncode, done.stdout, err)
+
+    return run_command
+
+
+@pytest.fixture
+def start(environment: dict[str, str]) -> Iterator[Start]:
+    """Start a command that runs until it is ended."""
+    started: list[Running] = []
+
+    def start_command(*arguments: str) -> Running:
+        started.append(Running(arguments, environment))
+        return started[-1]
+
+    yield start_command
+    for running in started:
+        running.kill()
+
+
+@pytest.fixture
+def name(client: hqueue.Client) -> Iterator[str]:
+    """The name of a queue that does not exist yet, and does not any more after the test."""
+    chosen = f"cli-{uuid.uuid4().hex[:12]}"
+    yield chosen
+    for found in (queue.name for queue in client.list_queues()):
+        if found.startswith(chosen):
+            client.disable_queue(found)
+            client.delete_queue(found)
+
+
+@pytest.fixture(scope="module")
+def shared(client: hqueue.Client) -> Iterator[str]:
+    """The name of a queue with three partitions for all tests of a module: tables are slow."""
+    chosen = f"cli-{uuid.uuid4().hex[:12]}"
+    client.create_queue(chosen, partitions=3, ttl="1d")
+    yield chosen
+    client.disable_queue(chosen)
+    client.delete_queue(chosen)
+
+
+@pytest.fixture
+def opened(client: hqueue.Client, name: str) -> hqueue.Queue:
+    """A queue with three partitions."""
+    return client.create_queue(name, partitions=3, ttl="1d")

@@ -1,0 +1,135 @@
+"""Whatever is typed, the answer is a message and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+import hqueue
+from tests.acceptance.commands import Run, command
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nosuch",
+        "create",
+        "create q",
+        "create q -p x",
+        "create q -p 0",
+        "create q -p 40000",
+        "create q -p 1 --ttl soon",
+        "create q -p 1 --ttl 5",
+        "create q -p 1 -a compression",
+        "create q -p 1 -a compresion=GZ",
+        "create q -p 1 -a compression=best",
+        "create q/q -p 1",
+        "alter q",
+        "alter q -a partitions_per_region=3",
+        "put q",
+        "put q x",
+        "scan q --format xml",
+        "scan q --start tomorrow",
+        "scan q --start 1700000000",
+        "scan q --start -1m --stop -2m",
+        "scan q --limit -1",
+        "tail q -n x",
+        "help nosuch",
+        "local nosuch",
+        "local start --profile huge",
+        "local reset",
+        "--gateways host:x list",
+        "--gateways host:1/2,,host:3/99999 list",
+        "--operation-timeout-ms 0 list",
+        "--transport pigeon list",
+        "--zookeeper-root hqueue list",
+        "--nosuch list",
+        "demo /no/such/file",
+        "demo --seconds 0",
+    ],
+)
+def test_wrong_usage_is_told_with_exit_code_2(run: Run, line: str) -> None:
+    ended = run(*line.split())
+    assert ended.code == 2
+    assert ended.err
+    assert ended.out == b""
+
+
+def test_the_closest_name_is_told(run: Run) -> None:
+    assert "compression" in run("create", "q", "-p", "1", "-a", "compresion=GZ").err
+    unknown = run("list", env={"HQUEUE_GATEWAY": "x"})
+    assert unknown.code == 2
+    assert "closest='gateways'" in unknown.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("put", "{}", "-t", "t", "--partition", "3", "x"),
+        ("put", "{}", "-t", "t", "--partition", "-1", "x"),
+        ("put", "{}", "-t", "t", "--partition", "1", "--key", "k", "x"),
+        ("put", "{}", "-t", "t" * 256, "x"),
+        ("put", "{}", "-t", b"\xff", "x"),
+        ("put", "{}", "-t", "t", "-f", "/no/such/file"),
+        ("put", "{}", "-t", "t", "-f", "/"),
+        ("put", "{}", "-t", "t", "-f", "x", "y"),
+        ("scan", "{}", "--partition", "3"),
+        ("scan", "{}", "--topic", ""),
+        ("scan", "{}", "--follow", "--by-id"),
+        ("tail", "{}", "--partition", "3"),
+    ],
+)
+def test_wrong_input_for_a_queue_is_told_with_exit_code_2(
+    run: Run, shared: str, arguments: tuple[str | bytes, ...]
+) -> None:
+    ended = run(*(shared if argument == "{}" else argument for argument in arguments))
+    assert ended.code == 2
+    assert ended.err.startswith("hqueue: error: ")
+    assert ended.out == b""
+
+
+@pytest.mark.parametrize("verb", ["describe", "scan", "tail", "disable", "locations", "alter"])
+def test_a_queue_that_is_not_there_is_told_with_exit_code_1(run: Run, verb: str) -> None:
+    options = ["--ttl", "1d"] if verb == "alter" else []
+    ended = run(verb, "cli-no-such-queue", *options)
+    assert ended.code == 1
+    assert "there is no such queue [queue='cli-no-such-queue']" in ended.err
+
+
+def test_an_hbase_that_is_away_is_told_with_exit_code_3(run: Run) -> None:
+    away = ("--gateways", "127.0.0.1:1/1", "--operation-timeout-ms", "300")
+    for arguments in (("list",), ("scan", "q"), ("put", "q", "-t", "t", "x")):
+        ended = run(*away, *arguments)
+        assert ended.code == 3
+        assert "127.0.0.1:1/1" in ended.err
+
+
+@pytest.mark.parametrize("line", ["scan {}", "list", "describe {} --json", "--help"])
+def test_a_stdout_that_takes_nothing_is_told(
+    environment: dict[str, str], client: hqueue.Client, shared: str, line: str
+) -> None:
+    with client.queue(shared) as queue:
+        queue.put(hqueue.Message("t", b"x"))
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*command(), *line.format(shared).split()],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"hqueue: error: stdout can't be written to")
+
+
+def test_help_names_the_exit_codes_and_every_command_has_help(run: Run) -> None:
+    shown = run("--help")
+    assert shown.code == 0
+    text = " ".join(shown.out.decode().split())
+    assert "130 interrupted" in text
+    verbs = "create list describe alter disable enable delete truncate locations put scan tail"
+    for verb in (*verbs.split(), "shell", "demo", "local", "local start", "local logs"):
+        assert run(*verb.split(), "--help").code == 0
+        assert verb.split()[0] in text

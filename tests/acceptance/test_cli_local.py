@@ -1,0 +1,72 @@
+"""The local server is looked at and used from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import hqueue
+from tests.acceptance.commands import Run, Start
+
+
+def test_status_shows_the_server_and_start_finds_it_running(run: Run) -> None:
+    before = json.loads(run("local", "status", "--json").out)
+    assert before["ready"] is True
+    assert {process["name"] for process in before["processes"]} >= {"master"}
+    started = run("local", "start", "--json")
+    assert started.code == 0
+    after = json.loads(started.out)
+    assert [p["pid"] for p in after["processes"]] == [p["pid"] for p in before["processes"]]
+    assert ["ready", "yes"] in [line.split("\t") for line in run("local", "status").lines]
+
+
+def test_logs_are_shown_and_followed(run: Run, start: Start) -> None:
+    lines = run("local", "logs", "master", "-n", "5").lines
+    assert len(lines) == 5
+    assert all(line.startswith("master\t") for line in lines)
+    follower = start("local", "logs", "master", "-n", "1", "--follow")
+    assert follower.line().startswith("master\t")
+    follower.interrupt()
+    assert follower.end().code == 130
+
+
+def test_without_a_server_status_fails_and_stop_has_nothing_to_do(run: Run, tmp_path: Path) -> None:
+    home = {"HQUEUE_LOCAL_HOME": str(tmp_path / "none")}
+    assert run("local", "status", env=home).code == 1
+    stopped = run("local", "stop", env=home)
+    assert (stopped.code, stopped.err) == (0, "No local server was running.\n")
+    assert run("local", "logs", env=home).code == 1
+
+
+def test_the_data_is_not_deleted_unasked(run: Run) -> None:
+    assert run("local", "reset").code == 2
+    assert json.loads(run("local", "status", "--json").out)["ready"] is True
+
+
+def test_the_demo_ships_real_input_reads_it_back_and_draws_what_happened(
+    run: Run, client: hqueue.Client, tmp_path: Path
+) -> None:
+    (tmp_path / "words.txt").write_bytes(b"".join(b"word %d\n" % n for n in range(3_000)))
+    shipped = run("demo", str(tmp_path / "words.txt"), "-", "--seconds", "3", stdin=b"piped\n")
+    assert shipped.code == 0, shipped.err
+    text = shipped.out.decode()
+    found = re.search(r"hqueue tail (demo-\S+)", text)
+    assert found is not None
+    try:
+        with client.queue(found[1]) as queue:
+            assert queue.partitions == 8
+            messages = list(queue.scan())
+        assert sum(message.topic == "words.txt" for message in messages) == 3_000
+        assert [m.value for m in messages if m.topic == "stdin"] == [b"piped"]
+        assert any(message.topic == "INFO" for message in messages)
+        assert f"put       {len(messages):,} messages" in text
+        assert "both readers got every message once" in text
+        rows = [line.split() for line in text.splitlines() if re.match(r"\s+\d ", line)]
+        assert [row[0] for row in rows] == [str(n) for n in range(8)]
+        assert sum(int(row[2].replace(",", "")) for row in rows) == len(messages)
+        assert all(row[-1] == "0" for row in rows), "nothing is left behind"
+        assert "after it was put" in shipped.err
+    finally:
+        client.disable_queue(found[1])
+        client.delete_queue(found[1])

@@ -1,0 +1,212 @@
+"""Messages go from arguments, files and pipes into a queue, and come out again."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import hqueue
+from tests.acceptance.commands import Run, Start, command
+
+pytestmark = pytest.mark.usefixtures("opened")
+
+
+def test_arguments_are_put_as_one_batch_in_their_order(run: Run, name: str) -> None:
+    put = run("put", name, "--topic", "t", "--print-ids", "a", "b\nc", b"\xff")
+    assert put.code == 0
+    first = hqueue.MessageID.parse(put.lines[0])
+    assert put.lines == [str(first), str(first.next()), str(first.next().next())]
+    read = [json.loads(line) for line in run("scan", name, "--format", "json").lines]
+    assert [message["id"] for message in read] == put.lines
+    assert [message.get("value") for message in read] == ["a", "b\nc", None]
+    assert base64.b64decode(read[2]["value_base64"]) == b"\xff"
+
+
+def test_lines_of_a_pipe_come_out_as_they_went_in(run: Run, name: str) -> None:
+    lines = b"".join(b"line %d\r\n" % n if n % 7 else b"\n" for n in range(30_000))
+    put = run("put", name, "--topic", "t", "--partition", "1", stdin=lines)
+    assert put.code == 0
+    assert put.out == b""
+    assert "30,000 messages" in put.err
+    assert run("scan", name, "--partition", "1", "--format", "raw").out == lines
+    assert run("scan", name, "--partition", "0", "--partition", "2").out == b""
+
+
+def test_ids_of_a_pipe_are_printed_in_the_order_of_its_lines(run: Run, name: str) -> None:
+    lines = b"".join(b"%d\n" % n for n in range(5_000))
+    put = run("put", name, "--topic", "t", "--key", "k", "--print-ids", "-q", stdin=lines)
+    assert put.err == ""
+    rows = [line.split("\t") for line in run("scan", name).lines]
+    assert put.lines == [row[2] for row in rows]
+    assert [row[4] for row in rows] == [str(n) for n in range(5_000)]
+
+
+def test_files_are_put_one_after_the_other(run: Run, name: str, tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"a\nb")
+    (tmp_path / "two").write_bytes(b"c\n")
+    files = ("-f", str(tmp_path / "one"), "-f", str(tmp_path / "two"), "-f", "-")
+    assert run("put", name, "-t", "t", "-p", "0", *files, stdin=b"d").code == 0
+    assert run("scan", name, "--format", "raw").out == b"a\nb\nc\nd\n"
+
+
+def test_any_bytes_go_through_length_prefixed(run: Run, name: str) -> None:
+    values = [b"", b"\n", bytes(range(256)), b"x" * 100_000]
+    data = b"".join(len(value).to_bytes(4, "big") + value for value in values)
+    put = run("put", name, "-t", "t", "-p", "2", "--format", "length-prefixed", stdin=data)
+    assert put.code == 0
+    assert run("scan", name, "--format", "length-prefixed").out == data
+
+
+def test_an_input_that_is_cut_short_is_told_and_what_came_before_is_written(
+    run: Run, name: str
+) -> None:
+    put = run("put", name, "-t", "t", "--format", "length-prefixed", stdin=b"\0\0\0\3abc\0\0\0\5ab")
+    assert put.code == 2
+    assert "1 message (3 B) written" in put.err
+    assert "offset=7" in put.err
+    assert run("scan", name, "--format", "raw").out == b"abc\n"
+
+
+def test_a_line_is_written_while_the_pipe_stays_open(start: Start, run: Run, name: str) -> None:
+    put = start("put", name, "-t", "t", "--print-ids")
+    put.write(b"first\n")
+    first = put.line()
+    assert run("scan", name, "--format", "raw").out == b"first\n"
+    put.write(b"second\n")
+    assert put.line() > first
+    assert put.end().code == 0
+
+
+def test_an_interrupted_put_writes_what_it_has_read(start: Start, run: Run, name: str) -> None:
+    put = start("put", name, "-t", "t", "--print-ids")
+    put.write(b"first\n")
+    put.line()
+    put.interrupt()
+    ended = put.end()
+    assert ended.code == 130
+    assert "1 message" in ended.err
+    assert run("scan", name, "--format", "raw").out == b"first\n"
+
+
+def test_a_put_that_fails_on_its_way_says_how_much_was_written(
+    start: Start, client: hqueue.Client, name: str
+) -> None:
+    put = start("put", name, "-t", "t", "--print-ids")
+    put.write(b"first\n")
+    put.line()
+    client.disable_queue(name)
+    put.write(b"second\n")
+    ended = put.end()
+    assert ended.code == 1
+    assert "1 were refused" in ended.err
+    assert "The first 1 messages of the input are written" in ended.err
+    assert "the queue is disabled" in ended.err
+
+
+def test_a_scan_is_bounded_by_times_topics_and_limits(
+    run: Run, opened: hqueue.Queue, name: str
+) -> None:
+    ids = [opened.put(hqueue.Message(f"t{n % 2}", b"%d" % n), partition=0) for n in range(6)]
+
+    def values(*options: str) -> list[str]:
+        return run("scan", name, "--format", "raw", *options).lines
+
+    assert values("--start", str(ids[2])) == ["2", "3", "4", "5"]
+    assert values("--start", str(ids[1]), "--stop", str(ids[3])) == ["1", "2"]
+    assert values("--topic", "t1") == ["1", "3", "5"]
+    assert values("--topic", "t1", "--topic", "t0", "--limit", "2") == ["0", "1"]
+    assert values("--start", "-1h") == ["0", "1", "2", "3", "4", "5"]
+    assert values("--start", "now", "--stop", "now") == []
+    assert values("--stop", ids[0].datetime.isoformat()) == []
+    assert values("--limit", "0") == []
+
+
+def test_by_id_merges_the_partitions(run: Run, opened: hqueue.Queue, name: str) -> None:
+    for n in range(9):
+        opened.put(hqueue.Message("t", b"%d" % n), partition=(n * 2) % 3)
+    ids = [line.split("\t")[2] for line in run("scan", name, "--by-id").lines]
+    assert len(ids) == 9
+    assert ids == sorted(ids)
+
+
+def test_a_follower_shows_a_message_when_it_is_written(
+    start: Start, opened: hqueue.Queue, name: str
+) -> None:
+    opened.put(hqueue.Message("t", b"old"), partition=0)
+    scan = start("scan", name, "--follow", "--format", "raw")
+    assert scan.line() == "old"
+    opened.put(hqueue.Message("t", b"new"), partition=2)
+    assert scan.line() == "new"
+    scan.interrupt()
+    ended = scan.end()
+    assert ended.code == 130
+    assert ended.err == ""
+
+
+def test_a_follower_ends_when_nothing_came_for_long_enough(run: Run, name: str) -> None:
+    ended = run("scan", name, "--follow", "--idle-ms", "100")
+    assert (ended.code, ended.out) == (0, b"")
+
+
+def test_tail_shows_the_newest_messages_of_all_partitions(
+    run: Run, opened: hqueue.Queue, name: str
+) -> None:
+    ids = [opened.put(hqueue.Message(f"t{n % 2}", b"%d" % n), partition=n % 3) for n in range(30)]
+    assert ids == sorted(ids)
+
+    def values(*options: str) -> list[int]:
+        return list(map(int, run("tail", name, "--format", "raw", *options).lines))
+
+    assert values() == list(range(20, 30))
+    assert values("-n", "3") == [27, 28, 29]
+    assert values("-n", "3", "--topic", "t1") == [25, 27, 29]
+    assert values("-n", "2", "--partition", "0") == [24, 27]
+    assert values("-n", "100") == list(range(30))
+    assert values("-n", "0") == []
+
+
+def test_tail_goes_on_with_what_comes_and_misses_nothing(
+    start: Start, opened: hqueue.Queue, name: str
+) -> None:
+    for n in range(3):
+        opened.put(hqueue.Message("t", b"%d" % n), partition=0)
+    tail = start("tail", name, "-n", "2", "--follow", "--format", "raw")
+    assert [tail.line(), tail.line()] == ["1", "2"]
+    for n in range(3, 6):
+        opened.put(hqueue.Message("t", b"%d" % n), partition=n % 3)
+        assert tail.line() == str(n)
+
+
+def test_tail_of_nothing_is_nothing(run: Run, name: str) -> None:
+    assert run("tail", name).out == b""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("scan",), ("scan", "--follow"), ("tail", "-n", "9999", "-f")]
+)
+def test_a_reader_that_goes_away_ends_the_command_quietly(
+    environment: dict[str, str], opened: hqueue.Queue, name: str, arguments: tuple[str, ...]
+) -> None:
+    opened.put([hqueue.Message("t", b"x" * 100)] * 10_000, partition=0)
+    first, *rest = arguments
+    process = subprocess.Popen(
+        [*command(), first, name, *rest],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    try:
+        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert process.stderr.read() == b""
+    finally:
+        process.kill()
+        process.stderr.close()
