@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hqueue.cli import demo, local, put, queues, scan, shell, tail
+from hqueue.cli import check, demo, local, put, queues, scan, shell, tail
 from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import add_command, unwrapped
@@ -134,7 +134,7 @@ def show_help(
     )
 
 
-for module in (queues, put, scan, tail):
+for module in (queues, put, scan, tail, check):
     module.register(app)
 app.add_typer(local.app, name="local", rich_help_panel="Local server")
 demo.register(app)

@@ -1,0 +1,162 @@
+"""Checking a partition from its first batch to its last."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from hqueue.batch import MESSAGES, Header, check_cell, decode_header
+from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.errors import CorruptLogError
+from hqueue.limits import SEQUENCE_BITS
+from hqueue.ports import ReadPort, Row
+
+__all__ = ["Finding", "PartitionCheck", "PartitionChecker"]
+
+HEADERS_READ = 500
+BYTES_READ = 4 * 1024 * 1024
+EXPIRY_MARGIN_MS = 300_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong in the log, and the row where."""
+
+    partition: int
+    row: str
+    problem: str
+
+
+@dataclasses.dataclass(slots=True)
+class PartitionCheck:
+    """What was looked at in one partition, and what was found."""
+
+    partition: int
+    batches: int = 0
+    messages: int = 0
+    bytes: int = 0
+    expired: int = 0
+    """Messages whose bodies have expired, so that only their header could be checked."""
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+
+
+class PartitionChecker:
+    """Walks a partition's chain: links, ordinals, and the checksums of headers and bodies.
+
+    What is wrong does not stop it: it goes on with the next row. What is written meanwhile is
+    checked too.
+
+    Args:
+        partition: the partition.
+        port: the store.
+        deadline: makes the bound of each request.
+        ttl_ms: the queue's TTL: younger bodies must be there. None if they are kept for ever.
+        clock: tells the age of a batch.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        port: ReadPort,
+        deadline: Callable[[], Deadline],
+        *,
+        ttl_ms: int | None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.result = PartitionCheck(partition)
+        self._partition = partition
+        self._port = port
+        self._deadline = deadline
+        self._ttl_ms = ttl_ms
+        self._clock = clock
+
+    def run(self) -> Iterator[PartitionCheck]:
+        """Yield the same, growing result after every few hundred batches, and at the end.
+
+        Raises:
+            StoreUnavailableError: the store stayed away until a deadline.
+        """
+        before: Header | None = None
+        start = 0
+        while True:
+            rows = self._headers(start)
+            headers: list[tuple[Row, Header]] = []
+            for row in rows:
+                self.result.batches += 1
+                try:
+                    header = decode_header(row.key, row.header or b"")
+                except CorruptLogError as exc:
+                    self._find(row, exc.text)
+                    before = None
+                    continue
+                if before is not None:
+                    self._check_link(row, header, before)
+                before = header
+                self.result.messages += header.count
+                headers.append((row, header))
+            for group in _groups(headers):
+                self._check_bodies(group)
+            yield self.result
+            if len(rows) < HEADERS_READ:
+                return
+            start = rows[-1].slot + 1
+
+    def _find(self, row: Row, problem: str) -> None:
+        self.result.findings.append(Finding(self._partition, row.key.hex(), problem))
+
+    def _headers(self, start: int) -> Sequence[Row]:
+        for attempt in self._deadline().retrying():
+            with attempt:
+                return self._port.headers(self._partition, start, HEADERS_READ)
+        raise AssertionError("retrying ends by a return or an error")
+
+    def _check_link(self, row: Row, header: Header, before: Header) -> None:
+        if row.slot != before.end:
+            self._find(row, "it does not lie where the batch before ends: batches are missing")
+        if header.ordinal != before.next_ordinal:
+            missing = header.ordinal - before.next_ordinal
+            self._find(row, f"its ordinal does not follow: {missing} messages are missing")
+
+    def _check_bodies(self, group: Sequence[tuple[Row, Header]]) -> None:
+        bodies: dict[int, Row] = {}
+        for attempt in self._deadline().retrying():
+            with attempt:
+                found = self._port.get([(row.partition, row.slot) for row, _ in group], None)
+                bodies = {row.slot: row for row in found}
+        for row, header in group:
+            cells = bodies[row.slot].cells if row.slot in bodies else {}
+            if header.kind != MESSAGES:
+                continue
+            if cells:
+                self.result.bytes += sum(map(len, cells.values()))
+                self._check_cells(row, header, cells)
+            else:
+                self.result.expired += header.count
+                age_ms = self._clock.wall_ms() - (header.base >> SEQUENCE_BITS)
+                if self._ttl_ms is None or age_ms < self._ttl_ms - EXPIRY_MARGIN_MS:
+                    self._find(row, "its bodies are missing, and can't have expired")
+
+    def _check_cells(self, row: Row, header: Header, cells: Mapping[str, bytes]) -> None:
+        if set(cells) != {entry.topic for entry in header.topics}:
+            self._find(row, "it has other topics than its header says")
+            return
+        for entry in header.topics:
+            try:
+                check_cell(row.key, entry, cells[entry.topic])
+            except CorruptLogError as exc:
+                self._find(row, exc.text)
+
+
+def _groups(headers: Sequence[tuple[Row, Header]]) -> Iterator[list[tuple[Row, Header]]]:
+    """Batches whose bodies are read in one request, some megabytes each time."""
+    group: list[tuple[Row, Header]] = []
+    room = BYTES_READ
+    for row, header in headers:
+        size = sum(entry.size for entry in header.topics)
+        if group and size > room:
+            yield group
+            group, room = [], BYTES_READ
+        group.append((row, header))
+        room -= size
+    if group:
+        yield group

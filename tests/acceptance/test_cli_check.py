@@ -1,0 +1,37 @@
+"""``hqueue check`` finds what is wrong, and says so by its exit code."""
+
+from __future__ import annotations
+
+import json
+
+import happybase
+
+import hqueue
+from hqueue import local, rowkey
+from tests.acceptance.commands import Run
+
+
+def test_a_right_queue_is_checked_without_findings(
+    run: Run, opened: hqueue.Queue, name: str
+) -> None:
+    opened.put([hqueue.Message("t", b"a")] * 3, partition=1)
+    checked = run("check", name)
+    assert (checked.code, checked.out) == (0, b"")
+    assert "0 problems in 1 batches, 3 messages" in checked.err
+
+
+def test_a_flipped_bit_is_found_and_named(
+    run: Run, opened: hqueue.Queue, name: str, server: local.LocalServer
+) -> None:
+    opened.put(hqueue.Message("t", b"a"), partition=0)
+    opened.put(hqueue.Message("t", b"a"), partition=2)
+    gateway = server.gateways[0]
+    table = happybase.Connection(gateway.host, gateway.thrift1_port).table(name)
+    row = rowkey.encode(2, 0)
+    header = bytearray(table.row(row)[b"log:batch"])
+    header[30] ^= 4
+    table.put(row, {b"log:batch": bytes(header)})
+    checked = run("check", name, "--json")
+    assert checked.code == 5
+    (finding,) = map(json.loads, checked.lines)
+    assert (finding["partition"], finding["row"]) == (2, row.hex())
