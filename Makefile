@@ -32,6 +32,10 @@ demo: setup  ## send real input through a real HBase and read it back (INPUT=fil
 test: setup  ## run all tests, against real servers that they start themselves
 	$(BIN)/python -m pytest $(TESTS)
 
+.PHONY: test-faults
+test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
+	$(BIN)/python -m tests.faults $(FAULTS)
+
 .PHONY: lint
 lint: $(STAMP)  ## check style, types and layers
 	$(BIN)/ruff format --check .

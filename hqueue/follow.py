@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 import tenacity
 
+from hqueue.batch import decode_header
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.errors import HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
 from hqueue.ports import ReadPort, Row
 
@@ -16,6 +18,7 @@ PAUSE_MS_MIN = 2.0
 PAUSE_MS_MAX = 100.0
 CHECK_TAIL_EVERY_MS = 5_000
 POLLED_PARTITIONS = 256
+POLLED_WITH_BODIES = 8
 HITS_TO_SCAN = 4
 
 
@@ -26,50 +29,103 @@ def follow(
     *,
     idle_ms_max: int | None,
     closed: Callable[[], bool],
+    bytes_max: int,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Iterator[list[Batch]]:
     """Give batches as they come, until all readers are finished, or nothing came for long enough.
 
     At the end of a partition the row key of its next batch is known, so one request asks for the
-    next batches of all partitions, bodies included. A partition where they come in quick
-    succession is scanned again. The pause between requests grows from 2 to 100 ms while nothing
-    comes. Every 5 s the ends themselves are looked at, in case a log was truncated.
+    next batches of all partitions: of a few with the bodies, of more without, for each may weigh
+    megabytes. A partition where they come in quick succession is scanned again. The pause between
+    requests grows from 2 to 100 ms while nothing comes. Every 5 s the ends themselves are looked
+    at, in case a log was truncated.
+
+    While a queue is truncated it is disabled for some seconds, and missing for a moment: so both
+    are errors only when they last for an operation's bound.
     """
     hits = {reader.partition: 0 for reader in readers}
     pause_ms = PAUSE_MS_MIN
     last_ms = checked_ms = clock.monotonic_ms()
+    unreadable: Deadline | None = None
     while not closed():
         came = False
-        for batches in _catch_up(readers, deadline, closed):
-            came = True
-            yield batches
-        waiting = [(reader.partition, reader) for reader in readers if not reader.finished]
-        if not waiting:
-            return
-        for first in range(0, len(waiting), POLLED_PARTITIONS):
-            polled = waiting[first : first + POLLED_PARTITIONS]
-            rows = {row.partition: row for row in _poll(polled, reads, deadline())}
-            came = came or bool(rows)
-            found = [reader.accept(rows[p], deadline()) for p, reader in polled if p in rows]
-            for partition, reader in polled:
-                hits[partition] = hits[partition] + 1 if partition in rows else 0
-                if hits[partition] >= HITS_TO_SCAN:
-                    hits[partition], reader.at_tail = 0, False
-            batches = [batch for batch in found if batch is not None]
-            if batches:
+        try:
+            for batches in _catch_up(readers, deadline, closed):
+                came = True
                 yield batches
+            waiting = [(reader.partition, reader) for reader in readers if not reader.finished]
+            if not waiting:
+                return
+            came = (yield from _polled(waiting, reads, deadline, bytes_max, hits)) or came
+            if not came and clock.monotonic_ms() - checked_ms >= CHECK_TAIL_EVERY_MS:
+                checked_ms = clock.monotonic_ms()
+                for _, reader in waiting:
+                    reader.check_tail(deadline())
+            unreadable = None
+        except QueueStateError:
+            unreadable = unreadable or deadline()
+            if unreadable.expired:
+                raise
+            checked_ms = clock.monotonic_ms() - CHECK_TAIL_EVERY_MS
         now_ms = clock.monotonic_ms()
         if came:
             last_ms, pause_ms = now_ms, PAUSE_MS_MIN
             continue
         if idle_ms_max is not None and now_ms - last_ms >= idle_ms_max:
             return
-        if now_ms - checked_ms >= CHECK_TAIL_EVERY_MS:
-            checked_ms = now_ms
-            for _, reader in waiting:
-                reader.check_tail(deadline())
         clock.sleep_ms(pause_ms)
         pause_ms = min(pause_ms * 1.5, PAUSE_MS_MAX)
+
+
+def _polled(
+    waiting: Sequence[tuple[int, PartitionReader]],
+    reads: ReadPort,
+    deadline: Callable[[], Deadline],
+    bytes_max: int,
+    hits: dict[int, int],
+) -> Generator[list[Batch], None, bool]:
+    """Ask once for the next batches of all partitions; returns whether there were any."""
+    came = False
+    for first in range(0, len(waiting), POLLED_PARTITIONS):
+        polled = waiting[first : first + POLLED_PARTITIONS]
+        found: set[int] = set()
+        for rows in _poll(polled, reads, deadline, bytes_max):
+            found |= rows.keys()
+            yield from _accepted(polled, rows, deadline)
+        came = came or bool(found)
+        for partition, reader in polled:
+            hits[partition] = hits[partition] + 1 if partition in found else 0
+            if hits[partition] >= HITS_TO_SCAN:
+                hits[partition], reader.at_tail = 0, False
+    return came
+
+
+def _accepted(
+    polled: Sequence[tuple[int, PartitionReader]],
+    rows: Mapping[int, Row],
+    deadline: Callable[[], Deadline],
+) -> Iterator[list[Batch]]:
+    """Let readers take in the rows that were found for them.
+
+    What one of them accepted is given also when a later one fails, for it would not come again.
+    """
+    batches: list[Batch] = []
+    try:
+        for partition, reader in polled:
+            if partition not in rows:
+                continue
+            bound = deadline()
+            for attempt in bound.retrying():
+                with attempt:
+                    batch = reader.accept(rows[partition], bound)
+            if batch is not None:
+                batches.append(batch)
+    except HQueueError:
+        if batches:
+            yield batches
+        raise
+    if batches:
+        yield batches
 
 
 def _catch_up(
@@ -86,9 +142,12 @@ def _catch_up(
 
 
 def _poll(
-    polled: Sequence[tuple[int, PartitionReader]], reads: ReadPort, deadline: Deadline
-) -> list[Row]:
-    """The next rows of many partitions.
+    polled: Sequence[tuple[int, PartitionReader]],
+    reads: ReadPort,
+    deadline: Callable[[], Deadline],
+    bytes_max: int,
+) -> Iterator[dict[int, Row]]:
+    """The next rows of many partitions, in portions of about `bytes_max`, by partition.
 
     A reader asks for its own topics, and one request has one set of them: so each set is asked
     for in a request of its own.
@@ -96,10 +155,42 @@ def _poll(
     by_topics: dict[frozenset[str] | None, list[tuple[int, int]]] = {}
     for _, reader in polled:
         by_topics.setdefault(reader.topics, []).append(reader.place)
-    rows: list[Row] = []
     for topics, places in by_topics.items():
-        attempt: tenacity.AttemptManager
-        for attempt in deadline.retrying():
-            with attempt:
-                rows += reads.get(places, topics)
+        portions = [places]
+        if len(places) > POLLED_WITH_BODIES:
+            headers = _get(places, frozenset(), reads, deadline())
+            portions = _portions(headers, topics, bytes_max)
+        for portion in portions:
+            rows = _get(portion, topics, reads, deadline())
+            yield {row.partition: row for row in rows}
+
+
+def _portions(
+    rows: Sequence[Row], topics: frozenset[str] | None, bytes_max: int
+) -> list[list[tuple[int, int]]]:
+    """The places of some rows whose headers were read, in portions by the size of the bodies."""
+    portions: list[list[tuple[int, int]]] = []
+    room = 0
+    for row in rows:
+        entries = decode_header(row.key, row.header).topics if row.header else ()
+        size = sum(entry.size for entry in entries if topics is None or entry.topic in topics)
+        if not portions or size > room:
+            portions.append([])
+            room = bytes_max
+        portions[-1].append((row.partition, row.slot))
+        room -= size
+    return portions
+
+
+def _get(
+    places: Sequence[tuple[int, int]],
+    topics: frozenset[str] | None,
+    reads: ReadPort,
+    deadline: Deadline,
+) -> list[Row]:
+    rows: list[Row] = []
+    attempt: tenacity.AttemptManager
+    for attempt in deadline.retrying():
+        with attempt:
+            rows = reads.get(places, topics)
     return rows

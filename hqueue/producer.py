@@ -66,11 +66,21 @@ class Delivery:
             HQueueError: it could not be written; the outcome says whether it may be in the log.
             TimeoutError: it was not known in time; nothing is decided.
         """
-        return self._future.result(timeout_s)[self._index]
+        try:
+            return self._future.result(timeout_s)[self._index]
+        except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
+            raise TimeoutError("it is not known yet whether the message is written") from exc
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait likewise, and return the error; None if the message is durable."""
-        return self._future.exception(timeout_s)
+        """Wait likewise, and return the error; None if the message is durable.
+
+        Raises:
+            TimeoutError: it was not known in time; nothing is decided.
+        """
+        try:
+            return self._future.exception(timeout_s)
+        except concurrent.futures.TimeoutError as exc:
+            raise TimeoutError("it is not known yet whether the message is written") from exc
 
 
 class Producer:
@@ -232,9 +242,11 @@ class Producer:
             self._closed = True
             self._work.notify_all()
             self._room.notify_all()
+        ends_ms = None if timeout_s is None else SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1e3
         drained = self.flush(timeout_s)
         for thread in self._threads:
-            thread.join(timeout_s)
+            left_s = None if ends_ms is None else (ends_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3
+            thread.join(left_s if left_s is None else max(0.0, left_s))
         atexit.unregister(self.close)
         return drained
 

@@ -7,18 +7,25 @@ import logging
 import random
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast, overload
 
 from hqueue.attributes import QueueDescription
 from hqueue.batch import Bodies, decode_header, encode_bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.config import Settings
-from hqueue.errors import ClosedError, HQueueError, InvalidInputError, StoreUnavailableError
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    InvalidInputError,
+    Outcome,
+    StoreUnavailableError,
+)
 from hqueue.fork import register
 from hqueue.hbase import TableAppends, TableReads
 from hqueue.limits import MESSAGE_ID_MAX
 from hqueue.log import Appended, PartitionReader, PartitionWriter
+from hqueue.log.check import PartitionCheck, PartitionChecker
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs
 from hqueue.producer import Producer
@@ -99,6 +106,7 @@ class Queue:
     def after_fork_in_child(self) -> None:
         self._lanes: dict[int, _Lane] = {}
         self._lanes_lock = threading.Lock()
+        self._collecting = threading.Lock()
         self._any = random.randrange(self.partitions)
         self._any_left = STAY_APPENDS
         self._skew.after_fork_in_child()
@@ -194,7 +202,11 @@ class Queue:
         if self._closed:
             raise ClosedError("the queue was closed", queue=self.name)
         deadline = Deadline(self._clock, self._settings.operation_timeout_ms)
-        self._skew.check(deadline)
+        try:
+            self._skew.check(deadline)
+        except StoreUnavailableError as exc:
+            exc.outcome = Outcome.NOT_APPLIED  # That of a measurement is none of the batch's.
+            raise
         if partition is None:
             lane = self._any_lane(deadline)
         else:
@@ -241,17 +253,31 @@ class Queue:
         return lane
 
     def _collect(self, lane: _Lane) -> None:
-        """Delete old headers of a partition in passing, now and then."""
+        """Delete old headers of a partition in passing, now and then.
+
+        In a thread of its own, one at a time: HBase's master has to be asked for the TTL, and
+        puts must not wait for that.
+        """
         now_ms = self._clock.monotonic_ms()
-        if now_ms < lane.collect_after_ms:
+        if now_ms < lane.collect_after_ms or not self._collecting.acquire(blocking=False):
             return
         lane.collect_after_ms = now_ms + COLLECT_EVERY_MS
+        collecting = self._collecting
+
+        def collect() -> None:
+            try:
+                ttl_seconds = self._describe().ttl_seconds
+                if ttl_seconds is not None:
+                    lane.writer.collect(ttl_seconds * 1_000)
+            except HQueueError:
+                logger.debug("headers were not collected", exc_info=True)
+            finally:
+                collecting.release()
+
         try:
-            ttl_seconds = self._describe().ttl_seconds
-            if ttl_seconds is not None:
-                lane.writer.collect(ttl_seconds * 1_000)
-        except HQueueError:
-            logger.debug("headers were not collected", exc_info=True)
+            threading.Thread(target=collect, name="hqueue-collect", daemon=True).start()
+        except RuntimeError:  # The interpreter is ending.
+            collecting.release()
 
     def producer(self, **options: Any) -> Producer:
         """A `Producer` for this queue; its options are that class's."""
@@ -278,6 +304,8 @@ class Queue:
                 `CombinedPartitionScanner` has them.
         """
         scan = Scan(start, stop)
+        if isinstance(topics, (str, bytes)):
+            raise InvalidInputError("topics is a sequence of texts, not one", topics=topics)
         for topic in topics:
             scan.add_topic(topic)
         if partition is None:
@@ -324,6 +352,29 @@ class Queue:
             MessageID.from_int(last.end),
             last.next_ordinal,
         )
+
+    def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
+        """Walk the log from its first batch to its last: links, ordinals and every checksum.
+
+        What is wrong in one place does not stop the check of the rest. Yields the result of each
+        partition, several times while it grows; the last one of a partition is whole.
+
+        Args:
+            partitions: which; all if None.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+        """
+        ttl_seconds = self.describe().ttl_seconds
+        for partition in range(self.partitions) if partitions is None else partitions:
+            self._check_partition(partition)
+            yield from PartitionChecker(
+                partition,
+                self._reads,
+                self.deadline,
+                ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
+                clock=self._clock,
+            ).run()
 
     def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
         """The cursor that scanners read one partition with."""

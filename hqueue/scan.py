@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import threading
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from hqueue.decode import messages_of
-from hqueue.errors import ClosedError, InvalidInputError
+from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.follow import follow
 from hqueue.limits import MESSAGE_ID_MAX
 from hqueue.log import Batch, PartitionReader
@@ -56,11 +57,12 @@ class CombinedPartitionScanner:
 
     Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
     `arrow_batches`. Each message of a partition comes once and in the order of IDs; partitions
-    come one after another, in no promised order. Messages that are put while it reads are read
-    too if they come before it meets the end of their partition.
+    come one after another, in no promised order. All that was put before it began is read; of
+    what is put while it reads, a part of each partition without a gap, which may be nothing.
 
     It goes on where it stood when a gateway, a region or a scan in HBase dies, and raises only
-    when HBase stays away for ``operation_timeout_ms``. Not thread-safe, but for `close`.
+    when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
+    never an end. Not thread-safe, but for `close`.
 
     Args:
         queue: the queue.
@@ -96,8 +98,11 @@ class CombinedPartitionScanner:
             for partition, scan in sorted(scans.items())
         ]
         self._follow = follow
+        self._bytes_max = bytes_max
         self._idle_ms_max = idle_ms_max
         self._closed = False
+        self._failure: HQueueError | None = None
+        self._reading = threading.Lock()
         self._messages = self._merged() if by_id else self._one_by_one()
 
     def __enter__(self) -> CombinedPartitionScanner:
@@ -107,6 +112,7 @@ class CombinedPartitionScanner:
         self.close()
 
     def __iter__(self) -> Iterator[Message]:
+        self._check_failure()
         return self._messages
 
     def next(self) -> Message | None:
@@ -119,6 +125,7 @@ class CombinedPartitionScanner:
         """
         if self._closed:
             raise ClosedError("the scanner was closed")
+        self._check_failure()
         return next(self._messages, None)
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
@@ -147,8 +154,7 @@ class CombinedPartitionScanner:
     def close(self) -> None:
         """End the scan and free what it holds in HBase. A follower stops waiting."""
         self._closed = True
-        for reader in self._readers:
-            reader.rest()
+        self._rest()
 
     def _one_by_one(self) -> Iterator[Message]:
         return itertools.chain.from_iterable(
@@ -165,22 +171,58 @@ class CombinedPartitionScanner:
 
     def _batches(self) -> Iterator[list[Batch]]:
         if self._follow:
-            yield from follow(
-                self._readers,
-                self._queue.reads,
-                self._queue.deadline,
-                idle_ms_max=self._idle_ms_max,
-                closed=lambda: self._closed,
+            yield from self._noting_failure(
+                follow(
+                    self._readers,
+                    self._queue.reads,
+                    self._queue.deadline,
+                    idle_ms_max=self._idle_ms_max,
+                    closed=lambda: self._closed,
+                    bytes_max=self._bytes_max,
+                )
             )
             return
         for reader in self._readers:
             yield from self._drain(reader)
 
     def _drain(self, reader: PartitionReader) -> Iterator[list[Batch]]:
-        while not reader.at_tail and not self._closed:
-            batches = reader.read(self._queue.deadline())
-            if batches:
-                yield batches
+        def batches() -> Iterator[list[Batch]]:
+            while not reader.at_tail and not self._closed:
+                read = reader.read(self._queue.deadline())
+                if read:
+                    yield read
+
+        return self._noting_failure(batches())
+
+    def _noting_failure(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
+        """A generator that raised has ended, and would look as if the log had."""
+        self._check_failure()
+        read: list[Batch] | None = []
+        while read is not None:
+            try:
+                with self._reading:
+                    read = next(batches, None)
+            except HQueueError as exc:
+                self._failure = exc
+                raise
+            finally:
+                if self._closed:
+                    self._rest()
+            if read:
+                yield read
+
+    def _rest(self) -> None:
+        """Free what the readers hold in HBase. A thread that reads does it itself afterwards."""
+        if self._reading.acquire(blocking=False):
+            try:
+                for reader in self._readers:
+                    reader.rest()
+            finally:
+                self._reading.release()
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
 
 class PartitionScanner(CombinedPartitionScanner):

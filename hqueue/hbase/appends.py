@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hqueue import rowkey
 from hqueue.clock import SYSTEM_CLOCK, Clock
+from hqueue.errors import Outcome, QueueDisabledError
 from hqueue.hbase.gateways import Gateways
 from hqueue.hbase.headers import TableHeaders
 from hqueue.hbase.idl import hbase2
@@ -37,7 +38,13 @@ class TableAppends(TableHeaders):
         key = rowkey.encode(partition, slot)
         values = [hbase2.TColumnValue(LOG, BATCH, header)]
         values += [hbase2.TColumnValue(MESSAGE, topic, cell) for topic, cell in cells.items()]
-        return bool(self._call("checkAndPut", key, key, LOG, BATCH, None, hbase2.TPut(key, values)))
+        put = hbase2.TPut(key, values)
+        try:
+            return bool(self._call("checkAndPut", key, key, LOG, BATCH, None, put))
+        except QueueDisabledError as exc:
+            # The gateway repeats requests by itself: one may have come in before that.
+            exc.outcome = Outcome.UNKNOWN
+            raise
 
     def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
         column = hbase2.TColumn(family=LOG, qualifier=BATCH)

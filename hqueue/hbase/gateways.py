@@ -23,7 +23,10 @@ AVOIDED_MS_MAX = 30_000
 
 
 class Gateway:
-    """One host's gateway pair: its pooled connections, and how it has been doing."""
+    """One host's gateway pair: its pooled connections, and how each of the two has been doing.
+
+    They are two processes: that one answers says nothing of the other.
+    """
 
     def __init__(self, address: GatewayAddress, settings: Settings, clock: Clock) -> None:
         self.address = address
@@ -39,8 +42,8 @@ class Gateway:
             service: threading.BoundedSemaphore(self._settings.connections_max)
             for service in Service
         }
-        self._failures = 0
-        self.avoided_until_ms = 0.0
+        self._failures = dict.fromkeys(Service, 0)
+        self.avoided_until_ms = dict.fromkeys(Service, 0.0)
 
     def acquire(self, service: Service) -> Connection:
         """An open connection for the caller alone, until `release` or `discard`.
@@ -69,8 +72,8 @@ class Gateway:
         connection.used_ms = self._clock.monotonic_ms()
         with self._lock:
             self._idle[service].append(connection)
-            self._failures = 0
-            self.avoided_until_ms = 0.0
+            self._failures[service] = 0
+            self.avoided_until_ms[service] = 0.0
         self._slots[service].release()
 
     def discard(self, service: Service, connection: Connection) -> None:
@@ -78,15 +81,14 @@ class Gateway:
         connection.close()
         self._slots[service].release()
 
-    def avoid(self) -> None:
+    def avoid(self, service: Service) -> None:
         """Note a failure: ask others for a while, and drop connections of the same age."""
         with self._lock:
-            pause_ms = min(self._settings.gateway_retry_ms * 2**self._failures, AVOIDED_MS_MAX)
-            self._failures = min(self._failures + 1, 10)
-            self.avoided_until_ms = self._clock.monotonic_ms() + pause_ms
-            stale = [c for idle in self._idle.values() for c in idle]
-            for idle in self._idle.values():
-                idle.clear()
+            failures = self._failures[service]
+            pause_ms = min(self._settings.gateway_retry_ms * 2**failures, AVOIDED_MS_MAX)
+            self._failures[service] = min(failures + 1, 10)
+            self.avoided_until_ms[service] = self._clock.monotonic_ms() + pause_ms
+            stale, self._idle[service] = self._idle[service], []
         for connection in stale:
             connection.close()
 
@@ -124,12 +126,12 @@ class Gateways:
         """The hosts that run a gateway."""
         return {gateway.address.host for gateway in self._gateways}
 
-    def choose(self, host: str | None = None) -> Gateway:
-        """The gateway to ask next, by preference one on `host`."""
+    def choose(self, service: Service, host: str | None = None) -> Gateway:
+        """The gateway to ask next for a service, by preference one on `host`."""
         now_ms = self._clock.monotonic_ms()
-        usable = [g for g in self._gateways if g.avoided_until_ms <= now_ms]
+        usable = [g for g in self._gateways if g.avoided_until_ms[service] <= now_ms]
         if not usable:
-            return min(self._gateways, key=lambda g: g.avoided_until_ms)
+            return min(self._gateways, key=lambda g: g.avoided_until_ms[service])
         if host is not None:
             near = [g for g in usable if _same_host(g.address.host, host)]
             usable = near or usable
@@ -165,11 +167,11 @@ class Gateways:
         """
         if self._closed:
             raise ClosedError("the client is closed")
-        gateway = gateway or self.choose(host)
+        gateway = gateway or self.choose(service, host)
         try:
             connection = gateway.acquire(service)
         except OSError as exc:
-            gateway.avoid()
+            gateway.avoid(service)
             raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc
         try:
             connection.socket.settimeout((timeout_ms or self.settings.request_timeout_ms) / 1e3)
@@ -179,7 +181,7 @@ class Gateways:
             raise translate_answer(exc, table, method) from exc
         except Exception as exc:
             gateway.discard(service, connection)
-            gateway.avoid()
+            gateway.avoid(service)
             logger.debug("gateway %s failed", gateway.address, exc_info=True)
             raise translate_silence(exc, table, method, str(gateway.address), sent=True) from exc
         except BaseException:

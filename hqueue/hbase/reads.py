@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hqueue import rowkey
-from hqueue.errors import HQueueError
+from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.hbase.connection import Service
 from hqueue.hbase.gateways import Gateway, Gateways
 from hqueue.hbase.headers import TableHeaders
@@ -51,19 +52,26 @@ class _Scanner:
     def __init__(self, gateways: Gateways, table: str, scan: Any, host: str | None) -> None:
         self._gateways = gateways
         self._table = table
-        self._gateway: Gateway | None = gateways.choose(host)
+        self._gateway: Gateway | None = gateways.choose(Service.THRIFT1, host)
+        self._pid = os.getpid()
         self._id = self._call("scannerOpenWithScan", table.encode(), scan, {})
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        return self._gateways.call(
-            Service.THRIFT1, method, self._table, *arguments, gateway=self._gateway
-        )
+        try:
+            return self._gateways.call(
+                Service.THRIFT1, method, self._table, *arguments, gateway=self._gateway
+            )
+        except StoreUnavailableError:
+            self._gateway = None  # It is not waited for a second time, to close the scan.
+            raise
 
     def read(self, rows: int) -> list[Row]:
+        if self._gateway is None or os.getpid() != self._pid:
+            raise StoreUnavailableError("the scan is gone, or the parent process's")
         return [_row(result) for result in self._call("scannerGetList", self._id, rows)]
 
     def close(self) -> None:
-        if self._gateway is None:
+        if self._gateway is None or os.getpid() != self._pid:
             return
         # A scanner that is not closed dies of old age in its gateway.
         with contextlib.suppress(HQueueError):

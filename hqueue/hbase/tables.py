@@ -12,6 +12,7 @@ from hqueue.attributes import ATTRIBUTES, QueueDescription
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import (
     HQueueError,
+    InvalidInputError,
     NotAQueueError,
     QueueDisabledError,
     QueueEnabledError,
@@ -230,7 +231,10 @@ def _description(descriptor: Any, enabled: bool | None) -> QueueDescription:
         if attribute.name == "compression":
             value = (message.attributes or {}).get(b"COMPRESSION", b"NONE").decode()
         if value is not None:
-            attributes[attribute.name] = attribute.parse(value)
+            try:
+                attributes[attribute.name] = attribute.parse(value)
+            except InvalidInputError:  # An operator set it, past hqueue. It is as HBase has it.
+                attributes[attribute.name] = value
     ttl = message.timeToLive
     return QueueDescription(
         name,

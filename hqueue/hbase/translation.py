@@ -25,6 +25,11 @@ _STATES: tuple[tuple[str, type[HQueueError], str], ...] = (
     ("TableNotEnabledException", QueueDisabledError, "the queue is disabled"),
     ("TableNotDisabledException", QueueEnabledError, "the queue must be disabled first"),
 )
+_BARE_TEXTS = {
+    "{table}": "TableNotFoundException",
+    "{table} is disabled.": "TableNotEnabledException",
+    "tableName={table}, state=ENABLED": "TableNotDisabledException",
+}
 _REFUSALS = (
     "NoSuchColumnFamilyException",
     "IllegalArgumentException",
@@ -43,10 +48,15 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
     the master behind the gateway did not answer in time: the outcome is unknown, because the
     gateway may have sent the request on before it gave up.
     """
-    text = str(getattr(error, "message", "") or "")
+    message = getattr(error, "message", None) or ""
+    text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
     first_line = text.strip().splitlines()[0][:300] if text.strip() else ""
+    said = text
+    if getattr(error, "canRetry", None) is False:
+        # Thrift2 leaves out the class of an exception that its own HBase client raised.
+        said = _BARE_TEXTS.get(first_line.replace(table, "{table}") if table else "", text)
     for marker, kind, static in _STATES:
-        if marker in text:
+        if marker in said:
             return kind(static, queue=table)
     if any(marker in text for marker in _REFUSALS):
         return RequestRefusedError("HBase refused", queue=table, request=method, answer=first_line)

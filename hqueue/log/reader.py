@@ -142,6 +142,7 @@ class PartitionReader:
                     break
         except HQueueError:
             self.rest()
+            self.at_tail = False
             if batches:
                 return batches  # The error comes back with the next read, if it stays.
             raise
@@ -152,17 +153,24 @@ class PartitionReader:
     def _rows_that_fit(self) -> int:
         """How many rows to ask for, by their sizes: a row weighs 100 bytes or megabytes."""
         if not self._sizes:
-            rows = self._port.headers(self.partition, self.place[1], LOOKAHEAD_HEADERS)
-            self._known = {row.slot: (row.header, _header_of(row)) for row in rows}
-            self._sizes = [
-                sum(entry.size for entry in self._wanted(header))
-                for _, header in reversed(self._known.values())
-            ]
+            self._look_ahead()
         count, room = 0, self._bytes_max
         while self._sizes and (count == 0 or self._sizes[-1] <= room):
             room -= self._sizes.pop() + ROW_OVERHEAD_BYTES
             count += 1
         return count or max(1, self._bytes_max // BATCH_BYTES_MAX)
+
+    def _look_ahead(self) -> None:
+        self._known = {}
+        for row in self._port.headers(self.partition, self.place[1], LOOKAHEAD_HEADERS):
+            try:
+                self._known[row.slot] = (row.header, _header_of(row))
+            except CorruptLogError:
+                break  # What lies before it is read; then `accept` meets it.
+        self._sizes = [
+            sum(entry.size for entry in self._wanted(header))
+            for _, header in reversed(self._known.values())
+        ]
 
     def rest(self) -> None:
         """Free what is held in the store. Reading can go on afterwards."""

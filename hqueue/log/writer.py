@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import secrets
@@ -15,7 +16,6 @@ from hqueue.errors import (
     CorruptLogError,
     HQueueError,
     Outcome,
-    QueueDisabledError,
     RequestRefusedError,
     StoreUnavailableError,
 )
@@ -27,6 +27,7 @@ __all__ = ["Appended", "PartitionWriter", "Place"]
 logger = logging.getLogger(__name__)
 
 COLLECTED_HEADERS_MAX = 1_000
+TAIL_READS_MAX = 3
 WALKED_HEADERS = 500
 
 
@@ -73,6 +74,8 @@ class PartitionWriter:
         self._tail: Place | None = None
         self._tail_seen_ms = 0.0
         self._warned = False
+        self._doubtful = False
+        """Whether a put of the append under way may have been applied, or may be yet."""
         self._collected_to = 0
 
     def append(self, bodies: Bodies, deadline: Deadline, nonce: bytes | None = None) -> Appended:
@@ -88,15 +91,13 @@ class PartitionWriter:
         """
         nonce = nonce or secrets.token_bytes(NONCE_BYTES)
         contended = False
-        while True:
-            appended = self._put(self._trusted_tail(deadline), bodies, nonce, deadline)
-            if appended is not None:
-                return dataclasses.replace(appended, contended=contended)
-            contended = True
-            if deadline.expired:
-                raise StoreUnavailableError(
-                    "other writers took every slot until the deadline", partition=self.partition
-                )
+        with self._with_outcome():
+            while True:
+                appended = self._put(self._trusted_tail(deadline), bodies, nonce, deadline)
+                if appended is not None:
+                    return dataclasses.replace(appended, contended=contended)
+                contended = True
+                self._check_deadline(deadline)
 
     def append_once(
         self, bodies: Bodies, deadline: Deadline, nonce: bytes, after: Place
@@ -112,16 +113,18 @@ class PartitionWriter:
             and as `append`.
         """
         place = after
-        while True:
-            seen_ms = self._clock.monotonic_ms()
-            for header in self.walk(place, deadline):
-                place = Place(header.end, header.next_ordinal)
-                if header.nonce == nonce:
-                    return Appended(header.base, header.count, place)
-            self._know(place, seen_ms)
-            appended = self._put(place, bodies, nonce, deadline)
-            if appended is not None:
-                return appended
+        with self._with_outcome():
+            while True:
+                for header in self.walk(place, deadline):
+                    place = Place(header.end, header.next_ordinal)
+                    if header.nonce == nonce:
+                        return Appended(header.base, header.count, place)
+                # The walk may have taken long. What it knows counts while it is the tail.
+                if self._fresh_tail(deadline) == place:
+                    appended = self._put(place, bodies, nonce, deadline)
+                    if appended is not None:
+                        return appended
+                self._check_deadline(deadline)
 
     def walk(self, place: Place, deadline: Deadline) -> Iterator[Header]:
         """Every header from `place` to the end of the log, in order.
@@ -133,6 +136,11 @@ class PartitionWriter:
             for attempt in deadline.retrying():
                 with attempt:
                     rows = self._port.headers(self.partition, place.slot, WALKED_HEADERS)
+                    if not rows and not self._ends_at(place):
+                        raise CorruptLogError(
+                            "the log does not come up to here",
+                            row=rowkey.encode(self.partition, place.slot).hex(),
+                        )
             for row in rows:
                 header = decode_header(row.key, row.header or b"")
                 if row.slot != place.slot or header.ordinal != place.ordinal:
@@ -141,6 +149,16 @@ class PartitionWriter:
                 place = Place(header.end, header.next_ordinal)
             if len(rows) < WALKED_HEADERS:
                 return
+
+    def _ends_at(self, place: Place) -> bool:
+        """Whether the batch before a place ends there: it does, unless the log was truncated."""
+        if place.slot == 0:
+            return place.ordinal == 0
+        before = self._port.newest(self.partition, place.slot - 1)
+        if before is None:
+            return False
+        header = decode_header(before.key, before.header or b"")
+        return Place(header.end, header.next_ordinal) == place
 
     def tail(self, deadline: Deadline) -> Place:
         """Read where the log ends."""
@@ -163,18 +181,33 @@ class PartitionWriter:
 
     def _trusted_tail(self, deadline: Deadline) -> Place:
         # Older knowledge could be of a log that was truncated, or whose end was collected.
-        if (
-            self._tail is not None
-            and self._clock.monotonic_ms() - self._tail_seen_ms <= TAIL_TRUST_MS
-        ):
+        if self._tail is not None and self._is_fresh():
             return self._tail
-        return self.tail(deadline)
+        return self._fresh_tail(deadline)
 
-    def _put(
+    def _fresh_tail(self, deadline: Deadline) -> Place:
+        """Read the tail; again, when the answer was so slow that it is old already.
+
+        A store that is always so slow is written to nevertheless: `_is_linked` checks it then.
+        """
+        for _ in range(TAIL_READS_MAX):
+            tail = self.tail(deadline)
+            if self._is_fresh():
+                break
+            if deadline.expired:
+                raise StoreUnavailableError(
+                    "the end of the log was learned too late", partition=self.partition
+                )
+        return tail
+
+    def _is_fresh(self) -> bool:
+        return self._clock.monotonic_ms() - self._tail_seen_ms <= TAIL_TRUST_MS
+
+    def _put(  # noqa: PLR0912  (one decision tree; tests/model takes out each of its rules)
         self, place: Place, bodies: Bodies, nonce: bytes, deadline: Deadline
     ) -> Appended | None:
         """Try for one slot until it is known whose it is; None if it is not ours."""
-        now_ms = self._clock.wall_ms()
+        now_ms, count = self._clock.wall_ms(), bodies.count
         base = max(place.slot, now_ms << SEQUENCE_BITS)
         self._warn_of_future(place.slot, now_ms)
         key = rowkey.encode(self.partition, place.slot)
@@ -183,60 +216,88 @@ class PartitionWriter:
         )
         end = Place(base + bodies.span, place.ordinal + bodies.count)
         tail_seen_ms, self._tail = self._tail_seen_ms, None
-        sent = False
-        try:
-            for attempt in deadline.retrying():
-                with attempt:
-                    asked_ms = self._clock.monotonic_ms()
-                    won, owner = False, None
-                    if sent:
+        doubtful_before, sent = self._doubtful, False
+        for attempt in deadline.retrying():
+            with attempt:
+                asked_ms = self._clock.monotonic_ms()
+                won, owner = False, None
+                retried = attempt.retry_state.attempt_number > 1
+                if retried and not sent and asked_ms - tail_seen_ms > TAIL_TRUST_MS:
+                    return None
+                if sent:
+                    owner = self._owner_of(place, tail_seen_ms)
+                    if owner is None and self._fresh_tail(deadline) != place:
+                        # The slot was filled just now, or the log was truncated.
                         owner = self._owner_of(place, tail_seen_ms)
-                        if owner is None and self.tail(deadline) != place:
-                            # The slot was filled just now, or the log was truncated.
-                            owner = self._owner_of(place, tail_seen_ms)
-                            if owner is None:
-                                return None
-                    if owner is None:
-                        try:
-                            won = self._port.put_if_absent(
-                                self.partition, place.slot, header, bodies.cells
-                            )
-                        except StoreUnavailableError as exc:
-                            sent = sent or exc.outcome is Outcome.UNKNOWN
-                            raise
-                        except QueueDisabledError:
-                            # An earlier try of the gateway may have come in before that.
-                            sent = True
-                            raise
-                        sent = True
-                        if not won:
-                            owner = self._owner_of(place, tail_seen_ms)
-                    if not won and (owner is None or owner.nonce != nonce):
-                        if owner is not None:
-                            self._know(Place(owner.end, owner.next_ordinal), asked_ms)
+                        if owner is None:
+                            return None
+                if owner is None:
+                    if sent:  # What is sent again carries the time of the first try.
+                        self._check_stillness(tail_seen_ms)
+                    try:
+                        won = self._port.put_if_absent(
+                            self.partition, place.slot, header, bodies.cells
+                        )
+                    except HQueueError as exc:
+                        sent = sent or exc.outcome is Outcome.UNKNOWN
+                        self._doubtful = doubtful_before or sent
+                        raise
+                    sent = self._doubtful = True
+                    if not won:
+                        owner = self._owner_of(place, tail_seen_ms)
+                        if owner is None:
+                            return None
+                if owner is not None:
+                    # One with our nonce need not be what we sent: another may append it, too.
+                    base, count = owner.base, owner.count
+                    end = Place(owner.end, owner.next_ordinal)
+                    if owner.nonce != nonce:
+                        self._doubtful = doubtful_before
+                        # A header that was found says nothing of when it was written.
+                        self._know(end, tail_seen_ms)
                         return None
-                    # Ours. Had the tail been trusted for too long, the slot could be one that
-                    # was filled once, and collected or truncated away: no reader would come by.
-                    late = self._clock.monotonic_ms() - tail_seen_ms > TAIL_TRUST_MS
-                    if late and not self._is_linked(place, end):
+                # Ours. Had the tail been trusted for too long, the slot could be one that was
+                # filled once, and collected or truncated away: no reader would come by.
+                if self._clock.monotonic_ms() - tail_seen_ms > TAIL_TRUST_MS:
+                    linked = self._is_linked(place, end)
+                    if not linked:
                         self._port.delete_row(self.partition, place.slot, bodies.cells)
+                    self._check_stillness(tail_seen_ms)
+                    if not linked:
                         return None
-                    self._know(end, asked_ms)
-                    return Appended(base, bodies.count, end)
-        except HQueueError as exc:
-            exc.outcome = Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED
-            raise
+                self._know(end, asked_ms)
+                return Appended(base, count, end)
         raise AssertionError("retrying ends by a return or an error")
 
-    def _owner_of(self, place: Place, since_ms: float) -> Header | None:
-        """Whose batch lies at a slot. It is asked soon enough that it can't be collected yet."""
+    @contextlib.contextmanager
+    def _with_outcome(self) -> Iterator[None]:
+        """Let an append's errors say what became of it."""
+        self._doubtful = False
+        try:
+            yield
+        except HQueueError as exc:
+            exc.outcome = Outcome.UNKNOWN if self._doubtful else Outcome.NOT_APPLIED
+            raise
+
+    def _check_deadline(self, deadline: Deadline) -> None:
+        if deadline.expired:
+            raise StoreUnavailableError(
+                "other writers took every slot until the deadline", partition=self.partition
+            )
+
+    def _check_stillness(self, since_ms: float) -> None:
+        """Let no append go on that stood still until its slot could have been collected."""
         if self._clock.monotonic_ms() - since_ms > HEADER_GRACE_MS / 2:
             raise RequestRefusedError(
                 "this process stood still for too long to learn what became of the append",
                 partition=self.partition,
             )
+
+    def _owner_of(self, place: Place, since_ms: float) -> Header | None:
+        """Whose batch lies at a slot. None is believed soon only: it can't be collected yet."""
         data = self._port.header(self.partition, place.slot)
         if data is None:
+            self._check_stillness(since_ms)
             return None
         return decode_header(rowkey.encode(self.partition, place.slot), data)
 
@@ -272,6 +333,9 @@ class PartitionWriter:
             ttl_ms: the queue's TTL now. An older, shorter one would delete too much.
         """
         rows = self._port.headers(self.partition, self._collected_to, COLLECTED_HEADERS_MAX + 1)
+        if self._collected_to and self._port.header(self.partition, 0) is not None:
+            self._collected_to = 0  # The log was truncated, and began anew.
+            return 0
         horizon = self._clock.wall_ms() - ttl_ms - HEADER_GRACE_MS
         # A row's end is the slot of the row after it: the whole batch is older than the horizon.
         old = [row.slot for row, after in pairwise(rows) if after.slot >> SEQUENCE_BITS < horizon]

@@ -1,0 +1,193 @@
+"""A real cluster: nearness, and region servers that move, die and come back under load."""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import hqueue
+from hqueue import Message, local
+
+from .history import Seen, check, seen_by
+from .proxy import Fate, Proxies, Proxy
+from .raw import RawHBase
+from .waiting import wait_for
+from .writing import Writing, whole_again
+
+pytestmark = pytest.mark.cluster
+
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_server: local.LocalServer) -> Iterator[hqueue.Client]:
+    with hqueue.connect(cluster_server.settings(request_timeout_ms=5_000)) as client:
+        yield client
+
+
+@pytest.fixture
+def queue(cluster: hqueue.Client, queue_name: str) -> hqueue.Queue:
+    """A queue of its own. It goes with the cluster: deleting it would take some seconds."""
+    return cluster.create_queue(queue_name, partitions=PARTITIONS)
+
+
+@pytest.fixture
+def proxies(cluster_server: local.LocalServer) -> Iterator[Proxies]:
+    with Proxies(cluster_server) as between:
+        yield between
+
+
+def host_of(client: hqueue.Client, queue: hqueue.Queue) -> dict[int, int]:
+    """The number of the region server that has each partition: 0 to 2."""
+    return {p.partition: int(p.host.rpartition(".")[2]) - 1 for p in client.locations(queue.name)}
+
+
+def calls(proxies: list[Proxy], method: str) -> list[int]:
+    return [proxy.calls[method] for proxy in proxies]
+
+
+def test_each_partition_is_written_and_read_through_the_gateway_on_its_regions_host(
+    cluster: hqueue.Client, queue: hqueue.Queue, proxies: Proxies
+) -> None:
+    hosts = host_of(cluster, queue)
+    assert set(hosts.values()) == {0, 1, 2}, "the partitions are spread over the servers"
+    with hqueue.connect(proxies.settings()) as client:
+        near = client.queue(queue.name)
+        for n in range(120):
+            near.put(Message("t", b"%d" % n), partition=n % PARTITIONS)
+        per_host = collections.Counter(hosts.values())
+        assert calls(proxies.thrift2, "checkAndPut") == [20 * per_host[h] for h in range(3)]
+        assert len(list(near.scan())) == 120
+        assert calls(proxies.thrift1, "scannerOpenWithScan") == [per_host[h] for h in range(3)]
+
+
+def test_a_gateway_that_fails_is_avoided_and_tried_again_later(
+    cluster: hqueue.Client, queue: hqueue.Queue, proxies: Proxies
+) -> None:
+    partition, host = next(iter(host_of(cluster, queue).items()))
+    failing = proxies.thrift2[host]
+    with hqueue.connect(proxies.settings(gateway_retry_ms=500)) as client:
+        near = client.queue(queue.name)
+        told = [Seen(partition, int(near.put(Message("t", b"0:0"), partition=partition)), "0:0")]
+        failing.fate = lambda _: Fate.LOSE_REQUEST
+        proxies.reset()
+        ends = time.monotonic() + 2
+        while time.monotonic() < ends:
+            value = f"0:{len(told)}"
+            i = near.put(Message("t", value.encode()), partition=partition)
+            told.append(Seen(partition, int(i), value))
+        assert 1 <= sum(failing.calls.values()) <= 5, "tried now and then, not for each put"
+        assert sum(calls(proxies.thrift2, "checkAndPut")) >= len(told) - 1
+        failing.fate = lambda _: Fate.PASS
+
+        def is_used_again() -> bool:
+            value = f"0:{len(told)}"
+            i = near.put(Message("t", value.encode()), partition=partition)
+            told.append(Seen(partition, int(i), value))
+            return failing.calls["checkAndPut"] >= 20
+
+        wait_for(is_used_again, "the near gateway is used again")
+        check(told, seen_by(near.scan()))
+
+
+def test_a_thrift1_gateway_that_hangs_is_avoided_though_its_host_answers_writers(
+    cluster: hqueue.Client, queue: hqueue.Queue, proxies: Proxies
+) -> None:
+    hosts = host_of(cluster, queue)
+    partition = 0
+    settings = proxies.settings(request_timeout_ms=1_000, operation_timeout_ms=10_000)
+    with hqueue.connect(settings) as client:
+        near = client.queue(queue.name)
+        with Writing(near, 3) as writing:
+            writing.await_more()
+            proxies.thrift1[hosts[partition]].fate = lambda _: Fate.HANG
+            began = time.monotonic()
+            for _ in range(3):
+                assert len(list(near.scan(partition=partition))) > 0
+            assert time.monotonic() - began < 8
+        check(writing.acknowledged, seen_by(near.scan()))
+
+
+def run_through(
+    cluster: hqueue.Client, queue: hqueue.Queue, fault: Callable[[], None]
+) -> tuple[float, list[Seen]]:
+    """Write and read all the time through a fault; returns the longest stall of a put."""
+    follower = queue.scan(follow=True)
+    with ThreadPoolExecutor(2) as pool:
+        following = pool.submit(list, follower)
+        with Writing(queue, 4) as writing, queue.producer() as producer:
+            writing.await_more(50)
+            sent = []
+            for n in range(400):
+                sent.append((n, producer.send(Message("t", b"p:%d" % n), partition=n % PARTITIONS)))
+                if n == 200:
+                    fault()
+            scanning = pool.submit(lambda: seen_by(queue.scan(bytes_max=5_000)))
+            # Every writer goes through all the partitions.
+            writing.await_more(50)
+        scanned = scanning.result(120)
+        acknowledged = writing.acknowledged
+        acknowledged += [Seen(n % PARTITIONS, int(d.result(0)), f"p:{n}") for n, d in sent]
+        ends = {end.partition: end.next for end in queue.ends()}
+        wait_for(
+            lambda: all(follower.positions()[p] >= end for p, end in ends.items()),
+            "the follower meets the ends",
+            timeout_s=90,
+        )
+        follower.close()
+        followed = seen_by(following.result(60))
+    check(acknowledged, followed, seen_by(queue.scan()))
+    whole = {(seen.partition, seen.id) for seen in followed}
+    assert {(seen.partition, seen.id) for seen in scanned} <= whole
+    return max(writing.stalls_s), followed
+
+
+def test_regions_that_move_while_all_write_and_read_lose_nothing(
+    cluster: hqueue.Client, cluster_server: local.LocalServer, queue: hqueue.Queue
+) -> None:
+    before = host_of(cluster, queue)
+    moved = before[0]
+
+    def move() -> None:
+        cluster_server.restart(f"regionserver-{moved + 1}", orderly_s=30)
+
+    with whole_again(cluster_server):
+        run_through(cluster, queue, move)
+    wait_for(lambda: host_of(cluster, queue)[0] != moved, "the region has moved")
+
+
+def test_a_region_server_killed_while_all_write_and_read_loses_nothing(
+    cluster: hqueue.Client, cluster_server: local.LocalServer, queue: hqueue.Queue
+) -> None:
+    host = host_of(cluster, queue)[1]
+    with whole_again(cluster_server):
+        stall_s, _ = run_through(
+            cluster, queue, lambda: cluster_server.kill(f"regionserver-{host + 1}")
+        )
+        assert 0.5 < stall_s < 60, "a put waited for the region, and went on"
+        raw = RawHBase(cluster_server.gateways[0])
+        assert {int(r.host[-1]) - 1 for r in raw.regions(queue.name)} <= {0, 1, 2} - {host}
+
+
+def test_a_dead_master_stops_no_put_and_no_scan(
+    cluster: hqueue.Client,
+    cluster_server: local.LocalServer,
+    queue: hqueue.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hqueue.queue.COLLECT_EVERY_MS", 0)
+    fresh = cluster.queue(queue.name)
+    with whole_again(cluster_server):
+        cluster_server.kill("master")
+        began = time.monotonic()
+        told = [
+            Seen(p, int(fresh.put(Message("t", b"0:%d" % n), partition=p)), f"0:{n}")
+            for n in range(60)
+            for p in [n % PARTITIONS]
+        ]
+        check(told, seen_by(fresh.scan()))
+        assert time.monotonic() - began < 15

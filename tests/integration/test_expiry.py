@@ -1,0 +1,215 @@
+"""Messages that expire, headers that are collected, and logs that are truncated, for real."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import hqueue
+from hqueue import Message, local, rowkey
+from hqueue.batch import decode_header, encode_bodies, encode_header
+from hqueue.hbase import Gateways, Locations, TableAppends
+from hqueue.log import PartitionWriter
+
+from .raw import RawHBase
+from .waiting import wait_for
+
+MakeQueue = Callable[..., hqueue.Queue]
+DAY_MS = 86_400_000
+NONCE = b"12345678"
+
+
+def put_in_the_past(
+    raw: RawHBase, queue: hqueue.Queue, ages_ms: list[int], per_batch: int = 3
+) -> list[int]:
+    """Write a log of batches of such ages as an old writer would have left it.
+
+    The cells carry the timestamps of then, so HBase expires the bodies by itself. Returns the
+    batches' bases.
+    """
+    slot, ordinal, bases = 0, 0, []
+    for number, age_ms in enumerate(ages_ms):
+        then_ms = time.time_ns() // 1_000_000 - age_ms
+        base = max(slot, then_ms << 15)
+        bodies = encode_bodies([Message("t", b"%d" % number)] * per_batch)
+        key = rowkey.encode(0, slot)
+        header = encode_header(
+            key, bodies, base=base, ordinal=ordinal, nonce=NONCE, published_ms=then_ms
+        )
+        cells = {b"log:batch": header}
+        cells |= {b"message:" + topic: cell for topic, cell in bodies.cells.items()}
+        raw.put(queue.name, key, cells, then_ms)
+        bases.append(base)
+        slot, ordinal = base + bodies.span, ordinal + bodies.count
+    return bases
+
+
+def headers(raw: RawHBase, queue: hqueue.Queue) -> list[int]:
+    """The ordinals of the headers that lie in HBase."""
+    return [
+        decode_header(key, cells[b"log:batch"]).ordinal
+        for key, cells in raw.rows(queue.name).items()
+        if key[0] != 0xFF and b"log:batch" in cells
+    ]
+
+
+@pytest.fixture
+def appends(server: local.LocalServer) -> Iterator[Callable[[hqueue.Queue], TableAppends]]:
+    """The store's side of a queue, to collect through."""
+    gateways = Gateways(server.settings())
+    yield lambda queue: TableAppends(gateways, queue.name, Locations(gateways, queue.name))
+    gateways.close()
+
+
+def test_expired_messages_are_skipped_and_counted(make_queue: MakeQueue, raw: RawHBase) -> None:
+    queue = make_queue(ttl="1d")
+    put_in_the_past(raw, queue, [3 * DAY_MS, 2 * DAY_MS, DAY_MS + 5_000, DAY_MS // 2, 1_000])
+    assert headers(raw, queue) == [0, 3, 6, 9, 12], "headers outlive their bodies"
+    for options in ({}, {"bytes_max": 1}, {"by_id": True}, {"topics": ["t"]}):
+        scanner = queue.scan(**options)  # type: ignore[arg-type]
+        assert [m.value for m in scanner] == [b"3"] * 3 + [b"4"] * 3
+        assert scanner.expired == 9
+    written = queue.put(Message("t", b"new"))
+    assert [m.id for m in queue.scan()][-1] == written
+    assert queue.ends()[0].messages == 16
+
+
+def test_a_partition_of_which_everything_expired_goes_on_counting(
+    make_queue: MakeQueue, raw: RawHBase
+) -> None:
+    queue = make_queue(ttl="1d")
+    (base,) = put_in_the_past(raw, queue, [9 * DAY_MS])
+    scanner = queue.scan()
+    assert list(scanner) == []
+    assert scanner.expired == 3
+    written = queue.put(Message("t", b"new"))
+    assert written > base
+    assert [m.id for m in queue.scan()] == [written]
+    assert queue.ends()[0].messages == 4
+
+
+def test_an_altered_ttl_expires_messages_at_once(
+    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+) -> None:
+    queue = make_queue(ttl=None)
+    put_in_the_past(raw, queue, [900 * DAY_MS, DAY_MS])
+    assert len(list(queue.scan())) == 6
+    client.alter_queue(queue.name, ttl="2d")
+    assert [m.value for m in queue.scan()] == [b"1"] * 3
+
+
+def test_collection_deletes_old_headers_from_the_oldest_on_and_never_the_newest(
+    make_queue: MakeQueue, raw: RawHBase, appends: Callable[[hqueue.Queue], TableAppends]
+) -> None:
+    queue = make_queue(ttl="1d")
+    put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(1_500)] + [DAY_MS // 2])
+    writer = PartitionWriter(0, appends(queue))
+    assert [writer.collect(DAY_MS) for _ in range(3)] == [1_000, 500, 0]
+    assert headers(raw, queue) == [4_500]
+    scanner = queue.scan()
+    assert [m.value for m in scanner] == [b"1500"] * 3
+    written = queue.put(Message("t", b"new"))
+    assert [m.id for m in queue.scan(start=written)] == [written]
+    assert queue.ends()[0].first_ordinal == 4_500
+
+
+def test_collection_leaves_the_only_header_however_old(
+    make_queue: MakeQueue, raw: RawHBase, appends: Callable[[hqueue.Queue], TableAppends]
+) -> None:
+    queue = make_queue(ttl="1d")
+    put_in_the_past(raw, queue, [90 * DAY_MS, 80 * DAY_MS])
+    writer = PartitionWriter(0, appends(queue))
+    assert writer.collect(DAY_MS) == 1
+    assert writer.collect(DAY_MS) == 0
+    assert headers(raw, queue) == [3]
+    queue.put(Message("t", b"new"))
+    assert queue.ends()[0].messages == 7
+
+
+def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
+    make_queue: MakeQueue, raw: RawHBase, appends: Callable[[hqueue.Queue], TableAppends]
+) -> None:
+    queue = make_queue(ttl="1d")
+    bases = put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(50)])
+    follower = queue.scan(follow=True, start=hqueue.MessageID.from_int(bases[10]), idle_ms_max=1)
+    assert list(follower) == []
+    late = queue.scan(start=hqueue.MessageID.from_int(bases[10]))
+    first = queue.put(Message("t", b"a"))
+    PartitionWriter(0, appends(queue)).collect(DAY_MS)
+    assert headers(raw, queue) == [150]
+    second = queue.put(Message("t", b"b"))
+    assert [m.id for m in late] == [first, second]
+
+
+def test_a_writer_collects_in_passing(
+    make_queue: MakeQueue, raw: RawHBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hqueue.queue.COLLECT_EVERY_MS", 0)
+    queue = make_queue(ttl="1d")
+    put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(20)])
+    queue.put(Message("t", b"new"))
+    wait_for(lambda: headers(raw, queue) == [60], "old headers are collected")
+    assert [m.value for m in queue.scan()] == [b"new"]
+
+
+def test_truncation_keeps_the_presharding_and_the_ttl_and_deletes_all_messages(
+    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+) -> None:
+    queue = make_queue(6, ttl="3h", partitions_per_region=2, compaction_files_min=5)
+    for partition in range(6):
+        queue.put([Message("t", b"old")] * 3, partition=partition)
+    before = queue.describe()
+    starts = [r.start_key for r in raw.regions(queue.name)]
+    attributes, families = raw.table_attributes(queue.name), raw.all_family_attributes(queue.name)
+
+    client.truncate_queue(queue.name)
+
+    assert raw.rows(queue.name) == {}
+    assert queue.describe() == before
+    assert [r.start_key for r in raw.regions(queue.name)] == starts == [b"", b"\0\x02", b"\0\x04"]
+    assert raw.table_attributes(queue.name) == attributes
+    assert raw.all_family_attributes(queue.name) == families
+    # The objects from before go on, as do new ones.
+    written = [queue.put(Message("t", b"new"), partition=p) for p in range(6)]
+    assert [m.id for m in client.queue(queue.name).scan()] == written
+    assert [end.messages for end in queue.ends()] == [1] * 6
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_follower_goes_on_with_the_new_messages_after_a_truncation(
+    client: hqueue.Client, make_queue: MakeQueue, partitions: int
+) -> None:
+    queue = make_queue(partitions)
+    old = [queue.put(Message("t", b"old %d" % p), partition=p) for p in range(partitions)]
+    read: list[hqueue.Message] = []
+    errors: list[BaseException] = []
+    follower = queue.scan(follow=True)
+
+    def follow() -> None:
+        try:
+            for message in follower:
+                read.append(message)
+        except BaseException as exc:
+            errors.append(exc)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        wait_for(lambda: len(read) == partitions, "the follower is at the end")
+        client.truncate_queue(queue.name)
+        new = [queue.put(Message("t", b"new %d" % n), partition=n % partitions) for n in range(6)]
+        wait_for(
+            lambda: len(read) >= partitions + 6 or errors, "the follower reads what came after"
+        )
+    finally:
+        follower.close()
+        thread.join(60)
+    assert not errors
+    assert sorted(m.id for m in read) == sorted([*old, *new])  # type: ignore[type-var]
+    for partition in range(partitions):
+        mine = [m.value for m in read if m.partition == partition]
+        news = [b"new %d" % n for n in range(partition, 6, partitions)]
+        assert mine == [b"old %d" % partition, *news]

@@ -1,0 +1,337 @@
+"""Who takes part in a run: each a function that runs the real protocol over the world's ports."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from hqueue import batch
+from hqueue.clock import Deadline
+from hqueue.decode import messages_of
+from hqueue.errors import (
+    CorruptLogError,
+    HQueueError,
+    QueueDisabledError,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
+from hqueue.limits import TRUNCATE_PAUSE_MS
+from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
+from hqueue.log.writer import Place
+from hqueue.message import Message
+from hqueue.ports import Row
+
+from .checker import Given, Violation
+from .store import PARTITION
+from .world import World
+
+__all__ = ["appender", "collector", "in_turn", "once", "prefilled", "reader", "settle", "truncator"]
+
+START = Place(0, 0)
+BOUND_MS = 10**9
+"""The deadline of an operation: never, unless a scenario wants it."""
+
+Part = Callable[[World, str], None]
+
+
+class WorldClock:
+    """The world's time; a participant's wall clock may be off."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._skew_ms = world.scenario.skew_ms.get(name, 0)
+
+    def wall_ms(self) -> int:
+        return self._world.now_ms + self._skew_ms
+
+    def monotonic_ms(self) -> float:
+        return float(self._world.now_ms)
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self._world.ask("sleep", duration_ms)
+
+
+class WorldPort:
+    """All of `hqueue.ports`, each method one request that is put before the explorer."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def newest(self, partition: int, at_or_below: int) -> Row | None:
+        return self._world.ask("newest", at_or_below)  # type: ignore[no-any-return]
+
+    def headers(self, partition: int, start: int, limit: int) -> list[Row]:
+        return self._world.ask("headers", start, limit)  # type: ignore[no-any-return]
+
+    def header(self, partition: int, slot: int) -> bytes | None:
+        return self._world.ask("header", slot)  # type: ignore[no-any-return]
+
+    def put_if_absent(
+        self, partition: int, slot: int, header: bytes, cells: Mapping[bytes, bytes]
+    ) -> bool:
+        return self._world.ask("put_if_absent", slot, header, dict(cells))  # type: ignore[no-any-return]
+
+    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
+        self._world.ask("delete_headers", tuple(slots))
+
+    def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
+        self._world.ask("delete_row", slot)
+
+    def clock_offset_ms(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def get(self, places: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
+        world = self._world
+
+        def read() -> list[Row]:
+            slots = [slot for _, slot in places if slot in world.store.rows]
+            return [world.store.row(slot, topics, world.now_ms) for slot in slots]
+
+        return world.ask("read", read)  # type: ignore[no-any-return]
+
+    def open(self, partition: int, start: int, stop: int, topics: Iterable[str] | None) -> Stream:
+        world = self._world
+
+        def read() -> list[int] | None:
+            return world.store.slots(start, stop) if world.scenario.snapshot_scans else None
+
+        return Stream(world, start, stop, topics, world.ask("read", read))
+
+
+class Stream:
+    """A scan: of the rows as they come, or of those that were there when it was opened."""
+
+    def __init__(
+        self,
+        world: World,
+        start: int,
+        stop: int,
+        topics: Iterable[str] | None,
+        snapshot: list[int] | None,
+    ) -> None:
+        self._world, self._next, self._stop = world, start, stop
+        self._topics, self._snapshot = topics, snapshot
+
+    def read(self, rows: int) -> list[Row]:
+        return self._world.ask("read", functools.partial(self._read, rows))  # type: ignore[no-any-return]
+
+    def _read(self, rows: int) -> list[Row]:
+        store, now_ms = self._world.store, self._world.now_ms
+        slots = store.slots(self._next, self._stop)
+        if self._snapshot is not None:
+            slots = [slot for slot in slots if slot in self._snapshot]
+        found = slots[:rows]
+        if found:
+            self._next = found[-1] + 1
+        return [store.row(slot, self._topics, now_ms) for slot in found]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@functools.lru_cache(maxsize=1_000)
+def bodies_of(nonce: bytes, count: int) -> batch.Bodies:
+    """A batch of messages that say whose they are; a control record if it has none."""
+    if count == 0:
+        return batch.control_record(nonce)
+    return batch.encode_bodies([Message("t", nonce + b"/%d" % n) for n in range(count)])
+
+
+def nonce_of(name: str, index: int) -> bytes:
+    return f"{name}{index:02}".encode().rjust(8, b".")
+
+
+def _told(
+    world: World, name: str, nonce: bytes, bound_ms: int, append: Callable[[Deadline], Appended]
+) -> None:
+    """Append, and write down what the caller was told."""
+    try:
+        appended = append(Deadline(WorldClock(world, name), bound_ms))
+    except CorruptLogError as exc:
+        if not world.scenario.truncates:
+            raise Violation(f"{name} found the log corrupt: {exc}") from exc
+        world.ledger.raised(name, nonce, exc.outcome.value)
+    except (StoreUnavailableError, QueueDisabledError, RequestRefusedError) as exc:
+        world.ledger.raised(name, nonce, exc.outcome.value)
+    else:
+        end = appended.next.slot
+        world.ledger.returned(name, nonce, appended.base, appended.count, end)
+
+
+def _writer(world: World, name: str) -> PartitionWriter:
+    port: Any = WorldPort(world)
+    return world.writer_class(PARTITION, port, WorldClock(world, name))
+
+
+def appender(
+    *counts: int, bound_ms: int = BOUND_MS, collect_ttl_ms: int | None = None, first: int = 0
+) -> Part:
+    """Appends batches of so many messages (0 for a control record), and may collect after each."""
+
+    def run(world: World, name: str) -> None:
+        writer = _writer(world, name)
+        for index, count in enumerate(counts, first):
+            nonce = nonce_of(name, index)
+            bodies = bodies_of(nonce, count)
+            _told(world, name, nonce, bound_ms, lambda d: writer.append(bodies, d, nonce))  # noqa: B023
+            if collect_ttl_ms is not None:
+                _collect(world, writer, collect_ttl_ms)
+
+    return run
+
+
+def prefilled(count: int, age_ms: int = 0) -> Callable[[World], None]:
+    """So many batches of one message, written so long before the run."""
+
+    def run(world: World) -> None:
+        appender(*[1] * count)(world, "w")
+        world.now_ms += age_ms
+
+    return run
+
+
+def once(nonce: str, bound_ms: int = BOUND_MS, after: Place = START) -> Part:
+    """Appends a batch of two messages with a nonce that others may use for it, too."""
+
+    def run(world: World, name: str) -> None:
+        writer, used = _writer(world, name), nonce_of(nonce, 0)
+        bodies = bodies_of(used, 2)
+        _told(
+            world, name, used, bound_ms, lambda d: writer.append_once(bodies, d, used, after)
+        )
+
+    return run
+
+
+def in_turn(*parts: Part) -> Part:
+    """Several parts, one after the other."""
+
+    def run(world: World, name: str) -> None:
+        for part in parts:
+            part(world, name)
+
+    return run
+
+
+def collector(ttl_ms: int, times: int = 1) -> Part:
+    """Collects headers."""
+
+    def run(world: World, name: str) -> None:
+        writer = _writer(world, name)
+        for _ in range(times):
+            _collect(world, writer, ttl_ms)
+
+    return run
+
+
+def _collect(world: World, writer: PartitionWriter, ttl_ms: int) -> None:
+    try:
+        writer.collect(ttl_ms)
+    except (StoreUnavailableError, QueueDisabledError):
+        pass
+
+
+def truncator(pause_ms: int = TRUNCATE_PAUSE_MS) -> Part:
+    """Truncates the queue, as `hqueue.hbase.tables` does."""
+
+    def run(world: World, name: str) -> None:
+        world.ask("disable")
+        world.ask("pause", pause_ms)
+        world.ask("truncate")
+
+    return run
+
+
+def reader(reads: int = 2, *, start: int = 0, poll: bool = False, check_tail: bool = True) -> Part:
+    """Reads on, so many times: by scans, or as a follower once it has come to the end."""
+
+    def run(world: World, name: str) -> None:
+        port: Any = WorldPort(world)
+        cursor = world.reader_class(
+            PARTITION, port, start=start, clock=WorldClock(world, name), bytes_max=1
+        )
+        world.readers[name], world.starts[name] = cursor, start
+        for index in range(reads):
+            deadline = Deadline(WorldClock(world, name), BOUND_MS)
+            try:
+                if poll and cursor.at_tail:
+                    _poll(world, name, cursor, port, deadline)
+                    if check_tail and index % 2:
+                        cursor.check_tail(deadline)
+                else:
+                    _gave(world, name, cursor.read(deadline))
+            except CorruptLogError as exc:
+                raise Violation(f"{name} found the log corrupt: {exc}") from exc
+            except (StoreUnavailableError, QueueDisabledError):
+                continue
+            _check_reader(world, name)
+
+    return run
+
+
+def _poll(
+    world: World, name: str, cursor: PartitionReader, port: WorldPort, deadline: Deadline
+) -> None:
+    for row in port.get([cursor.place], cursor.topics):
+        found = cursor.accept(row, deadline)
+        _gave(world, name, [found] if found else [])
+
+
+def _gave(world: World, name: str, batches: Sequence[Batch]) -> None:
+    for found in batches:
+        header = found.header
+        world.ledger.gave(
+            name, Given(header.nonce, header.base, header.ordinal, found.start, found.stop)
+        )
+        first, last = found.start - header.base, found.stop - header.base
+        expected = [header.nonce + b"/%d" % n for n in range(first, last)]
+        if [message.value for message in messages_of(found)] != expected:
+            raise Violation(f"{name} gave other bodies than were written: {header}")
+
+
+def _check_reader(world: World, name: str) -> None:
+    cursor = world.readers[name]
+    world.ledger.check_reader(
+        name,
+        start=world.starts[name],
+        cursor=cursor.cursor,
+        readable=world.readable(),
+        expired=None if world.scenario.truncates else cursor.expired,
+    )
+
+
+def settle(world: World) -> None:
+    """The log goes on, and every reader comes to its end without missing anything."""
+    world.settle()
+    world.ledger.check_told()
+    if world.store.disabled:
+        return
+    appender(1, first=99)(world, "wlast")
+    world.ledger.check_orphans(world.store.slots())
+    reader(0)(world, "rlast")
+    for name, cursor in world.readers.items():
+        deadline = Deadline(WorldClock(world, name), BOUND_MS)
+        try:
+            cursor.rest()
+            cursor.check_tail(deadline)
+            cursor.at_tail = False
+            while not cursor.at_tail:
+                _gave(world, name, cursor.read(deadline))
+        except HQueueError as exc:
+            raise Violation(f"{name} could not read to the end: {exc}") from exc
+        _check_reader(world, name)
+        if (cursor.cursor, cursor.ordinal) != world.ledger.end():
+            raise Violation(f"{name} ends elsewhere than the log: {cursor.place}")
+    _check_walk(world)
+
+
+def _check_walk(world: World) -> None:
+    """A walk from the first header meets every header."""
+    chain = world.ledger.chain()
+    if any(entry.deleted for entry in chain):
+        return
+    deadline = Deadline(WorldClock(world, "walk"), BOUND_MS)
+    met = [header.nonce for header in _writer(world, "walk").walk(START, deadline)]
+    if met != [entry.nonce for entry in chain]:
+        raise Violation(f"a walk met {met}")

@@ -1,0 +1,55 @@
+"""No order of faults within the stated bounds breaks a promise of the log.
+
+``HQUEUE_MODEL_RUNS`` sets how many random deep runs there are of each deep scenario (300), and
+``HQUEUE_MODEL_SEED`` where they begin (0); a run that fails names its seed and its number.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .explorer import Explorer, Found
+from .mutants import MUTANTS, mutated
+from .scenarios import DEEP, SCENARIOS, scenario_named
+from .world import Scenario
+
+RUNS = int(os.environ.get("HQUEUE_MODEL_RUNS", "300"))
+SEED = int(os.environ.get("HQUEUE_MODEL_SEED", "0"))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_every_run_keeps_the_promises(
+    scenario: Scenario, record_property: pytest.RecordProperty
+) -> None:
+    explored = Explorer(scenario).exhaust()
+    record_property("runs", explored.runs)
+    assert explored.finished > 10
+
+
+@pytest.mark.parametrize("scenario", DEEP, ids=lambda scenario: scenario.name)
+def test_random_deep_runs_keep_the_promises(scenario: Scenario) -> None:
+    explored = Explorer(scenario).walk(SEED, RUNS)
+    assert explored.finished == RUNS
+
+
+def test_a_run_that_broke_a_promise_can_be_played_again() -> None:
+    mutant = MUTANTS[0]
+    classes = mutated(mutant)
+    scenario = scenario_named(mutant.scenario)
+    with pytest.raises(Found) as first:
+        Explorer(scenario, *classes).exhaust()
+    with pytest.raises(Found) as again:
+        Explorer(scenario, *classes).replay(first.value.trace)
+    assert again.value.violation == first.value.violation
+    assert again.value.trace == first.value.trace
+
+
+def test_a_random_run_can_be_played_again() -> None:
+    traces = []
+    for _ in range(2):
+        explorer = Explorer(DEEP[0])
+        explorer.walk(SEED + 1, 3)
+        traces.append(explorer.explored.steps)
+    assert traces[0] == traces[1]

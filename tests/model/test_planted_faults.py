@@ -1,0 +1,178 @@
+"""A log that is broken is an error for a reader, whatever it was asked: never a silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hqueue import rowkey
+from hqueue.batch import encode_header
+from hqueue.clock import Deadline
+from hqueue.errors import CorruptLogError
+from hqueue.log import PartitionReader
+from hqueue.log import reader as reader_module
+
+from .mutants import Mutant, mutated
+from .participants import BOUND_MS, WorldClock, WorldPort, bodies_of, nonce_of, prefilled
+from .world import Scenario, World
+
+Plant = Callable[[World], None]
+
+
+def log_with(plant: Plant) -> World:
+    """Six batches, with a fault planted among them."""
+    world = World(Scenario("planted", {}, before=prefilled(6)))
+    plant(world)
+    world.settle()
+    return world
+
+
+def third_row_is_gone(world: World) -> None:
+    del world.store.rows[world.store.slots()[2]]
+
+
+def third_header_is_gone(world: World) -> None:
+    world.store.delete_header(world.store.slots()[2])
+
+
+def third_ordinal_is_wrong(world: World) -> None:
+    slot = world.store.slots()[2]
+    nonce = nonce_of("w", 2)
+    world.store.rows[slot].header = encode_header(
+        rowkey.encode(0, slot),
+        bodies_of(nonce, 1),
+        base=slot,
+        ordinal=7,
+        nonce=nonce,
+        published_ms=world.now_ms,
+    )
+
+
+def third_header_is_damaged(world: World) -> None:
+    cells = world.store.rows[world.store.slots()[2]]
+    assert cells.header is not None
+    cells.header = cells.header[:-1] + bytes([cells.header[-1] ^ 1])
+
+
+def third_bodies_are_damaged(world: World) -> None:
+    world.store.rows[world.store.slots()[2]].bodies[b"t"] += b"!"
+
+
+def third_row_has_another_topic(world: World) -> None:
+    world.store.rows[world.store.slots()[2]].bodies[b"u"] = b"?"
+
+
+def third_header_is_of_another_row(world: World) -> None:
+    slots = world.store.slots()
+    world.store.rows[slots[2]].header = world.store.rows[slots[1]].header
+
+
+FAULTS = (
+    third_row_is_gone,
+    third_header_is_gone,
+    third_ordinal_is_wrong,
+    third_header_is_damaged,
+    third_bodies_are_damaged,
+    third_row_has_another_topic,
+    third_header_is_of_another_row,
+)
+
+
+def cursor_in(
+    world: World, reader: type[PartitionReader] = PartitionReader, **options: int
+) -> PartitionReader:
+    port = WorldPort(world)
+    return reader(0, port, clock=WorldClock(world, "r"), **options)  # type: ignore[arg-type]
+
+
+def drain(world: World, cursor: PartitionReader) -> list[int]:
+    """As a scanner does: read until the reader says that it is at the tail."""
+    ordinals = []
+    while not cursor.at_tail:
+        for batch in cursor.read(Deadline(WorldClock(world, "r"), BOUND_MS)):
+            ordinals.append(batch.header.ordinal)
+    return ordinals
+
+
+@pytest.mark.parametrize("bytes_max", [1, 4 * 1024 * 1024, 64 * 1024 * 1024])
+@pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
+def test_a_scan_gives_what_comes_before_the_fault_and_then_its_error(
+    plant: Plant, bytes_max: int
+) -> None:
+    world = log_with(plant)
+    cursor = cursor_in(world, bytes_max=bytes_max)
+    given: list[int] = []
+    with pytest.raises(CorruptLogError):
+        while not cursor.at_tail:
+            found = cursor.read(Deadline(WorldClock(world, "r"), BOUND_MS))
+            given += [batch.header.ordinal for batch in found]
+    # What the reader asks ahead about sizes may meet the fault before the bodies are read.
+    assert given == [0, 1][: len(given)]
+    if bytes_max > 8 * 1024 * 1024:
+        assert given == [0, 1]
+    with pytest.raises(CorruptLogError):  # It stays.
+        cursor.read(Deadline(WorldClock(world, "r"), BOUND_MS))
+
+
+@pytest.mark.parametrize(
+    ("plant", "edit"),
+    [
+        (
+            third_ordinal_is_wrong,
+            (
+                "elif self._ordinal is not None and header.ordinal != self._ordinal:",
+                "elif False:",
+            ),
+        ),
+        (
+            third_row_is_gone,
+            ("            if not self._jump(row, header, deadline):", "            if False:"),
+        ),
+        (
+            third_bodies_are_damaged,
+            ("            check_cell(row.key, entry, cell)", "            pass"),
+        ),
+        (
+            third_row_has_another_topic,
+            ("        if len(cells) != len(wanted) or len(row.cells) != len(cells):", "        if False:"),
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_its_check_a_fault_is_not_seen(plant: Plant, edit: tuple[str, str]) -> None:
+    world = log_with(plant)
+    _, reader = mutated(Mutant(plant.__name__, "", (edit,), reader_module))
+    cursor = cursor_in(world, reader)
+    assert len(drain(world, cursor)) >= 3
+
+
+@pytest.mark.parametrize("plant", [third_row_is_gone, third_ordinal_is_wrong])
+def test_a_follower_that_is_given_the_rows_sees_the_fault(plant: Plant) -> None:
+    world = log_with(plant)
+    cursor = cursor_in(world)
+    deadline = Deadline(WorldClock(world, "r"), BOUND_MS)
+    slots = world.store.slots()
+    with pytest.raises(CorruptLogError):
+        for slot in slots:
+            cursor.accept(world.store.row(slot, None, world.now_ms), deadline)
+
+
+@pytest.mark.parametrize("start", range(0, 6))
+def test_reading_from_any_id_gives_the_rest(start: int) -> None:
+    world = log_with(lambda _: None)
+    first = (world.now_ms << 15) + start
+    cursor = cursor_in(world, start=first)
+    assert drain(world, cursor) == list(range(start, 6))
+    assert cursor.expired == 0
+
+
+def test_reading_begins_inside_a_batch_and_ends_inside_another() -> None:
+    world = log_with(lambda _: None)
+    base = world.now_ms << 15
+    cursor = cursor_in(world, start=base + 2, stop=base + 4)
+    found = []
+    while not cursor.at_tail:
+        found += cursor.read(Deadline(WorldClock(world, "r"), BOUND_MS))
+    assert [(b.start - base, b.stop - base) for b in found] == [(2, 3), (3, 4)]
+    assert cursor.finished
