@@ -263,15 +263,16 @@ def decode_header(row: bytes, data: bytes) -> Header:
     body = data[: -_CHECKSUM.size]
     if zlib.crc32(body, zlib.crc32(row)) != _CHECKSUM.unpack(data[-_CHECKSUM.size :])[0]:
         raise CorruptLogError("a batch header fails its checksum", row=row.hex())
-    (_, _, kind, flags, _, topics, base, span, count, ordinal, nonce, published_ms, control) = (
+    (_, _, kind, flags, spare, topics, base, span, count, ordinal, nonce, published_ms, control) = (
         _FIXED.unpack_from(data)
     )
-    if kind not in (MESSAGES, CONTROL) or flags:
+    if kind not in (MESSAGES, CONTROL) or flags or spare:
         raise UnsupportedFormatError(
             "unknown kind or flags of a batch; a newer release may read it",
             row=row.hex(),
             kind=kind,
             flags=flags,
+            reserved=spare,
         )
     entries = []
     at = _FIXED.size
@@ -285,8 +286,8 @@ def decode_header(row: bytes, data: bytes) -> Header:
                     row=row.hex(),
                     layout=layout,
                 )
-            topic = body[at - length : at].decode()
-            entries.append(TopicEntry(topic, number, first, size, checksum, layout))
+            name = struct.unpack_from(f"{length}s", body, at - length)[0]
+            entries.append(TopicEntry(name.decode(), number, first, size, checksum, layout))
     except (struct.error, UnicodeDecodeError) as exc:
         raise CorruptLogError("a batch header's directory is cut off", row=row.hex()) from exc
     header = Header(

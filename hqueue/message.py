@@ -77,8 +77,17 @@ class MessageID(int):
 
     @property
     def datetime(self) -> datetime.datetime:
-        """The timestamp as an aware datetime in UTC."""
-        return _EPOCH + datetime.timedelta(milliseconds=self.timestamp)
+        """The timestamp as an aware datetime in UTC.
+
+        Raises:
+            InvalidInputError: it lies beyond the year 9999, where a datetime ends.
+        """
+        try:
+            return _EPOCH + datetime.timedelta(milliseconds=self.timestamp)
+        except OverflowError as exc:
+            raise InvalidInputError(
+                "a datetime ends with the year 9999", timestamp=self.timestamp
+            ) from exc
 
     def next(self) -> MessageID:
         """The smallest ID above this one: where to go on after this message."""

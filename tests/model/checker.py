@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Iterable
+from itertools import pairwise
 
-__all__ = ["Entry", "Given", "Ledger", "Violation"]
+__all__ = ["Entry", "Given", "Ledger", "ViolationError"]
 
 _FIXED = struct.Struct(">8xQIIQ8sQ")
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """The protocol broke a promise."""
 
 
@@ -64,7 +65,9 @@ class Ledger:
         self._given: dict[str, list[Given]] = {}
 
     def key(self) -> object:
-        return self.epoch, tuple((e.nonce, e.slot, e.base, e.epoch, e.deleted) for e in self.entries)
+        return self.epoch, tuple(
+            (e.nonce, e.slot, e.base, e.epoch, e.deleted) for e in self.entries
+        )
 
     def chain(self) -> list[Entry]:
         """The batches since the last truncation, in order."""
@@ -82,30 +85,29 @@ class Ledger:
         linked = (slot, ordinal) == self.end()
         entry = Entry(author, slot, base, base + span, count, ordinal, nonce, self.epoch, linked)
         if base < slot:
-            raise Violation(f"IDs went back: {entry}")
+            raise ViolationError(f"IDs went back: {entry}")
         if base != max(slot, published_ms << 15):
-            raise Violation(f"IDs do not carry the time: {entry}")
+            raise ViolationError(f"IDs do not carry the time: {entry}")
         if span < 1 or span != max(count, 1):
-            raise Violation(f"the IDs do not fit the messages: {entry}")
-        if any(e.nonce == nonce and e.linked for e in self.entries if e.epoch == self.epoch):
-            if linked:
-                raise Violation(f"a batch is in the log twice: {entry}")
+            raise ViolationError(f"the IDs do not fit the messages: {entry}")
+        if linked and any(e.nonce == nonce for e in self.chain()):
+            raise ViolationError(f"a batch is in the log twice: {entry}")
         if not linked and not self._orphans_allowed:
-            raise Violation(f"a batch outside the chain, whose end is {self.end()}: {entry}")
+            raise ViolationError(f"a batch outside the chain, whose end is {self.end()}: {entry}")
         self.entries.append(entry)
 
     def header_deleted(self, slot: int) -> None:
         entry = self._at(slot)
         if entry is not None:
             if entry.linked and entry is self.chain()[-1]:
-                raise Violation(f"the newest header was deleted: {entry}")
+                raise ViolationError(f"the newest header was deleted: {entry}")
             entry.deleted = True
 
     def row_deleted(self, slot: int) -> None:
         entry = self._at(slot)
         if entry is not None:
             if entry.linked:
-                raise Violation(f"a batch was taken out of the chain: {entry}")
+                raise ViolationError(f"a batch was taken out of the chain: {entry}")
             entry.deleted = True
 
     def truncated(self) -> None:
@@ -127,9 +129,9 @@ class Ledger:
         """An append returned: it is in the log."""
         found = [e for e in self.entries if e.nonce == nonce and e.linked]
         if not found:
-            raise Violation(f"{name} was told that {nonce!r} is in the log, and it is not")
+            raise ViolationError(f"{name} was told that {nonce!r} is in the log, and it is not")
         if all((e.base, e.count, e.end) != (base, count, end) for e in found):
-            raise Violation(f"{name} was told other IDs of {nonce!r}: {base}, {found}")
+            raise ViolationError(f"{name} was told other IDs of {nonce!r}: {base}, {found}")
         self._told.append((name, nonce, "returned"))
 
     def raised(self, name: str, nonce: bytes, outcome: str) -> None:
@@ -140,10 +142,10 @@ class Ledger:
         """A reader gave out a batch."""
         found = [e for e in self.entries if (e.nonce, e.base) == (given.nonce, given.base)]
         if not found or not found[-1].linked or found[-1].ordinal != given.ordinal:
-            raise Violation(f"{reader} gave what is not in the log: {given}")
+            raise ViolationError(f"{reader} gave what is not in the log: {given}")
         before = self._given.setdefault(reader, [])
         if before and given.start < before[-1].stop:
-            raise Violation(f"{reader} gave a message again, or an older one: {given}")
+            raise ViolationError(f"{reader} gave a message again, or an older one: {given}")
         before.append(given)
 
     def given(self, reader: str) -> list[Given]:
@@ -157,14 +159,16 @@ class Ledger:
             if outcome == "not applied" and any(
                 e.nonce == nonce and e.author == name for e in self.entries
             ):
-                raise Violation(f"{name} was told that {nonce!r} is not applied, and it was")
+                raise ViolationError(f"{name} was told that {nonce!r} is not applied, and it was")
             if outcome == "unknown" and (name, nonce) not in self._sent:
-                raise Violation(f"{name} was told that {nonce!r} may be in, and it was never sent")
+                raise ViolationError(
+                    f"{name} was told that {nonce!r} may be in, and it was never sent"
+                )
         places: dict[tuple[int, str], bytes] = {}
         for entry in self.entries:
             key = entry.epoch, entry.author
             if entry.linked and places.get(key, b"") > entry.nonce:
-                raise Violation(f"a writer's appends were reordered: {entry}")
+                raise ViolationError(f"a writer's appends were reordered: {entry}")
             places[key] = entry.nonce
 
     def check_orphans(self, present: Iterable[int]) -> None:
@@ -172,7 +176,7 @@ class Ledger:
         chain = {entry.slot for entry in self.chain()}
         for slot in present:
             if slot not in chain:
-                raise Violation(f"a batch outside the chain stayed: {self._at(slot)}")
+                raise ViolationError(f"a batch outside the chain stayed: {self._at(slot)}")
 
     def check_reader(
         self,
@@ -201,13 +205,13 @@ class Ledger:
             if not passed or (entry.nonce, entry.base) in bases:
                 continue
             if entry.slot in alive:
-                raise Violation(f"{reader} stands at {cursor} and never gave {entry}")
+                raise ViolationError(f"{reader} stands at {cursor} and never gave {entry}")
             missed += entry.count
         if expired is not None and not expired <= missed:
-            raise Violation(f"{reader} counted {expired} expired messages of {missed}")
-        for one, other in zip(given, given[1:], strict=False):
+            raise ViolationError(f"{reader} counted {expired} expired messages of {missed}")
+        for one, other in pairwise(given):
             between = [
                 e for e in self.chain() if e.base >= one.stop and e.end <= other.start and e.count
             ]
             if expired == 0 and between:
-                raise Violation(f"{reader} stepped over messages without a word: {between}")
+                raise ViolationError(f"{reader} stepped over messages without a word: {between}")

@@ -14,12 +14,13 @@ from collections.abc import Callable
 
 from hqueue.log import PartitionReader, PartitionWriter
 
-from .checker import Violation
+from .checker import ViolationError
 from .participants import settle
+from .scenario import Scenario
 from .store import ModelStore
-from .world import Action, Scenario, World
+from .world import Action, World
 
-__all__ = ["Explored", "Explorer", "Found"]
+__all__ = ["CounterexampleError", "Explored", "Explorer"]
 
 ODDS = {"deliver": 10.0, "land": 3.0, "end": 2.0, "jump": 0.3, "crash": 0.3}
 
@@ -34,7 +35,7 @@ class Explored:
     steps: int = 0
 
 
-class Found(AssertionError):
+class CounterexampleError(AssertionError):
     """A run that broke a promise, with everything that happened in it."""
 
     def __init__(self, scenario: Scenario, violation: str, trace: list[Action]) -> None:
@@ -70,7 +71,7 @@ class Explorer:
         """Try out every run.
 
         Raises:
-            Found: one broke a promise.
+            CounterexampleError: one broke a promise.
         """
         choices: list[tuple[int, int]] = []
         while True:
@@ -88,7 +89,7 @@ class Explorer:
             source = random.Random(f"{self._scenario.name}/{seed}/{number}")
             try:
                 self._run(lambda world, actions: _weighted(source, actions))  # noqa: B023
-            except Found as exc:
+            except CounterexampleError as exc:
                 exc.add_note(f"seed {seed}, run {number}")
                 raise
         return self.explored
@@ -111,8 +112,8 @@ class Explorer:
                 world.perform(actions[choice])
             settle(world)
             self.explored.finished += 1
-        except Violation as exc:
-            raise Found(self._scenario, str(exc), world.trace) from exc
+        except ViolationError as exc:
+            raise CounterexampleError(self._scenario, str(exc), world.trace) from exc
         finally:
             self.explored.steps += len(world.trace)
             world.close()

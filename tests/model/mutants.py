@@ -128,8 +128,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        nonce = nonce[::-1] if self._doubtful else nonce\n"
                 "        now_ms, count = self._clock",
             ),
-        )
-        + (("if sent:\n" + _BODY + "owner", "if sent:\n" + _BODY + "return None\n" + _BODY + "owner"),),
+            (f"if sent:\n{_BODY}owner", f"if sent:\n{_BODY}return None\n{_BODY}owner"),
+        ),
     ),
     Mutant(
         "when the store says that the slot is taken it is read whose it is",
@@ -213,7 +213,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an append by nonce meets every header",
         "one nonce, tried by two",
-        (("                for header in self.walk(place, deadline):", "                place = self.tail(deadline)\n                for header in self.walk(place, deadline):"),),
+        (
+            (
+                f"{_LOOP}for header in self.walk(place, deadline):\n",
+                f"{_LOOP}place = self.tail(deadline)\n"
+                f"{_LOOP}for header in self.walk(place, deadline):\n",
+            ),
+        ),
     ),
     Mutant(
         "a walk that finds nothing looks whether the log comes up to there",

@@ -22,7 +22,7 @@ from hqueue.log.writer import Place
 from hqueue.message import Message
 from hqueue.ports import Row
 
-from .checker import Given, Violation
+from .checker import Given, ViolationError
 from .store import PARTITION
 from .world import World
 
@@ -150,7 +150,7 @@ def _told(
         appended = append(Deadline(WorldClock(world, name), bound_ms))
     except CorruptLogError as exc:
         if not world.scenario.truncates:
-            raise Violation(f"{name} found the log corrupt: {exc}") from exc
+            raise ViolationError(f"{name} found the log corrupt: {exc}") from exc
         world.ledger.raised(name, nonce, exc.outcome.value)
     except (StoreUnavailableError, QueueDisabledError, RequestRefusedError) as exc:
         world.ledger.raised(name, nonce, exc.outcome.value)
@@ -197,9 +197,7 @@ def once(nonce: str, bound_ms: int = BOUND_MS, after: Place = START) -> Part:
     def run(world: World, name: str) -> None:
         writer, used = _writer(world, name), nonce_of(nonce, 0)
         bodies = bodies_of(used, 2)
-        _told(
-            world, name, used, bound_ms, lambda d: writer.append_once(bodies, d, used, after)
-        )
+        _told(world, name, used, bound_ms, lambda d: writer.append_once(bodies, d, used, after))
 
     return run
 
@@ -262,7 +260,7 @@ def reader(reads: int = 2, *, start: int = 0, poll: bool = False, check_tail: bo
                 else:
                     _gave(world, name, cursor.read(deadline))
             except CorruptLogError as exc:
-                raise Violation(f"{name} found the log corrupt: {exc}") from exc
+                raise ViolationError(f"{name} found the log corrupt: {exc}") from exc
             except (StoreUnavailableError, QueueDisabledError):
                 continue
             _check_reader(world, name)
@@ -287,7 +285,7 @@ def _gave(world: World, name: str, batches: Sequence[Batch]) -> None:
         first, last = found.start - header.base, found.stop - header.base
         expected = [header.nonce + b"/%d" % n for n in range(first, last)]
         if [message.value for message in messages_of(found)] != expected:
-            raise Violation(f"{name} gave other bodies than were written: {header}")
+            raise ViolationError(f"{name} gave other bodies than were written: {header}")
 
 
 def _check_reader(world: World, name: str) -> None:
@@ -319,10 +317,10 @@ def settle(world: World) -> None:
             while not cursor.at_tail:
                 _gave(world, name, cursor.read(deadline))
         except HQueueError as exc:
-            raise Violation(f"{name} could not read to the end: {exc}") from exc
+            raise ViolationError(f"{name} could not read to the end: {exc}") from exc
         _check_reader(world, name)
         if (cursor.cursor, cursor.ordinal) != world.ledger.end():
-            raise Violation(f"{name} ends elsewhere than the log: {cursor.place}")
+            raise ViolationError(f"{name} ends elsewhere than the log: {cursor.place}")
     _check_walk(world)
 
 
@@ -334,4 +332,4 @@ def _check_walk(world: World) -> None:
     deadline = Deadline(WorldClock(world, "walk"), BOUND_MS)
     met = [header.nonce for header in _writer(world, "walk").walk(START, deadline)]
     if met != [entry.nonce for entry in chain]:
-        raise Violation(f"a walk met {met}")
+        raise ViolationError(f"a walk met {met}")

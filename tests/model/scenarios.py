@@ -1,9 +1,9 @@
 """What is explored: who takes part in each scenario, and what may go wrong at most.
 
 Assumptions that hold in all of them: a row is atomic; of the headers that one call deletes, those
-named first go first (but in one scenario); monotonic clocks run alike. Where a queue is truncated, no request lives
-longer than `TRUNCATE_PAUSE_MS` minus `TAIL_TRUST_MS`, and elsewhere none longer than half of
-`HEADER_GRACE_MS`; standing still before a put counts as the put's life.
+named first go first (but in one scenario); monotonic clocks run alike. Where a queue is truncated,
+no write lives longer than `TRUNCATE_PAUSE_MS` minus `TAIL_TRUST_MS`, and elsewhere none longer than
+half of `HEADER_GRACE_MS`; standing still before a put counts as the put's life.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from hqueue.limits import HEADER_GRACE_MS, TAIL_TRUST_MS, TRUNCATE_PAUSE_MS
 
 from .participants import appender, collector, in_turn, once, prefilled, reader, truncator
-from .world import Scenario
+from .scenario import Scenario
 
 __all__ = ["DEEP", "SCENARIOS", "scenario_named"]
 
@@ -29,6 +29,11 @@ SCENARIOS: tuple[Scenario, ...] = (
         {"w1": appender(1, 2), "w2": appender(1)},
         faults=1,
         fault_kinds=ALL_FAULTS,
+    ),
+    Scenario(
+        "two writers, a crash and a lost put",
+        {"w1": appender(1, 2), "w2": appender(1)},
+        faults=1,
         crashes=1,
     ),
     Scenario(
@@ -49,7 +54,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "the deadline passes for a lone writer",
-        {"w1": appender(1, 1, 1, bound_ms=50)},
+        {"w1": appender(1, 1, bound_ms=50)},
         faults=3,
         fault_kinds=ALL_FAULTS,
     ),
@@ -96,6 +101,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         {"w1": appender(1), "w2": appender(2), "r1": reader(2, poll=True)},
     ),
     Scenario(
+        "a follower whose requests fail",
+        {"w1": appender(1, 1), "r1": reader(4, poll=True)},
+        faults=1,
+        fault_kinds=UNKNOWN | {"unavailable"},
+    ),
+    Scenario(
         "a scan that sees the log as it was when it began",
         {"w1": appender(1, 1), "r1": reader(3)},
         snapshot_scans=True,
@@ -124,7 +135,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         {"w1": appender(1), "w2": in_turn(appender(1, 1), collector(TTL_MS))},
         faults=1,
         fault_kinds=UNKNOWN,
-        switches=2,
+        switches=1,
         jumps=(TTL_MS + 1,),
         life_ms=LONG_LIFE_MS,
         ttl_ms=TTL_MS,
@@ -188,7 +199,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         {"w1": appender(1, 1), "w2": appender(1), "t": truncator()},
         faults=1,
         fault_kinds=frozenset({"refused"}),
-        switches=4,
+        switches=3,
         life_ms=SHORT_LIFE_MS,
         before=prefilled(1),
         truncates=True,
@@ -241,18 +252,19 @@ SCENARIOS: tuple[Scenario, ...] = (
         {"w1": appender(1, 1), "w2": appender(1)},
         faults=1,
         fault_kinds=frozenset({"unknown", "slow"}),
-        switches=2,
+        switches=1,
         jumps=(TAIL_TRUST_MS + 1,),
         life_ms=LONG_LIFE_MS,
     ),
     Scenario(
         "a writer stands still beyond every bound",
-        {"w1": appender(1), "w2": appender(1, 1), "c1": collector(TTL_MS)},
+        {"w1": appender(1), "w2": in_turn(appender(1, 1), collector(TTL_MS))},
         faults=1,
         fault_kinds=frozenset({"slow"}),
         switches=2,
         jumps=(OLD_MS,),
-        life_ms=10**12,
+        life_ms=LONG_LIFE_MS,
+        stands_still="w1",
         ttl_ms=TTL_MS,
         skew_ms={"w2": 1},
         orphans_allowed=True,

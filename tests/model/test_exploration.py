@@ -10,10 +10,10 @@ import os
 
 import pytest
 
-from .explorer import Explorer, Found
+from .explorer import CounterexampleError, Explorer
 from .mutants import MUTANTS, mutated
+from .scenario import Scenario
 from .scenarios import DEEP, SCENARIOS, scenario_named
-from .world import Scenario
 
 RUNS = int(os.environ.get("HQUEUE_MODEL_RUNS", "300"))
 SEED = int(os.environ.get("HQUEUE_MODEL_SEED", "0"))
@@ -38,9 +38,9 @@ def test_a_run_that_broke_a_promise_can_be_played_again() -> None:
     mutant = MUTANTS[0]
     classes = mutated(mutant)
     scenario = scenario_named(mutant.scenario)
-    with pytest.raises(Found) as first:
+    with pytest.raises(CounterexampleError) as first:
         Explorer(scenario, *classes).exhaust()
-    with pytest.raises(Found) as again:
+    with pytest.raises(CounterexampleError) as again:
         Explorer(scenario, *classes).replay(first.value.trace)
     assert again.value.violation == first.value.violation
     assert again.value.trace == first.value.trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .explorer import Explorer, Found
+from .explorer import CounterexampleError, Explorer
 from .mutants import MUTANTS, Mutant, OverwritingStore, mutated
 from .scenarios import scenario_named
 
@@ -12,11 +12,11 @@ from .scenarios import scenario_named
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
 def test_without_this_rule_a_promise_is_broken(mutant: Mutant) -> None:
     explorer = Explorer(scenario_named(mutant.scenario), *mutated(mutant))
-    with pytest.raises(Found):
+    with pytest.raises(CounterexampleError):
         explorer.exhaust()
 
 
 def test_without_the_condition_of_the_put_a_promise_is_broken() -> None:
     explorer = Explorer(scenario_named("three writers"), store=OverwritingStore)
-    with pytest.raises(Found, match="outside the chain"):
+    with pytest.raises(CounterexampleError, match="outside the chain"):
         explorer.exhaust()

@@ -16,46 +16,15 @@ from hqueue.errors import HQueueError, Outcome, QueueDisabledError, StoreUnavail
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.ports import Row
 
-from .checker import Ledger, Violation
+from .checker import Ledger, ViolationError
+from .scenario import Scenario
 from .store import Call, ModelStore
 
-__all__ = ["Action", "Participant", "Scenario", "World"]
+__all__ = ["Action", "Participant", "World"]
 
 Action = tuple[str, Any]
 START_MS = 10_000_000
 STEPS_MAX = 2_000
-
-
-@dataclasses.dataclass(frozen=True)
-class Scenario:
-    """Who takes part, and the bounds of what may go wrong. Times in milliseconds."""
-
-    name: str
-    cast: Mapping[str, Callable[[World, str], None]]
-    faults: int = 0
-    fault_kinds: frozenset[str] = frozenset({"unknown"})
-    """``unknown``: the request is under way when the caller gives up: it arrives later, or never.
-    ``refused``: it never left. ``repeated``: a put is applied, and its repetition is answered.
-    ``slow``: the answer takes its time. ``unavailable``: a read fails. ``disabled``: a put is
-    applied, and its repetition is told that the table is disabled. ``echo``: a put is answered,
-    and a copy of it is under way."""
-    crashes: int = 0
-    switches: int = 1_000
-    """How often another participant acts although the one that did could go on."""
-    jumps: tuple[int, ...] = ()
-    """Pauses of everything, each once: a pause of one participant is one in which others act."""
-    life_ms: int = 1_900
-    """How long a write can be under way, or stand before a writer that was paused."""
-    ttl_ms: int = 10**12
-    retry_ms: int = 100
-    before: Callable[[World], None] = lambda world: None
-    """What was done before."""
-    skew_ms: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    snapshot_scans: bool = False
-    deletes_backwards: bool = False
-    """Of the headers that one call deletes, those named last go first."""
-    orphans_allowed: bool = False
-    truncates: bool = False
 
 
 class Participant:
@@ -177,7 +146,8 @@ class World:
             if call.name == "sleep" and participant.slept_at == self.store.changes:
                 idle.append(("deliver", participant.name))
                 continue
-            if call.is_write and self.now_ms - call.sent_ms > self.scenario.life_ms:
+            bounded = participant.name != self.scenario.stands_still
+            if bounded and call.is_write and self.now_ms - call.sent_ms > self.scenario.life_ms:
                 actions.append(("lost", participant.name))
                 continue
             actions.append(("deliver", participant.name))
@@ -224,7 +194,7 @@ class World:
         """Let one thing happen."""
         self.trace.append(action)
         if len(self.trace) > STEPS_MAX:
-            raise Violation("it does not end")
+            raise ViolationError("it does not end")
         kind, what = action
         if kind == "land":
             self._land(what)
@@ -257,7 +227,12 @@ class World:
             self._deliver(participant, call)
         elif kind == "slow":
             self._deliver(participant, call, slow=True)
-        elif kind in ("unknown", "lost"):
+        else:
+            self._fail(kind, participant, call)
+
+    def _fail(self, kind: str, participant: Participant, call: Call) -> None:
+        """Let a request go wrong."""
+        if kind in ("unknown", "lost"):
             if kind == "unknown":
                 self._flight.append((participant.name, call))
             self._raise(participant, StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN))
@@ -402,4 +377,3 @@ def _key(value: Any) -> object:
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         return tuple(value)
     return value if isinstance(value, (str, bytes, int, bool, type(None))) else id(value)
-

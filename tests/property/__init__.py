@@ -1,0 +1,1 @@
+"""Properties of the codecs, over generated input."""

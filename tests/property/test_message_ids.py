@@ -1,0 +1,206 @@
+"""MessageIDs and messages."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hqueue.errors import InvalidInputError, MessageTooLargeError
+from hqueue.limits import (
+    BATCH_BYTES_MAX,
+    MESSAGE_ID_MAX,
+    SEQUENCE_MAX,
+    TIMESTAMP_MS_MAX,
+    TOPIC_BYTES_MAX,
+)
+from hqueue.message import Message, MessageID, MessageIDs, as_message_id
+
+from .batches import messages
+
+timestamps = st.integers(0, TIMESTAMP_MS_MAX)
+sequences = st.integers(0, SEQUENCE_MAX)
+ids = st.builds(MessageID, timestamps, sequences)
+YEAR_10000_MS = 253_402_300_800_000
+
+
+@given(timestamps, sequences)
+def test_an_id_is_its_parts(timestamp: int, sequence: int) -> None:
+    message_id = MessageID(timestamp, sequence)
+    assert (message_id.timestamp, message_id.sequence) == (timestamp, sequence)
+    assert message_id == int(message_id) == timestamp * 32_768 + sequence
+    assert MessageID.from_int(int(message_id)) == message_id
+
+
+@given(ids, ids)
+def test_ids_order_as_their_parts_and_as_integers(one: MessageID, other: MessageID) -> None:
+    by_parts = (one.timestamp, one.sequence) < (other.timestamp, other.sequence)
+    assert (one < other) == by_parts == (int(one) < int(other))
+    assert (one == other) == (hash(one) == hash(other) and int(one) == int(other))
+
+
+@given(ids)
+def test_an_id_survives_text_pickle_and_copy(message_id: MessageID) -> None:
+    for same in (
+        MessageID.parse(str(message_id)),
+        MessageID.parse(f" {message_id}\n"),
+        eval(repr(message_id), {"MessageID": MessageID}),
+        pickle.loads(pickle.dumps(message_id)),
+        copy.deepcopy(message_id),
+    ):
+        assert type(same) is MessageID
+        assert same == message_id
+    assert f"{message_id:>40}" == str(message_id).rjust(40)
+
+
+@given(st.integers(0, MESSAGE_ID_MAX - 1))
+def test_next_is_the_smallest_id_above(value: int) -> None:
+    message_id = MessageID.from_int(value)
+    assert int(message_id.next()) == value + 1
+    assert type(message_id.next()) is MessageID
+
+
+def test_there_is_no_id_after_the_last() -> None:
+    with pytest.raises(InvalidInputError):
+        MessageID.from_int(MESSAGE_ID_MAX).next()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (-1, 0),
+        (TIMESTAMP_MS_MAX + 1, 0),
+        (0, -1),
+        (0, 32_768),
+        (True, 0),
+        (0, False),
+        (1.5, 0),
+        ("1", 0),
+    ],
+)
+def test_parts_out_of_range_are_refused(parts: tuple[int, int]) -> None:
+    with pytest.raises(InvalidInputError):
+        MessageID(*parts)
+
+
+@given(st.text(max_size=30) | st.from_regex(r"-?\d+-?-?\d*", fullmatch=True))
+def test_any_text_is_an_id_or_refused(text: str) -> None:
+    try:
+        message_id = MessageID.parse(text)
+    except InvalidInputError:
+        return
+    timestamp, _, sequence = text.strip().partition("-")
+    assert (message_id.timestamp, message_id.sequence) == (int(timestamp), int(sequence))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-", "1", "1-", "-1", "1-32768", "१-1", "1--1", "+1-1", "1_0-1"]
+)
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        MessageID.parse(text)
+
+
+@given(st.integers(0, YEAR_10000_MS - 1), sequences)
+def test_a_datetime_is_the_timestamp(timestamp: int, sequence: int) -> None:
+    message_id = MessageID(timestamp, sequence)
+    assert message_id.datetime.tzinfo is datetime.timezone.utc
+    assert as_message_id(message_id.datetime) == MessageID(timestamp)
+    assert as_message_id(timestamp) == MessageID(timestamp)
+    assert as_message_id(message_id) is message_id
+
+
+def test_a_timestamp_that_no_datetime_holds_is_refused() -> None:
+    with pytest.raises(InvalidInputError):
+        _ = MessageID(TIMESTAMP_MS_MAX).datetime
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        -1,
+        True,
+        TIMESTAMP_MS_MAX + 1,
+        datetime.datetime(2020, 1, 1),
+        datetime.datetime(1960, 1, 1, tzinfo=datetime.timezone.utc),
+    ],
+)
+def test_a_moment_out_of_range_is_refused(moment: object) -> None:
+    with pytest.raises(InvalidInputError):
+        as_message_id(moment)  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 2**60), st.integers(0, 50), st.slices(50))
+def test_ids_of_an_append_are_a_sequence(first: int, count: int, part: slice) -> None:
+    made, plain = MessageIDs(first, count), list(range(first, first + count))
+    assert made == plain == list(made)
+    assert made == tuple(plain)
+    assert len(made) == count
+    assert list(made[part]) == plain[part]
+    assert [type(i) for i in made] == [MessageID] * count
+    assert made == MessageIDs(first, count)
+    assert made != MessageIDs(first, count + 1)
+    assert (first + count - 1 in made) == (count > 0)
+    assert first + count not in made
+    assert list(reversed(made)) == plain[::-1]
+    assert pickle.loads(pickle.dumps(made)) == made
+    if count:
+        assert made[-1] == plain[-1]
+        assert made.index(plain[-1]) == count - 1
+        assert type(made[0]) is MessageID
+        assert "MessageID(" in repr(made)
+    with pytest.raises(IndexError):
+        made[count]
+    with pytest.raises(TypeError):
+        hash(made)
+
+
+@given(messages, st.none() | ids, st.none() | st.integers(0, 5))
+def test_a_message_survives_pickle(
+    message: Message, message_id: MessageID | None, partition: int | None
+) -> None:
+    read = Message(message.topic, message.value, message_id, partition)
+    same = pickle.loads(pickle.dumps(read))
+    assert same == read
+    assert type(same) is Message
+    assert type(same.id) is type(message_id)
+
+
+@pytest.mark.parametrize(
+    "value", [bytearray(b"abc"), memoryview(b"abc"), memoryview(b"aabbcc")[::2]]
+)
+def test_values_like_bytes_become_bytes(value: bytearray | memoryview) -> None:
+    message = Message("t", value)
+    assert type(message.value) is bytes
+    assert message.value == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("topic", "value"),
+    [
+        ("", b""),
+        ("x" * (TOPIC_BYTES_MAX + 1), b""),
+        ("ü" * 128, b""),
+        ("\ud800", b""),
+        (b"t", b""),
+        (None, b""),
+        ("t", "text"),
+        ("t", None),
+        ("t", 5),
+    ],
+)
+def test_a_message_of_the_wrong_kind_is_refused(topic: object, value: object) -> None:
+    with pytest.raises(InvalidInputError):
+        Message(topic, value)  # type: ignore[arg-type]
+
+
+def test_a_value_has_a_bound() -> None:
+    assert Message("t", bytes(BATCH_BYTES_MAX)).topic == "t"
+    with pytest.raises(MessageTooLargeError):
+        Message("t", bytes(BATCH_BYTES_MAX + 1))
+    with pytest.raises(AttributeError):
+        Message("t", b"").topic = "u"  # type: ignore[misc]
