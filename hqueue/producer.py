@@ -221,7 +221,12 @@ class Producer:
         return Delivery(batch.future, index)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything sent so far is in the log or failed; whether that was in time."""
+        """Wait until everything sent so far is in the log or failed; whether that was in time.
+
+        Raises:
+            InvalidInputError: it was called by a delivery callback, which it would wait for.
+        """
+        self._check_waiter()
         with self._lock:
             self._flushing += 1
             self._work.notify_all()
@@ -238,6 +243,7 @@ class Producer:
         """
         if os.getpid() != self._pid:
             return True
+        self._check_waiter()
         with self._lock:
             self._closed = True
             self._work.notify_all()
@@ -249,6 +255,10 @@ class Producer:
             thread.join(left_s if left_s is None else max(0.0, left_s))
         atexit.unregister(self.close)
         return drained
+
+    def _check_waiter(self) -> None:
+        if threading.current_thread() in self._threads:
+            raise InvalidInputError("a delivery callback can't wait for its own producer")
 
     def _wait_for_room(self) -> None:
         if not self._closed:

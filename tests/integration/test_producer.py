@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
-from hqueue import BufferFullError, ClosedError, Message, local
+from hqueue import BufferFullError, ClosedError, InvalidInputError, Message, local
 
 from .history import Seen, check, seen_by
 from .proxy import Fate, Proxies
@@ -37,6 +37,22 @@ def test_each_partition_and_each_key_keeps_the_order_of_sending(make_queue: Make
             sent.append((value, producer.send(message, **where)))  # type: ignore[arg-type]
     acknowledged = [Seen(-1, int(delivery.result(0)), value) for value, delivery in sent]
     check(acknowledged, seen_by(queue.scan()))
+
+
+def test_a_delivery_callback_can_not_wait_for_its_own_producer(make_queue: MakeQueue) -> None:
+    refused: list[str] = []
+    with make_queue().producer() as producer:
+
+        def wait(_: object, __: object) -> None:
+            for end in (producer.flush, producer.close):
+                try:
+                    end()
+                except InvalidInputError as exc:
+                    refused.append(exc.text)
+
+        producer.send(Message("t", b"x"), callback=wait).result(30)
+        producer.send(Message("t", b"it was not closed")).result(30)
+    assert len(refused) == 2
 
 
 def test_what_is_sent_to_any_partition_arrives_once_and_spreads(make_queue: MakeQueue) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -21,7 +22,7 @@ SEED = int(os.environ.get("HQUEUE_MODEL_SEED", "0"))
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_run_keeps_the_promises(
-    scenario: Scenario, record_property: pytest.RecordProperty
+    scenario: Scenario, record_property: Callable[[str, object], None]
 ) -> None:
     explored = Explorer(scenario).exhaust()
     record_property("runs", explored.runs)

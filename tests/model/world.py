@@ -256,7 +256,8 @@ class World:
             self._hand(participant, answer)
             return
         if call.name in ("sleep", "pause"):
-            self._pass(self.scenario.retry_ms if call.name == "sleep" else call.arguments[0])
+            pause_ms: Any = call.arguments[0]
+            self._pass(self.scenario.retry_ms if call.name == "sleep" else pause_ms)
             self._resume(participant, None)
             return
         try:
