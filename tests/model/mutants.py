@@ -201,7 +201,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (("self._doubtful = doubtful_before or sent\n", "self._doubtful = sent\n"),),
     ),
     Mutant(
-        "errors of reading leave the outcome alone",
+        "an error says what became of the puts, not of the read that failed",
         "the deadline passes for a lone writer",
         (
             (

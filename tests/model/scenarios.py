@@ -41,6 +41,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         {"w1": appender(2), "w2": appender(1)},
         faults=2,
         fault_kinds=UNKNOWN,
+        switches=2,
     ),
     Scenario(
         "three writers",
