@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-import zlib
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import CorruptLogError, HQueueError, Message, MessageID, UnsupportedFormatError, rowkey
+from hqueue import CorruptLogError, Message, MessageID, rowkey
 from hqueue.arrow import SCHEMA, record_batch
 from hqueue.batch import (
     Header,
@@ -82,13 +79,6 @@ def test_a_refused_row_key_is_named() -> None:
     assert raised.value.row == "616263"
 
 
-@given(partitions)
-def test_a_partition_lies_between_its_bounds(partition: int) -> None:
-    first, last = rowkey.encode(partition, 0), rowkey.encode(partition, MESSAGE_ID_MAX)
-    assert rowkey.before_first_of(partition) < first == rowkey.first_of(partition)
-    assert last < rowkey.encode(partition, MESSAGE_ID_MAX + 1) == rowkey.first_of(partition + 1)
-
-
 @given(batches, places, bases)
 def test_messages_come_back_with_their_ids(
     sent: list[Message], place: tuple[int, int], base: int
@@ -127,86 +117,11 @@ def test_arrow_and_messages_agree_on_large_batches() -> None:
     assert [m.value for m in got] == [m.value for m in sent[10:990]]
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        [Message("a", b"1")],
-        [Message("a", b"1"), Message("b", b"22"), Message("a", b"")],
-    ],
-)
-def test_every_flipped_bit_of_a_header_is_an_error_that_names_the_row(sent: list[Message]) -> None:
-    row, header, _ = written(sent)
-    for bit in range(len(header) * 8):
-        broken = bytearray(header)
-        broken[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(CorruptLogError) as raised:
-            decode_header(row, bytes(broken))
-        assert raised.value.row == row.hex()
-
-
-def test_a_header_counts_in_its_own_row_only() -> None:
-    _, header, _ = written([Message("a", b"1")])
-    with pytest.raises(CorruptLogError):
-        decode_header(rowkey.encode(1, 6), header)
-
-
-@given(batches, st.data())
-def test_a_flipped_bit_of_a_cell_is_found(sent: list[Message], data: st.DataObject) -> None:
-    row, header, cells = written(sent)
-    entry = data.draw(st.sampled_from(decode_header(row, header).topics))
-    cell = bytearray(cells[entry.topic.encode()])
-    if not cell:
-        return
-    bit = data.draw(st.integers(0, len(cell) * 8 - 1))
-    cell[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(CorruptLogError) as raised:
-        check_cell(row, entry, bytes(cell))
-    assert (raised.value.row, raised.value.topic) == (row.hex(), entry.topic)
-
-
 @given(st.binary(max_size=120))
 def test_random_bytes_are_refused_as_a_header(data: bytes) -> None:
     for header in (data, b"HQ" + data, b"HQ\x01" + data):
         with pytest.raises(CorruptLogError):
             decode_header(rowkey.encode(0, 0), header)
-
-
-@given(batches, st.integers(0, 200))
-def test_a_header_cut_off_or_longer_is_refused(sent: list[Message], cut: int) -> None:
-    row, header, _ = written(sent)
-    for broken in (header[: min(cut, len(header) - 1)], header + bytes(1 + cut)):
-        with pytest.raises(CorruptLogError):
-            decode_header(row, broken)
-
-
-def resealed(row: bytes, header: bytes, at: int, value: int) -> bytes:
-    """A header with another byte and the checksum that goes with it."""
-    body = bytearray(header[:-4])
-    body[at] = value
-    return bytes(body) + zlib.crc32(bytes(body), zlib.crc32(row)).to_bytes(4, "big")
-
-
-@pytest.mark.parametrize(
-    ("at", "fact"), [(2, "version"), (3, "kind"), (4, "flags"), (68, "layout")]
-)
-def test_an_unknown_format_is_an_error_that_names_it(at: int, fact: str) -> None:
-    row, header, _ = written([Message("a", b"1")])
-    with pytest.raises(UnsupportedFormatError) as raised:
-        decode_header(row, resealed(row, header, at, 9))
-    assert raised.value.facts[fact] == 9
-
-
-@given(batches, st.integers(0, 400), st.integers(0, 255))
-def test_a_header_of_a_wrong_writer_is_an_error_of_this_library(
-    sent: list[Message], at: int, value: int
-) -> None:
-    row, header, cells = written(sent)
-    try:
-        decoded = decode_header(row, resealed(row, header, min(at, len(header) - 5), value))
-        for entry in decoded.topics:
-            check_cell(row, entry, cells.get(entry.topic.encode(), b""))
-    except HQueueError:
-        pass
 
 
 @given(st.binary(max_size=100), places, bases)
@@ -218,29 +133,3 @@ def test_control_records_come_back(payload: bytes, place: tuple[int, int], base:
     header = decode_header(row, data)
     assert header.control == payload
     assert (header.count, header.end, header.next_ordinal) == (0, base + 1, 4)
-
-
-@given(ids)
-def test_message_ids_come_back(value: int) -> None:
-    message_id = MessageID.from_int(value)
-    assert int(message_id) == value
-    assert MessageID(message_id.timestamp, message_id.sequence) == message_id
-    assert MessageID.parse(str(message_id)) == message_id
-    assert pickle.loads(pickle.dumps(message_id)) == message_id
-    assert type(pickle.loads(pickle.dumps(message_id))) is MessageID
-
-
-@given(st.text(max_size=30))
-def test_any_text_is_a_message_id_or_refused(text: str) -> None:
-    try:
-        message_id = MessageID.parse(text)
-    except HQueueError:
-        return
-    assert MessageID.parse(str(message_id)) == message_id
-
-
-@given(messages)
-def test_messages_come_back_from_a_pickle(message: Message) -> None:
-    again = pickle.loads(pickle.dumps(message))
-    assert again == message
-    assert type(again) is Message
