@@ -51,7 +51,9 @@ class Appended:
 
 
 class PartitionWriter:
-    """Appends to one partition. Not thread-safe; any number of them may write at once.
+    """Appends to one partition. Any number of them, anywhere, may write at once.
+
+    Not thread-safe, except that `collect` may run beside an append.
 
     Args:
         partition: the partition.
