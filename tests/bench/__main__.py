@@ -97,7 +97,7 @@ the rounds, with the lowest and the highest. Absolute figures are this machine's
 The bare puts are a loop that sends conditional puts which were built before: the same rows,
 columns and bytes that `Queue.put` sends, so nothing that appends can be faster. A row a message
 is what happybase's `table.batch` writes and its `scan` reads, with as many rows a call as the
-batch has messages. Memory is the growth of a process's peak.
+batch has messages. Memory is the peak of a whole process, Python and the libraries included.
 """
 
 
