@@ -183,7 +183,7 @@ def memory(bench: Bench) -> Iterator[Comparison]:
         code = _MEMORY.format(queue=queue.name, batches=batches, program=program)
         done = subprocess.run(
             [sys.executable, "-c", code],
-            check=True, capture_output=True, text=True, timeout=300,
+            check=True, stdout=subprocess.PIPE, text=True, timeout=300,
             env={**os.environ, "HQUEUE_GATEWAYS": str(bench.gateway)},
         )  # fmt: skip
         return float(done.stdout)
@@ -197,13 +197,15 @@ def memory(bench: Bench) -> Iterator[Comparison]:
 
 
 _MEMORY = """
-import resource
 import hqueue
 queue = hqueue.connect().queue({queue!r})
 message = hqueue.Message("topic", bytes(100))
 batches = {batches}
 {program}
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+# Not ru_maxrss: a process begins with its parent's there.
+with open("/proc/self/status") as status:
+    peak = next(line for line in status if line.startswith("VmHWM:"))
+print(int(peak.split()[1]) / 1024)
 """
 _SEND = """
 with queue.producer(buffer_bytes_max=8 * 1024 * 1024) as producer:
