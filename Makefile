@@ -36,6 +36,10 @@ test: setup  ## run all tests, against real servers that they start themselves
 test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
 	$(BIN)/python -m tests.faults $(FAULTS)
 
+.PHONY: fuzz
+fuzz: $(STAMP)  ## give bad input to all that takes input (FUZZ='--seed 1 --duration 600')
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
 .PHONY: lint
 lint: $(STAMP)  ## check style, types and layers
 	$(BIN)/ruff format --check .

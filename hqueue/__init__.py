@@ -12,8 +12,11 @@ for message in queue.scan():
 from hqueue.attributes import QueueDescription
 from hqueue.client import Client, PartitionLocation, connect
 from hqueue.config import GatewayAddress, Settings
+from hqueue.coordination import DeliveryOptions
+from hqueue.decode import messages_of
 from hqueue.errors import (
     BufferFullError,
+    CheckpointMovedError,
     ClockSkewError,
     ClosedError,
     CorruptLogError,
@@ -32,21 +35,30 @@ from hqueue.errors import (
     SettingsError,
     StoreError,
     StoreUnavailableError,
+    SubscriberConnectedError,
+    SubscriberExistsError,
+    SubscriberNotFoundError,
+    SubscriptionStateError,
     UnsupportedFormatError,
 )
+from hqueue.log import Batch, PartitionReader
 from hqueue.message import Message, MessageID, MessageIDs
 from hqueue.producer import Delivery, Producer
 from hqueue.queue import PartitionEnds, Queue
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
+from hqueue.subscribe import MessageListener, Status, Subscriber, Subscription
 
 __all__ = [
+    "Batch",
     "BufferFullError",
+    "CheckpointMovedError",
     "Client",
     "ClockSkewError",
     "ClosedError",
     "CombinedPartitionScanner",
     "CorruptLogError",
     "Delivery",
+    "DeliveryOptions",
     "GatewayAddress",
     "HQueueError",
     "InvalidInputError",
@@ -54,11 +66,13 @@ __all__ = [
     "Message",
     "MessageID",
     "MessageIDs",
+    "MessageListener",
     "MessageTooLargeError",
     "NotAQueueError",
     "Outcome",
     "PartitionEnds",
     "PartitionLocation",
+    "PartitionReader",
     "PartitionScanner",
     "Producer",
     "Queue",
@@ -73,8 +87,16 @@ __all__ = [
     "Scan",
     "Settings",
     "SettingsError",
+    "Status",
     "StoreError",
     "StoreUnavailableError",
+    "Subscriber",
+    "SubscriberConnectedError",
+    "SubscriberExistsError",
+    "SubscriberNotFoundError",
+    "Subscription",
+    "SubscriptionStateError",
     "UnsupportedFormatError",
     "connect",
+    "messages_of",
 ]

@@ -1,24 +1,36 @@
 """Batches as Arrow record batches. Needs the extra ``hqueue[arrow]``.
 
-HBase's cells hold Arrow's own binary layout, so a column of bodies is made from a cell without
-touching its messages: the offsets and the bytes are taken where they lie.
+HBase's cells hold Arrow's own binary layout, so a column of bodies is made from a cell, and a cell
+from a column, without touching its messages: the offsets and the bytes are taken where they lie.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hqueue.batch import RAW, SCATTERED, TopicEntry, positions
+from hqueue.batch import (
+    RAW,
+    SCATTERED,
+    Bodies,
+    Column,
+    TopicEntry,
+    bodies_of,
+    check_count,
+    check_size,
+    positions,
+)
 from hqueue.decode import messages_of
+from hqueue.errors import CorruptLogError, InvalidInputError
 from hqueue.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 from hqueue.log import Batch
 
-__all__ = ["SCHEMA", "record_batch"]
+__all__ = ["SCHEMA", "encode_record_batch", "record_batch"]
 
 SCHEMA = pa.schema(
     [
@@ -43,7 +55,8 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
     """The wanted messages of some batches, in order: by batch, and by ID in each.
 
     Raises:
-        CorruptLogError: never; batches were checked when they were read.
+        CorruptLogError: the offsets or positions in a cell make no sense, although its checksum
+            fits: a writer with a fault wrote it. Nothing is read outside of a cell.
     """
     pieces: list[_Columns] = []
     for small, run in groupby(batches, lambda batch: batch.header.count < SMALL_BATCH):
@@ -70,7 +83,11 @@ def _by_message(batches: Iterable[Batch]) -> _Columns:
 
 
 def _by_cell(batch: Batch) -> _Columns:
-    parts = [_columns(batch, entry, cell) for entry, cell in batch.cells]
+    try:
+        parts = [_columns(batch, entry, cell) for entry, cell in batch.cells]
+    except CorruptLogError as exc:
+        exc.facts["row"] = batch.key.hex()
+        raise
     ids, topics, values = parts[0] if len(parts) == 1 else _merged(parts)
     if batch.start > batch.header.base or batch.stop < batch.header.end:
         wanted = pc.and_(pc.greater_equal(ids, batch.start), pc.less(ids, batch.stop))
@@ -81,7 +98,7 @@ def _by_cell(batch: Batch) -> _Columns:
 def _columns(batch: Batch, entry: TopicEntry, cell: bytes) -> tuple[pa.Array, pa.Array, pa.Array]:
     if entry.layout == SCATTERED:
         offsets_at = 4 * entry.count
-        places = pa.array(positions(entry, cell), pa.int64())
+        places = pa.array(positions(batch.header, entry, cell), pa.int64())
     else:
         offsets_at = 0
         places = _POSITIONS.slice(entry.first, entry.count)
@@ -95,6 +112,10 @@ def _columns(batch: Batch, entry: TopicEntry, cell: bytes) -> tuple[pa.Array, pa
             entry.count,
             [None, buffer.slice(offsets_at, data_at - offsets_at), buffer.slice(data_at)],
         )
+        try:
+            values.validate(full=True)  # Whoever uses the column trusts its offsets.
+        except pa.ArrowInvalid as exc:
+            raise CorruptLogError("the bodies have impossible offsets", topic=entry.topic) from exc
     ids = pc.add(places, pa.scalar(batch.header.base, pa.int64()))
     return ids, pa.repeat(entry.topic, entry.count), values
 
@@ -105,3 +126,90 @@ def _merged(
     ids, topics, values = (pa.concat_arrays(columns) for columns in zip(*parts, strict=True))
     order = pc.array_sort_indices(ids)
     return ids.take(order), topics.take(order), values.take(order)
+
+
+def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
+    """Pack the messages of a record batch, in its order: its columns ``topic`` and ``value``.
+
+    Other columns are left out, so what `record_batch` made can be written again. Gives the same
+    bytes as `hqueue.batch.encode_bodies` does for the same messages.
+
+    Raises:
+        InvalidInputError: there are no messages or too many, too many topics, a null, or no such
+            column, or one of another type.
+        MessageTooLargeError: together they are larger than a batch may be.
+    """
+    check_count(batch.num_rows)
+    values = _given(batch, "value", pa.binary(), (*_TEXT, *_BINARY))
+    check_size(pc.sum(pc.binary_length(values)).as_py())
+    topics = _given(batch, "topic", pa.string(), _TEXT)
+    if pc.all(pc.equal(topics, topics[0])).as_py():
+        return bodies_of([_column(topics[0].as_py(), range(batch.num_rows), values)])
+    topics = topics.dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    # A stable sort: the messages of a topic stay in their order.
+    order = pc.array_sort_indices(topics.indices)
+    runs = pc.run_end_encode(topics.indices.take(order))
+    values = values.take(order)
+    columns = []
+    start = 0
+    for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        places = order.slice(start, end - start).to_pylist()
+        columns.append(_column(names[name], places, values.slice(start, end - start)))
+        start = end
+    return bodies_of(columns)
+
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARY = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
+
+
+def _given(
+    batch: pa.RecordBatch, name: str, kind: pa.DataType, accepted: Sequence[Callable[[Any], bool]]
+) -> pa.Array:
+    """A column as this type, without nulls."""
+    if batch.schema.names.count(name) != 1:
+        raise InvalidInputError(
+            "a record batch to put has one column topic and one column value",
+            columns=batch.schema.names,
+        )
+    column = batch.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not any(is_kind(column.type) for is_kind in accepted):
+        raise InvalidInputError(
+            "topics are strings, and values are binary or strings",
+            column=name,
+            type=str(column.type),
+        )
+    if column.null_count:
+        raise InvalidInputError("a message has a topic and a value, never null", column=name)
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid as exc:  # More than 2 GiB of it.
+        raise InvalidInputError("a column is larger than a batch may be", column=name) from exc
+
+
+def _column(topic: str, places: Sequence[int], values: pa.Array) -> Column:
+    """The column of a slice of a binary array, whose buffers are those of the whole."""
+    _, offsets_buffer, data = values.buffers()
+    count = len(values)
+    offsets = pa.Array.from_buffers(
+        pa.int32(), count + 1, [None, offsets_buffer], offset=values.offset
+    )
+    first, last = offsets[0].as_py(), offsets[count].as_py()
+    if first:
+        offsets = pc.subtract(offsets, pa.scalar(first, pa.int32()))
+    begin = 4 * offsets.offset
+    return Column(
+        topic,
+        places,
+        memoryview(offsets.buffers()[1])[begin : begin + 4 * (count + 1)],
+        [memoryview(data)[first:last]] if data is not None else [],
+        last - first,
+    )

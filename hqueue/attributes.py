@@ -16,6 +16,7 @@ from hqueue.limits import (
     TTL_SECONDS_MAX,
     TTL_SECONDS_MIN,
 )
+from hqueue.numbers import whole_number
 
 __all__ = [
     "ATTRIBUTES",
@@ -53,13 +54,12 @@ class Attribute:
 
 def _number(low: int, high: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
-        if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        number = whole_number(value.strip()) if isinstance(value, str) else value
+        if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
             raise InvalidInputError(
                 "an attribute's value is out of range", value=value, low=low, high=high
             )
-        return value
+        return number
 
     return parse
 

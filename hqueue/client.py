@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from collections.abc import Collection
 from typing import Any
 
+from hqueue import subscribe
 from hqueue.attributes import (
     QueueDescription,
     check_attributes,
@@ -15,6 +17,7 @@ from hqueue.attributes import (
 )
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.config import Settings
+from hqueue.coordination import Coordination, PartitionKey
 from hqueue.errors import InvalidInputError
 from hqueue.hbase import (
     Gateways,
@@ -24,8 +27,12 @@ from hqueue.hbase import (
     Tables,
     region_locations,
 )
+from hqueue.message import MessageID
 from hqueue.queue import Queue
 from hqueue.rowkey import first_of
+from hqueue.subscribe import EARLIEST, Start, SubscriberState
+from hqueue.wakeups import WakeUps
+from hqueue.zookeeper import ZooKeeperCoordination
 
 __all__ = ["Client", "PartitionLocation", "connect"]
 
@@ -70,6 +77,8 @@ class Client:
         self._clock = clock
         self._gateways = Gateways(settings)
         self._tables = Tables(self._gateways)
+        self._coordination = ZooKeeperCoordination(settings)
+        self._wake_ups = WakeUps(lambda: self._coordination, settings.zookeeper)
 
     def __enter__(self) -> Client:
         return self
@@ -80,6 +89,16 @@ class Client:
     def close(self) -> None:
         """Close all connections. What was made from this client can't be used any more."""
         self._gateways.close()
+        self._wake_ups.close()
+        self._coordination.close()
+
+    @property
+    def coordination(self) -> Coordination:
+        """The client's session with ZooKeeper, for subscriptions, checkpoints and workers.
+
+        Connects when it is first used. What is present by it is so until the client is closed.
+        """
+        return self._coordination
 
     def queue(self, name: str) -> Queue:
         """Open a queue.
@@ -95,6 +114,8 @@ class Client:
             lambda: self.describe_queue(name),
             appends=TableAppends(self._gateways, name, locations, self._clock),
             reads=TableReads(self._gateways, name, locations),
+            coordinate=lambda: ZooKeeperCoordination(self.settings),
+            on_append=lambda partition: self._wake_ups.appended(PartitionKey(name, partition)),
             settings=self.settings,
             clock=self._clock,
         )
@@ -167,12 +188,71 @@ class Client:
         """
         self._tables.truncate(check_queue_name(name))
 
+    def list_subscribers(self, queue: str) -> list[SubscriberState]:
+        """Every subscriber of a queue in every partition: whether it is connected, and its lag.
+
+        Some small requests a partition and subscriber.
+        """
+        return subscribe.list_subscribers(self.queue(queue), self.coordination)
+
+    def add_subscriber(
+        self,
+        queue: str,
+        name: str,
+        *,
+        start: Start = EARLIEST,
+        partitions: Collection[int] | None = None,
+    ) -> None:
+        """Let a subscriber begin at a place that is fixed now, though it connects later.
+
+        Args:
+            queue: the queue.
+            name: the subscriber's name.
+            start: a `MessageID`, an aware datetime, milliseconds since the epoch, ``earliest``
+                or ``latest``.
+            partitions: which; all if None.
+
+        Raises:
+            SubscriberExistsError: there is one of this name.
+        """
+        subscribe.add_subscriber(self.queue(queue), self.coordination, name, start, partitions)
+
+    def delete_subscriber(self, queue: str, name: str) -> None:
+        """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
+
+        Raises:
+            SubscriberNotFoundError: there is none of this name.
+            SubscriberConnectedError: it is connected.
+        """
+        subscribe.delete_subscriber(check_queue_name(queue), self.coordination, name)
+
+    def seek_subscriber(
+        self, queue: str, name: str, start: Start, *, partitions: Collection[int] | None = None
+    ) -> dict[int, MessageID]:
+        """Let a subscriber that is not connected go on elsewhere, further back or ahead.
+
+        Args:
+            queue: the queue.
+            name: the subscriber's name.
+            start: as for `add_subscriber`.
+            partitions: which; all that it has if None.
+
+        Returns:
+            The checkpoints that were set, by partition.
+
+        Raises:
+            SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
+            SubscriberConnectedError: it is connected.
+        """
+        return subscribe.seek_subscriber(
+            self.queue(queue), self.coordination, name, start, partitions
+        )
+
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""
         description = self.describe_queue(name)
-        for attempt in Deadline(self._clock, self.settings.operation_timeout_ms).retrying():
-            with attempt:
-                regions = region_locations(self._gateways, name)
+        deadline = Deadline(self._clock, self.settings.operation_timeout_ms)
+        regions = deadline.run(lambda: region_locations(self._gateways, name))
         located = []
         for partition in range(description.partitions):
             key = first_of(partition)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import tenacity
 
 from hqueue.errors import StoreUnavailableError
 
 __all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "SystemClock"]
+
+Result = TypeVar("Result")
 
 
 class Clock(Protocol):
@@ -63,11 +66,26 @@ class Deadline:
     def expired(self) -> bool:
         return self.remaining_ms == 0.0
 
-    def retrying(self) -> tenacity.Retrying:
-        """Attempts while `StoreUnavailableError` is raised, with a growing, random pause.
-
-        When the deadline has passed, the last error is raised.
+    def run(self, operation: Callable[[], Result]) -> Result:
+        """Call until it returns; again, after a growing, random pause, while it raises
+        `StoreUnavailableError`. When the deadline has passed, the last error is raised.
         """
+        try:
+            return operation()  # Nearly all succeed at once: those don't pay for what comes now.
+        except StoreUnavailableError as exc:
+            failure: StoreUnavailableError | None = exc
+
+        def next_try() -> Result:
+            nonlocal failure
+            if failure is None:
+                return operation()
+            first, failure = failure, None
+            raise first
+
+        return self.retrying()(next_try)
+
+    def retrying(self) -> tenacity.Retrying:
+        """The attempts of `run`, for a loop: ``for attempt in deadline.retrying():``."""
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(StoreUnavailableError),
             stop=lambda _: self.expired,

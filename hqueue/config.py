@@ -11,23 +11,35 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import platformdirs
 
 from hqueue.errors import SettingsError
+from hqueue.numbers import whole_number
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["GatewayAddress", "Settings", "local_connection_file", "settings_file"]
+__all__ = [
+    "AccessRule",
+    "Credential",
+    "GatewayAddress",
+    "Settings",
+    "local_connection_file",
+    "settings_file",
+    "worker_settings",
+]
 
 ENVIRONMENT_PREFIX = "HQUEUE_"
+WORKER_PREFIX = "HQUEUE_WORKER_"
+WORKER_TABLE = "worker"
 _NOT_SETTINGS = {"HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_CACHE"}
 
 
@@ -57,29 +69,78 @@ class GatewayAddress:
         if not colon or (text.startswith("[") and text.endswith("]")):
             return cls(text.strip("[]"))
         first, slash, second = ports.partition("/")
-        if not slash or not first.isdecimal() or not second.isdecimal():
+        thrift1_port, thrift2_port = whole_number(first), whole_number(second)
+        if not slash or thrift1_port is None or thrift2_port is None:
             raise SettingsError("a gateway is written host:thrift1_port/thrift2_port", gateway=text)
-        return cls(host.strip("[]"), int(first), int(second))
+        return cls(host.strip("[]"), thrift1_port, thrift2_port)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.thrift1_port}/{self.thrift2_port}"
 
 
-def _gateways(value: object) -> tuple[GatewayAddress, ...]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Credential:
+    """A proof of identity for ZooKeeper, written ``scheme:credential``."""
+
+    scheme: str
+    credential: str = dataclasses.field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Credential:
+        """Read ``scheme:credential``. The text is a secret, and in no error."""
+        scheme, colon, credential = text.strip().partition(":")
+        if not (scheme and colon and credential):
+            raise SettingsError("zookeeper_auth is written scheme:credential")
+        return cls(scheme, credential)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AccessRule:
+    """An entry of a ZooKeeper node's access control list, written ``scheme:id:permissions``."""
+
+    scheme: str
+    id: str
+    permissions: str
+
+    def __post_init__(self) -> None:
+        wrong = set(self.permissions) - set("cdrwa")
+        if not self.scheme or not self.permissions or wrong:
+            raise SettingsError(
+                "zookeeper_acl is written scheme:id:permissions, with permissions of 'cdrwa'",
+                zookeeper_acl=str(self),
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> AccessRule:
+        """Read ``scheme:id:permissions``; the id may have colons."""
+        scheme, _, rest = text.strip().partition(":")
+        identity, _, permissions = rest.rpartition(":")
+        return cls(scheme, identity, permissions)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}:{self.id}:{self.permissions}"
+
+
+_Item = TypeVar("_Item", GatewayAddress, Credential, AccessRule)
+
+
+def _listed(name: str, kind: type[_Item], value: object) -> tuple[_Item, ...]:
+    """The items of a setting that has several: a list, or one text with commas."""
     if isinstance(value, str):
         value = [part for part in value.split(",") if part.strip()]
-    if isinstance(value, GatewayAddress):
+    if isinstance(value, kind):
         value = [value]
     if not isinstance(value, Iterable):
-        raise SettingsError("gateways are addresses, or one text with commas", gateways=value)
-    gateways = tuple(
-        item if isinstance(item, GatewayAddress) else GatewayAddress.parse(str(item))
-        for item in value
-    )
-    if not gateways:
-        raise SettingsError("at least one gateway is needed")
-    return gateways
+        raise SettingsError("this setting is a list, or one text with commas", setting=name)
+    return tuple(item if isinstance(item, kind) else kind.parse(str(item)) for item in value)
+
+
+_LISTED: Mapping[str, type[Any]] = {
+    "gateways": GatewayAddress,
+    "zookeeper_auth": Credential,
+    "zookeeper_acl": AccessRule,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +155,16 @@ class Settings:
 
     zookeeper_root: str = "/hqueue"
     """The ZooKeeper node under which everything of hqueue lies."""
+
+    zookeeper_session_timeout_ms: int = 10_000
+    """How long ZooKeeper keeps a session, and what is present by it, without a sign of life."""
+
+    zookeeper_auth: tuple[Credential, ...] = dataclasses.field(default=(), repr=False)
+    """Who this is, for ZooKeeper: ``scheme:credential``, as ``digest:user:password``."""
+
+    zookeeper_acl: tuple[AccessRule, ...] = (AccessRule("world", "anyone", "cdrwa"),)
+    """Who may do what with the nodes that are created: ``scheme:id:permissions``, as ZooKeeper's
+    own command line writes it; ``auth::cdrwa`` for none but oneself."""
 
     transport: str = "buffered"
     """The gateways' Thrift transport: ``buffered`` or ``framed``."""
@@ -125,12 +196,15 @@ class Settings:
     """How far this machine's clock may be from a region server's before appends are refused."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gateways", _gateways(self.gateways))
+        for name, kind in _LISTED.items():
+            object.__setattr__(self, name, _listed(name, kind, getattr(self, name)))
+        if not self.gateways:
+            raise SettingsError("at least one gateway is needed")
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                if isinstance(value, str) and value.strip().isdecimal():
-                    value = int(value)
+                if isinstance(value, str) and (number := whole_number(value.strip())) is not None:
+                    value = number
                     object.__setattr__(self, field.name, value)
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                     raise SettingsError(
@@ -142,9 +216,11 @@ class Settings:
             raise SettingsError("transport is 'buffered' or 'framed'", transport=self.transport)
         if self.protocol not in ("binary", "compact"):
             raise SettingsError("protocol is 'binary' or 'compact'", protocol=self.protocol)
-        if not self.zookeeper_root.startswith("/"):
+        if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", self.zookeeper_root) or {".", ".."} & set(
+            self.zookeeper_root.split("/")
+        ):
             raise SettingsError(
-                "zookeeper_root begins with '/'", zookeeper_root=self.zookeeper_root
+                "zookeeper_root is a ZooKeeper path, as /hqueue", zookeeper_root=self.zookeeper_root
             )
 
     @classmethod
@@ -162,29 +238,60 @@ class Settings:
                 value, or a settings file can't be read.
         """
         environ = os.environ if environ is None else environ
-        merged: dict[str, Any] = {}
-        local = local_connection_file(environ)
-        if local.exists():
-            merged.update(_from_file(local))
-        path = settings_file(environ)
-        if path.exists():
-            merged.update(_from_file(path))
-        elif "HQUEUE_CONFIG" in environ:
-            raise SettingsError("HQUEUE_CONFIG names a file that does not exist", path=str(path))
+        sources = [_file_if_there(local_connection_file(environ)), _user_file(environ)]
+        # A worker's settings stand in the same places, and are none of a connection's.
+        merged = {k: v for source in sources for k, v in source.items() if k != WORKER_TABLE}
         merged.update(
             {
                 name[len(ENVIRONMENT_PREFIX) :].lower(): value
                 for name, value in environ.items()
-                if name.startswith(ENVIRONMENT_PREFIX) and name not in _NOT_SETTINGS
+                if name.startswith(ENVIRONMENT_PREFIX)
+                and not name.startswith(WORKER_PREFIX)
+                and name not in _NOT_SETTINGS
             }
         )
-        merged.update({k: v for k, v in (arguments or {}).items() if v is not None})
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in merged:
-            if name not in known:
-                closest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-                raise SettingsError("unknown setting", setting=name, closest=closest[0])
-        return cls(**merged)
+        return cls(**_known(cls, merged, arguments))
+
+
+def worker_settings(
+    kind: type[Any],
+    arguments: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Gather a worker's settings: arguments, ``HQUEUE_WORKER_*``, the file's table ``worker``.
+
+    Args:
+        kind: the dataclass that they are fields of.
+        arguments: settings by name; a value of None counts as not given.
+        environ: the environment; the process's own if None.
+
+    Raises:
+        SettingsError: a setting is unknown, or the settings file can't be read.
+    """
+    environ = os.environ if environ is None else environ
+    table = _user_file(environ).get(WORKER_TABLE, {})
+    if not isinstance(table, dict):
+        raise SettingsError("[worker] is a table of the settings file", worker=table)
+    named = {
+        name[len(WORKER_PREFIX) :].lower(): value
+        for name, value in environ.items()
+        if name.startswith(WORKER_PREFIX)
+    }
+    return _known(kind, {**table, **named}, arguments)
+
+
+def _known(
+    kind: type[Any], found: Mapping[str, Any], arguments: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What was found, with the arguments over it, if all of it is known."""
+    given = {k: v for k, v in (arguments or {}).items() if v is not None}
+    merged = {**found, **given}
+    known = [field.name for field in dataclasses.fields(kind)]
+    for name in merged:
+        if name not in known:
+            closest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            raise SettingsError("unknown setting", setting=name, closest=closest[0])
+    return merged
 
 
 def _at(field: dataclasses.Field[Any], value: object) -> dict[str, Any]:
@@ -194,8 +301,19 @@ def _at(field: dataclasses.Field[Any], value: object) -> dict[str, Any]:
 def _from_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise SettingsError("a settings file can't be read", path=str(path)) from exc
+
+
+def _file_if_there(path: Path) -> dict[str, Any]:
+    return _from_file(path) if path.exists() else {}
+
+
+def _user_file(environ: Mapping[str, str]) -> dict[str, Any]:
+    path = settings_file(environ)
+    if "HQUEUE_CONFIG" in environ and not path.exists():
+        raise SettingsError("HQUEUE_CONFIG names a file that does not exist", path=str(path))
+    return _file_if_there(path)
 
 
 def settings_file(environ: Mapping[str, str] = os.environ) -> Path:

@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import itemgetter
 
 from hqueue.batch import SCATTERED, decode_bodies, positions
+from hqueue.errors import CorruptLogError
 from hqueue.log import Batch
 from hqueue.message import Message, MessageID
 
@@ -16,10 +17,19 @@ _id_of = itemgetter(2)
 
 
 def messages_of(batch: Batch) -> list[Message]:
-    """The wanted messages of a batch, by ID."""
-    if len(batch.cells) == 1:
-        return _messages_of_cell(batch, 0)
-    parts = [_messages_of_cell(batch, index) for index in range(len(batch.cells))]
+    """The wanted messages of a batch, by ID.
+
+    Raises:
+        CorruptLogError: the offsets or positions in a cell make no sense, although its checksum
+            fits: a writer with a fault wrote it.
+    """
+    try:
+        if len(batch.cells) == 1:
+            return _messages_of_cell(batch, 0)
+        parts = [_messages_of_cell(batch, index) for index in range(len(batch.cells))]
+    except CorruptLogError as exc:
+        exc.facts["row"] = batch.key.hex()
+        raise
     return sorted((message for part in parts for message in part), key=_id_of)
 
 
@@ -28,7 +38,7 @@ def _messages_of_cell(batch: Batch, index: int) -> list[Message]:
     base = batch.header.base
     bodies: list[bytes] = decode_bodies(entry, cell)
     if entry.layout == SCATTERED:
-        ids: Iterable[int] = [base + position for position in positions(entry, cell)]
+        ids: Iterable[int] = [base + position for position in positions(batch.header, entry, cell)]
     else:
         ids = range(base + entry.first, base + entry.first + entry.count)
     # The tuples are built without a call in Python for each: this is where a scan's time goes.

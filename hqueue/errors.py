@@ -13,11 +13,16 @@ servers underneath are translated where they arrive, with the original as ``__ca
     │   ├── QueueDisabledError
     │   ├── QueueEnabledError                 the operation needs a disabled queue
     │   └── NotAQueueError                    the table exists, but it is not a queue
-    ├── StoreError                            HBase did not do what it was asked
+    ├── SubscriptionStateError                a subscriber is not what the operation needs
+    │   ├── SubscriberNotFoundError
+    │   ├── SubscriberExistsError
+    │   ├── SubscriberConnectedError          the operation needs one that is not connected
+    │   └── CheckpointMovedError              somebody else changed the checkpoint
+    ├── StoreError                            HBase or ZooKeeper did not do what it was asked
     │   ├── StoreUnavailableError             no answer within the bound
-    │   └── RequestRefusedError               HBase answered that it will not
+    │   └── RequestRefusedError               the answer is that it will not be done
     ├── ClockSkewError                        this machine's clock is too far off to append
-    ├── CorruptLogError                       bytes in the log that no writer of a queue wrote
+    ├── CorruptLogError                       bytes that no writer of a queue wrote
     │   └── UnsupportedFormatError            a format version or a codec this release doesn't know
     ├── ClosedError                           the object was closed, or inherited through a fork
     ├── BufferFullError                       a producer's buffer had no room within the bound
@@ -30,6 +35,7 @@ import enum
 
 __all__ = [
     "BufferFullError",
+    "CheckpointMovedError",
     "ClockSkewError",
     "ClosedError",
     "CorruptLogError",
@@ -48,6 +54,10 @@ __all__ = [
     "SettingsError",
     "StoreError",
     "StoreUnavailableError",
+    "SubscriberConnectedError",
+    "SubscriberExistsError",
+    "SubscriberNotFoundError",
+    "SubscriptionStateError",
     "UnsupportedFormatError",
 ]
 
@@ -139,16 +149,36 @@ class NotAQueueError(QueueStateError):
     """The table exists, but hqueue did not create it as a queue."""
 
 
+class SubscriptionStateError(HQueueError):
+    """A subscriber is not in the state that the operation needs."""
+
+
+class SubscriberNotFoundError(SubscriptionStateError):
+    """There is no subscriber of that name."""
+
+
+class SubscriberExistsError(SubscriptionStateError):
+    """There is a subscriber of that name already."""
+
+
+class SubscriberConnectedError(SubscriptionStateError):
+    """A subscriber of that name is connected, and the operation needs one that is not."""
+
+
+class CheckpointMovedError(SubscriptionStateError):
+    """Somebody else changed or deleted the checkpoint: it is not ours to move any more."""
+
+
 class StoreError(HQueueError):
-    """HBase did not do what it was asked."""
+    """HBase or ZooKeeper did not do what it was asked."""
 
 
 class StoreUnavailableError(StoreError):
-    """HBase or its gateways gave no usable answer within the bound that was set."""
+    """HBase, its gateways or ZooKeeper gave no usable answer within the bound that was set."""
 
 
 class RequestRefusedError(StoreError):
-    """HBase answered, and the answer is that it will not do this; trying again won't help."""
+    """The answer is that this will not be done; trying again won't help."""
 
 
 class ClockSkewError(HQueueError):
@@ -160,7 +190,7 @@ class CorruptLogError(HQueueError):
 
 
 class UnsupportedFormatError(CorruptLogError):
-    """A batch has a format version or a codec that this release does not know."""
+    """A batch or a record has a format version or a codec that this release does not know."""
 
 
 class ClosedError(HQueueError):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-
-import tenacity
+from functools import partial
 
 from hqueue.batch import decode_header
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -12,7 +11,7 @@ from hqueue.errors import HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
 from hqueue.ports import ReadPort, Row
 
-__all__ = ["follow"]
+__all__ = ["follow", "poll"]
 
 PAUSE_MS_MIN = 2.0
 PAUSE_MS_MAX = 100.0
@@ -77,6 +76,50 @@ def follow(
         pause_ms = min(pause_ms * 1.5, PAUSE_MS_MAX)
 
 
+def poll(
+    readers: Sequence[PartitionReader],
+    reads: ReadPort,
+    deadline: Callable[[], Deadline],
+    bytes_max: int,
+    rows_max: int = 1,
+) -> Iterator[list[Batch]]:
+    """Ask once for what comes next for each of these readers, which stand at their ends.
+
+    For the next batch of each that is one request for many; for up to `rows_max` of them it is
+    two requests a reader. What was accepted before an error was given before it, and does not
+    come again.
+    """
+    if rows_max > 1:
+        for reader in readers:
+            yield from _read_ahead(reader, reads, deadline, bytes_max, rows_max)
+        return
+    places = [(reader.partition, reader) for reader in readers]
+    for first in range(0, len(places), POLLED_PARTITIONS):
+        polled = places[first : first + POLLED_PARTITIONS]
+        for rows in _poll(polled, reads, deadline, bytes_max):
+            yield from _accepted(polled, rows, deadline)
+
+
+def _read_ahead(
+    reader: PartitionReader,
+    reads: ReadPort,
+    deadline: Callable[[], Deadline],
+    bytes_max: int,
+    rows_max: int,
+) -> Iterator[list[Batch]]:
+    """The next batches of one reader: their headers, and then as many as `bytes_max` allows."""
+    partition, slot = reader.place
+    headers: list[Row] = []
+    for attempt in deadline().retrying():
+        with attempt:
+            headers = reads.headers(partition, slot, rows_max)
+    portions = _portions(headers, reader.topics, bytes_max)
+    reader.at_tail = len(portions) <= 1 and len(headers) < rows_max
+    for portion in portions[:1]:
+        for row in sorted(_get(portion, reader.topics, reads, deadline()), key=_slot_of):
+            yield from _accepted([(partition, reader)], {partition: row}, deadline)
+
+
 def _polled(
     waiting: Sequence[tuple[int, PartitionReader]],
     reads: ReadPort,
@@ -100,6 +143,10 @@ def _polled(
     return came
 
 
+def _slot_of(row: Row) -> int:
+    return row.slot
+
+
 def _accepted(
     polled: Sequence[tuple[int, PartitionReader]],
     rows: Mapping[int, Row],
@@ -115,9 +162,7 @@ def _accepted(
             if partition not in rows:
                 continue
             bound = deadline()
-            for attempt in bound.retrying():
-                with attempt:
-                    batch = reader.accept(rows[partition], bound)
+            batch = bound.run(partial(reader.accept, rows[partition], bound))
             if batch is not None:
                 batches.append(batch)
     except HQueueError:
@@ -188,9 +233,4 @@ def _get(
     reads: ReadPort,
     deadline: Deadline,
 ) -> list[Row]:
-    rows: list[Row] = []
-    attempt: tenacity.AttemptManager
-    for attempt in deadline.retrying():
-        with attempt:
-            rows = reads.get(places, topics)
-    return rows
+    return deadline.run(lambda: reads.get(places, topics))

@@ -37,5 +37,11 @@ can be under way, so that no late put can find a slot empty that was filled once
 TAIL_TRUST_MS = 1_000
 """How long a cached tail may be used after the last successful contact with its partition."""
 
+ANSWER_BYTES_MAX = 1024 * 1024 * 1024
+"""What one answer of a gateway may have. No request asks for so much."""
+
+SCAN_BYTES_MAX = ANSWER_BYTES_MAX // 2
+"""What a scanner may be set to hold at a time."""
+
 TRUNCATE_PAUSE_MS = 3_000
 """How long truncation keeps a queue disabled: longer than `TAIL_TRUST_MS`."""

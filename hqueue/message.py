@@ -17,6 +17,7 @@ from hqueue.limits import (
     TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
+from hqueue.numbers import whole_number
 
 __all__ = ["Message", "MessageID", "MessageIDs", "Moment", "as_message_id", "topic_bytes"]
 
@@ -60,10 +61,11 @@ class MessageID(int):
     @classmethod
     def parse(cls, text: str) -> MessageID:
         """The ID that ``str(message_id)`` gave: ``timestamp-sequence``."""
-        timestamp, dash, sequence = text.strip().partition("-")
-        if not (dash and _is_ascii_number(timestamp) and _is_ascii_number(sequence)):
+        first, _, second = text.strip().partition("-")
+        timestamp, sequence = whole_number(first), whole_number(second)
+        if timestamp is None or sequence is None:
             raise InvalidInputError("a MessageID is written timestamp-sequence", text=text)
-        return cls(int(timestamp), int(sequence))
+        return cls(timestamp, sequence)
 
     @property
     def timestamp(self) -> int:
@@ -232,7 +234,3 @@ def as_message_id(moment: Moment) -> MessageID:
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_ascii_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 20

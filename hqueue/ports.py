@@ -4,6 +4,10 @@ The log (`hqueue.log`) is written against these ports alone; `hqueue.hbase` prov
 tables, and the tests' model store provides them under every fault. Each method makes one try.
 Each raises `StoreUnavailableError` when it got no usable answer, with the outcome of a write, and
 another `HQueueError` for an answer that trying again won't change.
+
+A write is applied by whoever serves the partition, and by no one else. A read may be answered by a
+server that lost the partition and has not noticed: from the log as it was before, with what is in
+one answer known to one server.
 """
 
 from __future__ import annotations
@@ -73,6 +77,11 @@ class AppendPort(HeaderPort, Protocol):
 
     def header(self, partition: int, slot: int) -> bytes | None:
         """The header at a slot."""
+
+    def backwards(self, partition: int, at_or_below: int, limit: int) -> list[Row]:
+        """The last `limit` rows that are not above `at_or_below`, descending: all as one server
+        knows them, and without bodies.
+        """
 
     def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
         """Delete the headers at these slots."""

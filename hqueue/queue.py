@@ -2,76 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
-import random
-import threading
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from hqueue.attributes import QueueDescription
-from hqueue.batch import Bodies, decode_header, encode_bodies
+from hqueue.batch import Bodies, encode_bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.collection import Collection
 from hqueue.config import Settings
+from hqueue.coordination import Coordination
 from hqueue.errors import (
     ClosedError,
-    HQueueError,
     InvalidInputError,
-    Outcome,
-    StoreUnavailableError,
 )
+from hqueue.follow import poll
 from hqueue.fork import register
 from hqueue.hbase import TableAppends, TableReads
-from hqueue.limits import MESSAGE_ID_MAX
-from hqueue.log import Appended, PartitionReader, PartitionWriter
+from hqueue.lanes import Lanes
+from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionCheck, PartitionChecker
+from hqueue.log.ends import PartitionEnds, count_before, ends_of
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs
 from hqueue.producer import Producer
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
+from hqueue.subscribe import Listener, Subscriber, Subscription
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["PartitionEnds", "Queue"]
-
-logger = logging.getLogger(__name__)
-
-STAY_APPENDS = 64
-COLLECT_EVERY_MS = 60_000
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PartitionEnds:
-    """The two ends of a partition's log.
-
-    Args:
-        partition: the partition.
-        first: the ID of the oldest batch whose header is kept; None if there is none.
-        first_ordinal: messages that the partition had before that.
-        next: the ID from which on nothing is written yet.
-        next_ordinal: messages that the partition ever had, expired ones too.
-    """
-
-    partition: int
-    first: MessageID | None
-    first_ordinal: int
-    next: MessageID
-    next_ordinal: int
-
-    @property
-    def messages(self) -> int:
-        """Messages that the partition ever had, expired ones too."""
-        return self.next_ordinal
-
-
-class _Lane:
-    """One partition's writer with its lock: this process appends one batch at a time there."""
-
-    __slots__ = ("collect_after_ms", "lock", "writer")
-
-    def __init__(self, writer: PartitionWriter, collect_after_ms: float) -> None:
-        self.lock = threading.Lock()
-        self.writer = writer
-        self.collect_after_ms = collect_after_ms
 
 
 class Queue:
@@ -88,6 +50,8 @@ class Queue:
         *,
         appends: TableAppends,
         reads: TableReads,
+        coordinate: Callable[[], Coordination],
+        on_append: Callable[[int], None],
         settings: Settings,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -96,6 +60,8 @@ class Queue:
         self._describe = describe
         self._appends = appends
         self._reads = reads
+        self._coordinate = coordinate
+        self._on_append = on_append
         self._settings = settings
         self._clock = clock
         self._skew = SkewGuard(appends, settings.clock_skew_ms_max, clock)
@@ -104,11 +70,8 @@ class Queue:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lanes: dict[int, _Lane] = {}
-        self._lanes_lock = threading.Lock()
-        self._collecting = threading.Lock()
-        self._any = random.randrange(self.partitions)
-        self._any_left = STAY_APPENDS
+        self._lanes = Lanes(self.partitions, self._open_writer)
+        self._collection = Collection(lambda: self._describe().ttl_seconds, self._clock)
         self._skew.after_fork_in_child()
 
     def __enter__(self) -> Queue:
@@ -135,14 +98,14 @@ class Queue:
     @overload
     def put(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[Message] | pa.RecordBatch,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
     ) -> Sequence[MessageID]: ...
     def put(
         self,
-        messages: Message | Sequence[Message],
+        messages: Message | Sequence[Message] | pa.RecordBatch,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -153,7 +116,9 @@ class Queue:
         in the log and repeated only if it is not there.
 
         Args:
-            messages: at most 65,536, and 8 MiB; for more use a `Producer`.
+            messages: at most 65,536, and 8 MiB; for more use a `Producer`. A
+                `pyarrow.RecordBatch` with the columns ``topic`` and ``value`` is written without
+                touching its messages one by one.
             partition: the partition; any if None.
             key: puts with the same key go to the same partition, CRC-32 of its UTF-8 modulo the
                 number of partitions.
@@ -173,9 +138,15 @@ class Queue:
         if isinstance(messages, Message):
             appended = self.append(encode_bodies((messages,)), partition)
             return int.__new__(MessageID, appended.base)
-        if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
-            raise InvalidInputError("put takes a Message or a sequence of them")
-        appended = self.append(encode_bodies(cast("Sequence[Message]", messages)), partition)
+        if isinstance(messages, Sequence) and not isinstance(messages, (str, bytes)):
+            bodies = encode_bodies(cast("Sequence[Message]", messages))
+        elif _is_record_batch(messages):
+            bodies = _encode_record_batch(messages)
+        else:
+            raise InvalidInputError(
+                "put takes a Message, a sequence of them, or a pyarrow.RecordBatch"
+            )
+        appended = self.append(bodies, partition)
         return MessageIDs(appended.base, appended.count)
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
@@ -196,92 +167,48 @@ class Queue:
         """Append an encoded batch; `put` and `Producer` come down to this.
 
         Without a partition it goes to one that no other thread of this process is writing to,
-        the same for a while, and another as soon as some other writer is met there. So writers
-        spread over the partitions by themselves.
+        and to another as soon as some other writer is met there. So writers spread over the
+        partitions by themselves.
         """
         if self._closed:
             raise ClosedError("the queue was closed", queue=self.name)
         deadline = Deadline(self._clock, self._settings.operation_timeout_ms)
-        try:
-            self._skew.check(deadline)
-        except StoreUnavailableError as exc:
-            exc.outcome = Outcome.NOT_APPLIED  # That of a measurement is none of the batch's.
-            raise
-        if partition is None:
-            lane = self._any_lane(deadline)
-        else:
-            lane = self._locked(self._lane(partition), deadline)
+        self._skew.check(deadline)
+        lane = self._lanes.acquire(partition, deadline)
         try:
             appended = lane.writer.append(bodies, deadline)
-            self._collect(lane)
+            self._on_append(lane.writer.partition)
         finally:
             lane.lock.release()
+        self._collection.pass_by(lane.writer)
         if partition is None and appended.contended:
-            self._any_left = 0
+            self._lanes.move_on()
         return appended
 
-    def _locked(self, lane: _Lane, deadline: Deadline) -> _Lane:
-        if not lane.lock.acquire(timeout=deadline.remaining_ms / 1e3):
-            raise StoreUnavailableError(
-                "this process's other appends to the partition took too long",
-                partition=lane.writer.partition,
-            )
-        return lane
-
-    def _any_lane(self, deadline: Deadline) -> _Lane:
-        self._any_left -= 1
-        if self._any_left <= 0:
-            self._any = (self._any + 1) % self.partitions
-            self._any_left = STAY_APPENDS
-        for step in range(self.partitions):
-            lane = self._lane((self._any + step) % self.partitions)
-            if lane.lock.acquire(blocking=False):
-                return lane
-        return self._locked(self._lane(random.randrange(self.partitions)), deadline)
-
-    def _lane(self, partition: int) -> _Lane:
-        lane = self._lanes.get(partition)
-        if lane is None:
-            with self._lanes_lock:
-                lane = self._lanes.get(partition)
-                if lane is None:
-                    writer = PartitionWriter(
-                        partition, self._appends, self._clock, self._settings.clock_skew_ms_max
-                    )
-                    first_ms = self._clock.monotonic_ms() + random.random() * COLLECT_EVERY_MS
-                    lane = self._lanes[partition] = _Lane(writer, first_ms)
-        return lane
-
-    def _collect(self, lane: _Lane) -> None:
-        """Delete old headers of a partition in passing, now and then.
-
-        In a thread of its own, one at a time: HBase's master has to be asked for the TTL, and
-        puts must not wait for that.
-        """
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < lane.collect_after_ms or not self._collecting.acquire(blocking=False):
-            return
-        lane.collect_after_ms = now_ms + COLLECT_EVERY_MS
-        collecting = self._collecting
-
-        def collect() -> None:
-            try:
-                ttl_seconds = self._describe().ttl_seconds
-                if ttl_seconds is not None:
-                    lane.writer.collect(ttl_seconds * 1_000)
-            except HQueueError:
-                logger.debug("headers were not collected", exc_info=True)
-            finally:
-                collecting.release()
-
-        try:
-            threading.Thread(target=collect, name="hqueue-collect", daemon=True).start()
-        except RuntimeError:  # The interpreter is ending.
-            collecting.release()
+    def _open_writer(self, partition: int) -> PartitionWriter:
+        return PartitionWriter(
+            partition, self._appends, self._clock, self._settings.clock_skew_ms_max
+        )
 
     def producer(self, **options: Any) -> Producer:
         """A `Producer` for this queue; its options are that class's."""
         return Producer(self, **options)
+
+    def subscriber(
+        self,
+        subscription: Subscription,
+        listeners: Sequence[Listener] | Listener,
+        **options: Any,
+    ) -> Subscriber:
+        """A `Subscriber` of this queue, to be started; its options are that class's."""
+        return Subscriber(
+            self,
+            subscription,
+            listeners,
+            coordinate=self._coordinate,
+            zookeeper=self._settings.zookeeper,
+            **options,
+        )
 
     def scan(
         self,
@@ -328,30 +255,25 @@ class Queue:
         """A scanner over some partitions, each with a `Scan` of its own."""
         return CombinedPartitionScanner(self, scans, **options)
 
-    def ends(self) -> list[PartitionEnds]:
+    def ends(self, partitions: Sequence[int] | None = None) -> list[PartitionEnds]:
         """Where each partition begins and ends now. Two small requests a partition.
 
         The difference of two ordinals is a number of messages: so the lag of a reader is exact
         without reading.
-        """
-        return [self._ends(partition) for partition in range(self.partitions)]
 
-    def _ends(self, partition: int) -> PartitionEnds:
-        for attempt in self.deadline().retrying():
-            with attempt:
-                newest = self._reads.newest(partition, MESSAGE_ID_MAX)
-                oldest = self._reads.headers(partition, 0, 1)
-        if newest is None or not oldest:
-            return PartitionEnds(partition, None, 0, MessageID(0), 0)
-        first = decode_header(oldest[0].key, oldest[0].header or b"")
-        last = decode_header(newest.key, newest.header or b"")
-        return PartitionEnds(
-            partition,
-            MessageID.from_int(first.base),
-            first.ordinal,
-            MessageID.from_int(last.end),
-            last.next_ordinal,
-        )
+        Args:
+            partitions: which; all if None.
+        """
+        return [ends_of(p, self._reads, self.deadline()) for p in self._partitions(partitions)]
+
+    def count_before(self, partition: int, message_id: MessageID) -> int:
+        """How many messages a partition ever had before an ID, expired ones too.
+
+        Subtracted from a `PartitionEnds.next_ordinal` it is the lag of whoever is at that ID, in
+        messages of all topics.
+        """
+        self._check_partition(partition)
+        return count_before(partition, message_id, self._reads, self.deadline())
 
     def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
         """Walk the log from its first batch to its last: links, ordinals and every checksum.
@@ -366,8 +288,7 @@ class Queue:
             StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
         """
         ttl_seconds = self.describe().ttl_seconds
-        for partition in range(self.partitions) if partitions is None else partitions:
-            self._check_partition(partition)
+        for partition in self._partitions(partitions):
             yield from PartitionChecker(
                 partition,
                 self._reads,
@@ -391,6 +312,29 @@ class Queue:
             bytes_max=bytes_max,
         )
 
+    def poll(
+        self,
+        readers: Sequence[PartitionReader],
+        bytes_max: int,
+        *,
+        rows_max: int = 1,
+        deadline: Callable[[], Deadline] | None = None,
+    ) -> Iterator[list[Batch]]:
+        """Ask once for what comes next for readers that stand at their partitions' ends.
+
+        Args:
+            readers: of different partitions; each made by `reader` of this queue.
+            bytes_max: the bodies asked for in one request, about; at least one batch.
+            rows_max: batches of each. One each is one request for up to 256 readers, if nothing
+                came; more of them are two requests a reader. A reader that has more to read
+                afterwards is not `at_tail`.
+            deadline: the bound on each request with its repetitions; an operation's if None.
+
+        Raises:
+            As `CombinedPartitionScanner.next`. What was given before stays given.
+        """
+        return poll(readers, self._reads, deadline or self.deadline, bytes_max, rows_max)
+
     @property
     def reads(self) -> TableReads:
         """The table's read port, for scanners that ask for many partitions at once."""
@@ -399,6 +343,12 @@ class Queue:
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""
         return Deadline(self._clock, self._settings.operation_timeout_ms)
+
+    def _partitions(self, given: Sequence[int] | None) -> Sequence[int]:
+        """These partitions; all if None."""
+        for partition in given or ():
+            self._check_partition(partition)
+        return range(self.partitions) if given is None else given
 
     def _check_partition(self, partition: object) -> None:
         if (
@@ -412,3 +362,15 @@ class Queue:
                 partition=partition,
                 partitions=self.partitions,
             )
+
+
+def _is_record_batch(value: object) -> bool:
+    # Whoever has one has imported pyarrow; nobody else pays for that.
+    pyarrow = sys.modules.get("pyarrow")
+    return pyarrow is not None and isinstance(value, pyarrow.RecordBatch)
+
+
+def _encode_record_batch(batch: pa.RecordBatch) -> Bodies:
+    from hqueue.arrow import encode_record_batch  # noqa: PLC0415  (pyarrow is an extra)
+
+    return encode_record_batch(batch)

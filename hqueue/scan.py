@@ -5,14 +5,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hqueue.decode import messages_of
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.follow import follow
-from hqueue.limits import MESSAGE_ID_MAX
+from hqueue.limits import MESSAGE_ID_MAX, SCAN_BYTES_MAX
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import Message, MessageID, Moment, as_message_id, topic_bytes
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["CombinedPartitionScanner", "PartitionScanner", "QueueScanner", "Scan"]
 
 BYTES_MAX = 4 * 1024 * 1024
+
+Result = TypeVar("Result")
 
 
 class Scan:
@@ -89,8 +91,8 @@ class CombinedPartitionScanner:
             raise InvalidInputError("a scanner needs at least one partition")
         if follow and by_id:
             raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
-        if bytes_max < 1:
-            raise InvalidInputError("bytes_max is above 0", bytes_max=bytes_max)
+        if not 1 <= bytes_max <= SCAN_BYTES_MAX:
+            raise InvalidInputError("bytes_max is 1 to 512 MiB", bytes_max=bytes_max)
         share = bytes_max // len(scans) if by_id else bytes_max
         self._queue = queue
         self._readers = [
@@ -137,7 +139,7 @@ class CombinedPartitionScanner:
         from hqueue.arrow import record_batch  # noqa: PLC0415  (pyarrow is an extra)
 
         for batches in self._batches():
-            yield record_batch(batches)
+            yield self._noted(record_batch, batches)
 
     @property
     def expired(self) -> int:
@@ -158,14 +160,14 @@ class CombinedPartitionScanner:
 
     def _one_by_one(self) -> Iterator[Message]:
         return itertools.chain.from_iterable(
-            messages_of(batch) for batches in self._batches() for batch in batches
+            self._noted(messages_of, batch) for batches in self._batches() for batch in batches
         )
 
     def _merged(self) -> Iterator[Message]:
         def messages(reader: PartitionReader) -> Iterator[Message]:
             for batches in self._drain(reader):
                 for batch in batches:
-                    yield from messages_of(batch)
+                    yield from self._noted(messages_of, batch)
 
         return heapq.merge(*map(messages, self._readers), key=itemgetter(2))
 
@@ -194,17 +196,21 @@ class CombinedPartitionScanner:
 
         return self._noting_failure(batches())
 
+    def _noted(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Call, and keep an error: a generator that raised has ended, as if the log had."""
+        try:
+            return function(*arguments)
+        except HQueueError as exc:
+            self._failure = exc
+            raise
+
     def _noting_failure(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
-        """A generator that raised has ended, and would look as if the log had."""
         self._check_failure()
         read: list[Batch] | None = []
         while read is not None:
             try:
                 with self._reading:
-                    read = next(batches, None)
-            except HQueueError as exc:
-                self._failure = exc
-                raise
+                    read = self._noted(next, batches, None)
             finally:
                 if self._closed:
                     self._rest()

@@ -10,10 +10,15 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import hqueue
 from hqueue import local
+
+# How long an example takes is the machine's matter, and nothing that a test could prove.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 _servers: list[local.LocalServer] = []
 

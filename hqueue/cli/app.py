@@ -13,7 +13,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hqueue.cli import check, demo, local, put, queues, scan, shell, tail
+from hqueue.cli import (
+    check,
+    dead_letters,
+    demo,
+    lag,
+    local,
+    put,
+    queues,
+    scan,
+    shell,
+    subscribe,
+    subscribers,
+    tail,
+    worker,
+)
 from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import add_command, unwrapped
@@ -134,7 +148,7 @@ def show_help(
     )
 
 
-for module in (queues, put, scan, tail, check):
+for module in (queues, put, scan, tail, check, subscribers, subscribe, lag, dead_letters, worker):
     module.register(app)
 app.add_typer(local.app, name="local", rich_help_panel="Local server")
 demo.register(app)
@@ -188,7 +202,8 @@ def _log_to_stderr(verbose: int) -> None:
         stream=sys.stderr,
         format="hqueue: %(levelname)s: %(message)s" if verbose < 2 else logging.BASIC_FORMAT,
     )
-    logging.getLogger("hqueue").setLevel(levels[min(verbose, 2)])
+    for name in ("hqueue", "hqueue_workers"):
+        logging.getLogger(name).setLevel(levels[min(verbose, 2)])
     if verbose < 2:
         logging.getLogger("kazoo").setLevel(logging.ERROR)
     if not verbose:

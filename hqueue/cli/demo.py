@@ -56,8 +56,8 @@ def demo(
 
     Starts the local server if none runs, creates a queue, and ships into it what HBase logs, what
     it has logged before, and the lines of the files and pipes that are named. A follower reads
-    along. At the end all is read once more and compared with what was put; the exit code is 1 if
-    it is not the same.
+    along, and a worker delivers them to a listener. At the end all is read once more and compared
+    with what was put; the exit code is 1 if it is not the same.
     """
     session = session_of(context)
     for file in files or ():
@@ -101,27 +101,33 @@ class _Demo:
             HQueueError: something failed that is not the demo's to judge.
         """
         from hqueue.cli.demo_picture import Result  # noqa: PLC0415  (only for the demo)
+        from hqueue.cli.demo_push import Delivered  # noqa: PLC0415
         from hqueue.cli.demo_tally import Follower, Tally, tally_of  # noqa: PLC0415
         from hqueue.cli.demo_watch import Watch  # noqa: PLC0415
 
         put = Tally(self._queue.partitions)
+        delivered = Delivered(self._queue, self._client.settings)
         follower = Follower(self._queue)
         try:
-            with Watch(self._queue, put, follower) as watch:
+            with Watch(self._queue, put, follower, delivered) as watch:
                 burst, burst_s = self._ship(put)
                 follower.wait(put.total, CATCH_UP_S)
+                delivered.wait(put.total, CATCH_UP_S)
         finally:
             follower.close()
+            delivered.close()
         scanned, scan_s = tally_of(self._queue)
         return Result(
             queue=self._queue.name,
             put=put,
             followed=follower.tally,
+            delivered=delivered.tally,
             scanned=scanned,
             put_seconds=burst_s,
             put_burst=burst,
             scan_seconds=scan_s,
             age_ms=follower.age_ms,
+            delivered_age_ms=delivered.age_ms,
             lag_max=watch.lag_max,
             locations=self._client.locations(self._queue.name),
             ends=self._queue.ends(),
@@ -185,6 +191,7 @@ def _conclude(result: Result) -> None:
 
     show_picture(result)
     found = result.followed.differences(result.put, "followed")
+    found += result.delivered.differences(result.put, "delivered")
     found += result.scanned.differences(result.put, "scanned")
     found += [
         f"partition {location.partition}: {result.lag(location.partition)} messages behind"
@@ -199,7 +206,7 @@ def _conclude(result: Result) -> None:
         raise typer.Exit(ExitCode.FAILED)
     name = result.queue
     print(
-        f"checked   both readers got every message once, and each partition in its order\n\n"
+        f"checked   all three got every message, and each partition in its order\n\n"
         f"Try next:\n"
         f"  hqueue tail {name} -n 5 --follow\n"
         f"  hqueue scan {name} --topic WARN --start -10m --format json\n"

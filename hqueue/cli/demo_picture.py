@@ -26,12 +26,14 @@ class Result:
     queue: str
     put: Tally
     followed: Tally
+    delivered: Tally
     scanned: Tally
     put_seconds: float
     """How long the first burst took, what was there at the beginning."""
     put_burst: int
     scan_seconds: float
     age_ms: float
+    delivered_age_ms: float
     lag_max: int
     locations: Sequence[PartitionLocation]
     ends: Sequence[PartitionEnds]
@@ -78,6 +80,8 @@ def show_picture(result: Result) -> None:
         f"{result.put_burst:,} at {rate_put:,.0f} messages/s\n"
         f"followed  while they were written, {result.age_ms:,.0f} ms after it (median); "
         f"{result.lag_max:,} behind at most, {lag:,} now\n"
+        f"delivered {result.delivered.total:,} to a listener, by a worker; "
+        f"{result.delivered_age_ms:,.0f} ms after they were written (median)\n"
         f"scanned   all of them again, at {rate_scan:,.0f} messages/s",
         markup=False,
         highlight=False,

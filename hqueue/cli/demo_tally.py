@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hqueue.message import Message
     from hqueue.queue import Queue
 
-__all__ = ["Follower", "Tally", "tally_of"]
+__all__ = ["Follower", "Reading", "Tally", "tally_of"]
 
 AGES_MAX = 100_000
 
@@ -80,12 +80,8 @@ def tally_of(queue: Queue) -> tuple[Tally, float]:
     return tally, time.monotonic() - begun_s
 
 
-class Follower:
-    """Reads a queue in a thread of its own, while it is written.
-
-    Args:
-        queue: the queue; it is read from its beginning on.
-    """
+class Reading:
+    """What somebody reads while it is written, and how old it is then."""
 
     def __init__(self, queue: Queue) -> None:
         self.tally = Tally(queue.partitions)
@@ -94,9 +90,23 @@ class Follower:
         self.error: HQueueError | None = None
         self._ages_ms: list[int] = []
         self._changed = threading.Condition()
-        self._scanner = queue.scan(follow=True)
-        self._thread = threading.Thread(target=self._run, name="hqueue-follower", daemon=True)
-        self._thread.start()
+
+    def take(self, message: Message) -> None:
+        """Count a message that was read."""
+        self.tally.add_read(message)
+        assert message.id is not None
+        self.newest_age_ms = max(0, time.time_ns() // 1_000_000 - message.id.timestamp)
+        self.newest = message
+        if len(self._ages_ms) < AGES_MAX:
+            self._ages_ms.append(self.newest_age_ms)
+        with self._changed:
+            self._changed.notify_all()
+
+    def fail(self, error: HQueueError) -> None:
+        """Nothing more can be read."""
+        self.error = error
+        with self._changed:
+            self._changed.notify_all()
 
     def wait(self, total: int, timeout_s: float) -> bool:
         """Wait until so many messages were read; whether that was in time.
@@ -117,6 +127,20 @@ class Follower:
         """How old messages were when they were read: the median, in milliseconds."""
         return statistics.median(self._ages_ms) if self._ages_ms else 0.0
 
+
+class Follower(Reading):
+    """Reads a queue in a thread of its own, while it is written.
+
+    Args:
+        queue: the queue; it is read from its beginning on.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(queue)
+        self._scanner = queue.scan(follow=True)
+        self._thread = threading.Thread(target=self._run, name="hqueue-follower", daemon=True)
+        self._thread.start()
+
     def close(self) -> None:
         """End reading."""
         self._scanner.close()
@@ -125,15 +149,6 @@ class Follower:
     def _run(self) -> None:
         try:
             for message in self._scanner:
-                self.tally.add_read(message)
-                assert message.id is not None
-                self.newest_age_ms = max(0, time.time_ns() // 1_000_000 - message.id.timestamp)
-                self.newest = message
-                if len(self._ages_ms) < AGES_MAX:
-                    self._ages_ms.append(self.newest_age_ms)
-                with self._changed:
-                    self._changed.notify_all()
+                self.take(message)
         except HQueueError as exc:
-            self.error = exc
-            with self._changed:
-                self._changed.notify_all()
+            self.fail(exc)

@@ -13,7 +13,7 @@ from hqueue.errors import HQueueError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hqueue.cli.demo_tally import Follower, Tally
+    from hqueue.cli.demo_tally import Reading, Tally
     from hqueue.message import Message, MessageID
     from hqueue.queue import Queue
 
@@ -27,17 +27,18 @@ VALUE_SHOWN = 60
 class Watch:
     """Looks at the put and the followed messages now and then, from a thread of its own.
 
-    It shows a message that was just read, and how far the follower is behind: the messages that
-    the partitions' ordinals count, less those it has read.
+    It shows a message that was just read or delivered, and how far the follower is behind: the
+    messages that the partitions' ordinals count, less those it has read.
     """
 
-    def __init__(self, queue: Queue, put: Tally, follower: Follower) -> None:
+    def __init__(self, queue: Queue, put: Tally, follower: Reading, delivered: Reading) -> None:
         self.lag_max = 0
         self._queue = queue
         self._put = put
         self._follower = follower
-        self._lines = 0
-        self._shown: MessageID | None = None
+        self._delivered = delivered
+        self._lines = LINES_MAX
+        self._shown: dict[str, MessageID | None] = {"read": None, "delivered": None}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hqueue-watch", daemon=True)
 
@@ -77,19 +78,22 @@ class Watch:
                 written = sum(end.messages for end in self._queue.ends())
                 lag = max(0, written - self._follower.tally.total)
                 self.lag_max = max(self.lag_max, lag)
-            update(f"put {self._put.total:,}, read {self._follower.tally.total:,}, lag {lag:,}")
-            message = self._follower.newest
-            if message is not None and message.id != self._shown and self._lines < LINES_MAX:
-                self._shown = message.id
-                self._lines += 1
-                show(_line(message, self._follower.newest_age_ms))
+            update(
+                f"put {self._put.total:,}, read {self._follower.tally.total:,}, "
+                f"delivered {self._delivered.tally.total:,}, lag {lag:,}"
+            )
+            for how, reading in (("read", self._follower), ("delivered", self._delivered)):
+                message = reading.newest
+                if message is not None and message.id != self._shown[how] and self._lines > 0:
+                    self._shown[how] = message.id
+                    self._lines -= 1
+                    show(_line(how, message, reading.newest_age_ms))
             if ended:
                 return
 
 
-def _line(message: Message, age_ms: int) -> str:
+def _line(how: str, message: Message, age_ms: int) -> str:
     value = printable(message.value)
     short = value if len(value) <= VALUE_SHOWN else value[: VALUE_SHOWN - 1] + "…"
-    return (
-        f"  read {age_ms:4} ms after it was put  {message.partition:2}  {message.topic:5}  {short}"
-    )
+    where = f"{message.partition:2}  {message.topic:5}"
+    return f"  {how:9} {age_ms:4} ms after it was put  {where}  {short}"

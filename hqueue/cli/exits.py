@@ -33,9 +33,9 @@ class ExitCode(enum.IntEnum):
 
 
 # Paragraphs: the help's layout joins the lines of one.
-EXIT_CODES_TEXT = """Exit codes: 0 done; 1 refused or failed; 2 wrong usage or input; 3 HBase is not
-available, nothing was applied; 4 the outcome is unknown, it may have been applied; 5 the log is
-corrupt; 130 interrupted; 141 the reader of stdout went away.
+EXIT_CODES_TEXT = """Exit codes: 0 done; 1 refused or failed; 2 wrong usage or input; 3 HBase or
+ZooKeeper is not available, nothing was applied; 4 the outcome is unknown, it may have been
+applied; 5 the log is corrupt; 130 interrupted; 141 the reader of stdout went away.
 
 Data goes to stdout, everything else to stderr."""
 

@@ -26,7 +26,7 @@ class Output:
         on_closed: called from another thread when the reader went away, to end such a wait.
 
     Raises:
-        BrokenPipeError: from `write` and at the end: the reader went away.
+        BrokenPipeError: from `write`, `flush` and at the end: the reader went away.
         OutputError: likewise: the bytes could not be written.
     """
 
@@ -58,8 +58,7 @@ class Output:
         if self._flusher is not None:
             self._flusher.join()
         try:
-            self._flush()
-            self._check()
+            self.flush()
         except (BrokenPipeError, OutputError):
             if kind is None:
                 raise
@@ -76,6 +75,11 @@ class Output:
                 self._error = exc
         if self._error is not None:
             self._check()
+
+    def flush(self) -> None:
+        """Write out what is buffered, now."""
+        self._flush()
+        self._check()
 
     def _check(self) -> None:
         if isinstance(self._error, BrokenPipeError):

@@ -210,8 +210,9 @@ def open_input(name: str) -> BinaryIO:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return Path(name).expanduser().open("rb")
-    except OSError as exc:
-        raise InvalidInputError("a file can't be read", file=name, reason=exc.strerror) from exc
+    except (OSError, ValueError, RuntimeError) as exc:  # A name that none has, a home of nobody.
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        raise InvalidInputError("a file can't be read", file=name, reason=reason) from exc
 
 
 def _reading(values: Iterator[bytes], name: str) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from hqueue.cli.exits import ExitCode, exit_code_of, show_error
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import PROGRAM, Session, session_of
-from hqueue.cli.shell_syntax import TOOLKIT, parse_line
+from hqueue.cli.shell_syntax import ALIASES, TOOLKIT, parse_line
 from hqueue.errors import HQueueError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -124,10 +124,13 @@ def _converse(session: Session, command: Any, execute: Execute) -> None:
 
 def _toolkit_help(arguments: list[str]) -> list[str]:
     """Show the toolkit's way to write a command before its help."""
-    if arguments[0] == "help" and len(arguments) == 2 and arguments[1] in TOOLKIT:
-        form = TOOLKIT[arguments[1]]
+    if arguments[0] != "help" or len(arguments) != 2:
+        return arguments
+    name = ALIASES.get(arguments[1], arguments[1])
+    if name in TOOLKIT:
+        form = TOOLKIT[name]
         print(f"\n Toolkit:  {form.usage}\n Example:  {form.example}", flush=True)
-    return arguments
+    return ["help", name]
 
 
 def _prompt_session(session: Session, command: Any) -> PromptSession[str]:

@@ -50,7 +50,11 @@ class ToolkitForm:
     dictionary: str | None = None
 
 
-ALIASES: Mapping[str, str] = {"truncate_queue": "truncate"}
+ALIASES: Mapping[str, str] = {
+    "truncate_queue": "truncate",
+    "add_subscriber": "add-subscriber",
+    "delete_subscriber": "delete-subscriber",
+}
 """The toolkit's names of commands that are called otherwise here."""
 
 TOOLKIT: Mapping[str, ToolkitForm] = {
@@ -84,6 +88,18 @@ TOOLKIT: Mapping[str, ToolkitForm] = {
         1,
         "scan 'queue_name', [option dictionary]",
         "scan 'q1', {'start' => '-10m', 'limit' => 5}",
+    ),
+    "add-subscriber": ToolkitForm(
+        ("", ""),
+        2,
+        "add_subscriber 'queue_name', 'subscriber_name'",
+        "add_subscriber 'q1', 'subscriber_1'",
+    ),
+    "delete-subscriber": ToolkitForm(
+        ("", ""),
+        2,
+        "delete_subscriber 'queue_name', 'subscriber_name'",
+        "delete_subscriber 'q1', 'subscriber_1'",
     ),
 }
 

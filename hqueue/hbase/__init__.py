@@ -1,4 +1,4 @@
-"""The only users of happybase and thriftpy2: HBase's two Thrift gateways behind the log's ports.
+"""All that speaks to HBase: its two Thrift gateways, behind the log's ports.
 
 Every error is translated here, and every time-out set.
 """

@@ -13,6 +13,7 @@ from hqueue.hbase.headers import TableHeaders
 from hqueue.hbase.idl import hbase2
 from hqueue.hbase.locations import Locations
 from hqueue.hbase.schema import BATCH, LOG, MESSAGE, PROBE_ROW_PREFIX
+from hqueue.hbase.translation import reads_answer
 
 __all__ = ["TableAppends"]
 
@@ -59,6 +60,7 @@ class TableAppends(TableHeaders):
         columns += [hbase2.TColumn(family=MESSAGE, qualifier=topic) for topic in topics]
         self._call("deleteSingle", key, hbase2.TDelete(row=key, columns=columns))
 
+    @reads_answer
     def clock_offset_ms(self) -> tuple[float, float]:
         key = PROBE_ROW_PREFIX + secrets.token_bytes(8)
         column = hbase2.TColumn(family=LOG, qualifier=BATCH)

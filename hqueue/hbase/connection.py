@@ -11,11 +11,12 @@ from thriftpy2.thrift import TClient
 
 from hqueue.config import GatewayAddress, Settings
 from hqueue.hbase.idl import Hbase, hbase2
+from hqueue.hbase.wire import BoundedSocket, CompactProtocol
 
 __all__ = ["Connection", "Service"]
 
 
-class Service(enum.Enum):
+class Service(enum.IntEnum):
     """HBase's two Thrift services. Each has a gateway process and a port of its own."""
 
     THRIFT1 = 1
@@ -31,7 +32,7 @@ _TRANSPORTS = {
 }
 _PROTOCOLS = {
     "binary": protocol.TBinaryProtocol,
-    "compact": protocol.TCompactProtocol,
+    "compact": CompactProtocol,
 }
 _SERVICES = {Service.THRIFT1: Hbase, Service.THRIFT2: hbase2.THBaseService}
 
@@ -50,14 +51,13 @@ class Connection:
 
     def __init__(self, address: GatewayAddress, service: Service, settings: Settings) -> None:
         port = address.thrift1_port if service is Service.THRIFT1 else address.thrift2_port
-        self.socket = socket.create_connection(
+        connected = socket.create_connection(
             (address.host, port), timeout=settings.connect_timeout_ms / 1e3
         )
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.settimeout(settings.request_timeout_ms / 1e3)
-        wire = _TRANSPORTS[settings.transport](
-            transport.TSocket(sock=self.socket)  # type: ignore[no-untyped-call]
-        )
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = BoundedSocket(connected)
+        """Its time-out is set before each request."""
+        wire = _TRANSPORTS[settings.transport](self.socket)
         # Cells are bytes: without decode_response=False thriftpy2 would try each as UTF-8.
         self.client: Any = TClient(
             _SERVICES[service], _PROTOCOLS[settings.protocol](wire, decode_response=False)

@@ -11,6 +11,7 @@ from hqueue.hbase.gateways import Gateways
 from hqueue.hbase.idl import hbase2
 from hqueue.hbase.locations import Locations
 from hqueue.hbase.schema import BATCH, LOG
+from hqueue.hbase.translation import present, reads_answer
 from hqueue.ports import Row
 
 __all__ = ["TableHeaders"]
@@ -28,16 +29,19 @@ class TableHeaders:
         self._locations = locations
 
     def newest(self, partition: int, at_or_below: int) -> Row | None:
+        rows = self.backwards(partition, at_or_below, 1)
+        return rows[0] if rows else None
+
+    def backwards(self, partition: int, at_or_below: int, limit: int) -> list[Row]:
         scan = hbase2.TScan(
             startRow=rowkey.encode(partition, at_or_below),
             stopRow=rowkey.before_first_of(partition),
             columns=_HEADER,
-            caching=1,
+            caching=limit,
             reversed=True,
-            limit=1,
+            limit=limit,
         )
-        rows = self._scan(scan, 1)
-        return rows[0] if rows else None
+        return self._scan(scan, limit)
 
     def headers(self, partition: int, start: int, limit: int) -> list[Row]:
         scan = hbase2.TScan(
@@ -49,17 +53,20 @@ class TableHeaders:
         )
         return self._scan(scan, limit)
 
+    @reads_answer
     def header(self, partition: int, slot: int) -> bytes | None:
         key = rowkey.encode(partition, slot)
         answer = self._call("get", key, hbase2.TGet(row=key, columns=_HEADER))
-        return answer.columnValues[0].value if answer.columnValues else None
+        found = present(answer.columnValues)
+        return present(found[0].value) if found else None
 
+    @reads_answer
     def _scan(self, scan: Any, limit: int) -> list[Row]:
         found = self._call("getScannerResults", scan.startRow, scan, limit)
         return [
-            Row(result.row, *rowkey.decode(result.row), result.columnValues[0].value, {})
+            Row(result.row, *rowkey.decode(result.row), present(result.columnValues[0].value), {})
             for result in found
-            if result.columnValues
+            if present(result.columnValues)
         ]
 
     def _call(

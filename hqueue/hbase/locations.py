@@ -6,9 +6,10 @@ import bisect
 import dataclasses
 
 from hqueue.clock import SYSTEM_CLOCK, Clock
-from hqueue.errors import HQueueError
+from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.hbase.connection import Service
 from hqueue.hbase.gateways import Gateways
+from hqueue.hbase.translation import present, reads_answer
 
 __all__ = ["Locations", "RegionLocation", "region_locations"]
 
@@ -26,21 +27,29 @@ class RegionLocation:
     port: int
 
 
+@reads_answer
 def region_locations(gateways: Gateways, table: str) -> list[RegionLocation]:
-    """Every region's location, by start key. One request, whatever the number of regions."""
+    """Every region's location, by start key. One request, whatever the number of regions.
+
+    Raises:
+        StoreUnavailableError: there was no answer, or it leaves out the first region.
+    """
     answer = gateways.call(Service.THRIFT2, "getAllRegionLocations", table, table.encode())
-    return sorted(
+    locations = sorted(
         (
             RegionLocation(
                 entry.regionInfo.startKey or b"",
                 entry.regionInfo.endKey or b"",
-                _text(entry.serverName.hostName),
+                _text(present(entry.serverName.hostName)),
                 entry.serverName.port or 0,
             )
             for entry in answer
         ),
         key=lambda location: location.start_key,
     )
+    if not locations or locations[0].start_key:
+        raise StoreUnavailableError("the table's first region is not located", queue=table)
+    return locations
 
 
 def _text(value: bytes | str) -> str:
@@ -57,13 +66,15 @@ class Locations:
         self._gateways = gateways
         self._table = table
         self._clock = clock
+        hosts = {address.host for address in gateways.settings.gateways}
+        self._several_hosts = len(hosts) > 1
         self._stale_from_ms = 0.0
         self._starts: list[bytes] = []
         self._hosts: list[str] = []
 
     def host_of(self, row: bytes) -> str | None:
         """The host of the region that holds this row, if it is known."""
-        if len(self._gateways.hosts) == 1:
+        if not self._several_hosts:
             return None
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._stale_from_ms:

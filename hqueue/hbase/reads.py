@@ -10,10 +10,12 @@ from typing import Any
 from hqueue import rowkey
 from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.hbase.connection import Service
-from hqueue.hbase.gateways import Gateway, Gateways
+from hqueue.hbase.gateway import Gateway
+from hqueue.hbase.gateways import Gateways
 from hqueue.hbase.headers import TableHeaders
 from hqueue.hbase.idl import TScan
 from hqueue.hbase.schema import HEADER_COLUMN, columns, topic_of
+from hqueue.hbase.translation import present, reads_answer
 from hqueue.ports import Row, RowStream
 
 __all__ = ["TableReads"]
@@ -26,6 +28,7 @@ CACHING = 1_000
 class TableReads(TableHeaders):
     """The log's `ReadPort` on one table. Thread-safe."""
 
+    @reads_answer
     def get(self, places: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
         keys = [rowkey.encode(partition, slot) for partition, slot in places]
         found = self._call(
@@ -65,6 +68,7 @@ class _Scanner:
             self._gateway = None  # It is not waited for a second time, to close the scan.
             raise
 
+    @reads_answer
     def read(self, rows: int) -> list[Row]:
         if self._gateway is None or os.getpid() != self._pid:
             raise StoreUnavailableError("the scan is gone, or the parent process's")
@@ -80,7 +84,7 @@ class _Scanner:
 
 
 def _row(result: Any) -> Row:
-    cells = {column: cell.value for column, cell in result.columns.items()}
+    cells = {column: present(cell.value) for column, cell in result.columns.items()}
     partition, slot = rowkey.decode(result.row)
     header = cells.pop(HEADER_COLUMN, None)
     return Row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 from collections.abc import Mapping
@@ -24,7 +25,8 @@ from hqueue.hbase.connection import Service
 from hqueue.hbase.gateways import Gateways
 from hqueue.hbase.idl import hbase2
 from hqueue.hbase.schema import LOG, MESSAGE
-from hqueue.limits import TRUNCATE_PAUSE_MS, TTL_SECONDS_MAX
+from hqueue.hbase.translation import reads_answer
+from hqueue.limits import PARTITIONS_MAX, TRUNCATE_PAUSE_MS, TTL_SECONDS_MAX
 
 __all__ = ["Tables"]
 
@@ -51,6 +53,7 @@ class Tables:
         self._gateways = gateways
         self._clock = clock
 
+    @reads_answer
     def create(
         self,
         name: str,
@@ -77,33 +80,39 @@ class Tables:
         per_region = int(attributes.get("partitions_per_region", 1))
         splits = rowkey.split_keys(partitions, per_region)
         lost = False
-        for attempt in self._retrying():
-            with attempt:
-                try:
-                    self._call("createTable", name, descriptor, splits)
-                except StoreUnavailableError:
-                    lost = True
-                    raise
-                except QueueExistsError:
-                    if not lost or self._descriptor(name).attributes.get(_ID) != token:
-                        raise
 
+        def create() -> None:
+            nonlocal lost
+            try:
+                self._call("createTable", name, descriptor, splits)
+            except StoreUnavailableError:
+                lost = True
+                raise
+            except QueueExistsError:
+                if not lost or self._descriptor(name).attributes.get(_ID) != token:
+                    raise
+
+        self._deadline().run(create)
+
+    @reads_answer
     def describe(self, name: str) -> QueueDescription:
         """What HBase says of a queue now."""
-        for attempt in self._retrying():
-            with attempt:
-                descriptor = self._descriptor(name)
-                enabled = self._call("isTableEnabled", name, _table_name(name))
-        return _description(descriptor, enabled)
+        return self._deadline().run(
+            lambda: _description(
+                self._descriptor(name), self._call("isTableEnabled", name, _table_name(name))
+            )
+        )
 
+    @reads_answer
     def list(self) -> list[QueueDescription]:
         """Every queue, by name; tables that are none are left out."""
-        for attempt in self._retrying():
-            with attempt:
-                found = self._call("getTableDescriptorsByPattern", "", ".*", False)
+        found = self._deadline().run(
+            lambda: self._call("getTableDescriptorsByPattern", "", ".*", False)
+        )
         queues = [_description(d, None) for d in found if _FORMAT in (d.attributes or {})]
         return sorted(queues, key=lambda description: description.name)
 
+    @reads_answer
     def alter(
         self,
         name: str,
@@ -112,13 +121,15 @@ class Tables:
         attributes: Mapping[str, int | str],
     ) -> None:
         """Change the TTL (unless ``"keep"``) and attributes; the others stay."""
-        for attempt in self._retrying():
-            with attempt:
-                descriptor = self._descriptor(name)
-                if ttl_seconds is None or isinstance(ttl_seconds, int):
-                    _set_ttl(descriptor, ttl_seconds)
-                _set_attributes(descriptor, attributes)
-                self._call("modifyTable", name, descriptor)
+
+        def modify() -> None:
+            descriptor = self._descriptor(name)
+            if ttl_seconds is None or isinstance(ttl_seconds, int):
+                _set_ttl(descriptor, ttl_seconds)
+            _set_attributes(descriptor, attributes)
+            self._call("modifyTable", name, descriptor)
+
+        self._deadline().run(modify)
 
     def enable(self, name: str) -> None:
         """Enable a queue; one that is enabled stays so."""
@@ -139,30 +150,31 @@ class Tables:
         """
         self.disable(name)
         self._clock.sleep_ms(TRUNCATE_PAUSE_MS)
-        for attempt in self._retrying():
-            with attempt:
-                try:
-                    self._call("truncateTable", name, _table_name(name), True)
-                except QueueEnabledError:
-                    pass  # A try whose answer was lost did it, and enabled it.
+        # Enabled already: a try whose answer was lost did it.
+        with contextlib.suppress(QueueEnabledError):
+            self._deadline().run(lambda: self._call("truncateTable", name, _table_name(name), True))
 
+    @reads_answer
     def _change(
         self, name: str, method: str, done: type[HQueueError], *, only_if_lost: bool = False
     ) -> None:
         """Call a method after which a repetition answers `done`."""
         lost = False
-        for attempt in self._retrying():
-            with attempt:
-                try:
-                    if not lost:
-                        self._descriptor(name)
-                    self._call(method, name, _table_name(name))
-                except StoreUnavailableError:
-                    lost = True
+
+        def change() -> None:
+            nonlocal lost
+            try:
+                if not lost:
+                    self._descriptor(name)
+                self._call(method, name, _table_name(name))
+            except StoreUnavailableError:
+                lost = True
+                raise
+            except done:
+                if only_if_lost and not lost:
                     raise
-                except done:
-                    if only_if_lost and not lost:
-                        raise
+
+        self._deadline().run(change)
 
     def _descriptor(self, name: str) -> Any:
         descriptor = self._call("getTableDescriptor", name, _table_name(name))
@@ -179,8 +191,8 @@ class Tables:
             timeout_ms=self._gateways.settings.operation_timeout_ms,
         )
 
-    def _retrying(self) -> Any:
-        return Deadline(self._clock, self._gateways.settings.operation_timeout_ms).retrying()
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._gateways.settings.operation_timeout_ms)
 
 
 def _table_name(name: str) -> Any:
@@ -217,19 +229,25 @@ def _set_attributes(descriptor: Any, attributes: Mapping[str, int | str]) -> Non
             descriptor.attributes[ATTRIBUTES[name].table_key.encode()] = str(value).encode()
 
 
+def _text(value: bytes) -> str:
+    """An attribute, which an operator may have given any bytes."""
+    return value.decode(errors="backslashreplace")
+
+
 def _description(descriptor: Any, enabled: bool | None) -> QueueDescription:
     name = _name_of(descriptor.tableName)
-    values = {key.decode(): value.decode() for key, value in descriptor.attributes.items()}
+    values = {_text(key): _text(value) for key, value in descriptor.attributes.items()}
     families = {family.name: family for family in descriptor.columns}
     message = families.get(MESSAGE)
     partitions = values.get(_PARTITIONS.decode(), "")
-    if message is None or not re.fullmatch(r"\d{1,5}", partitions):
+    counted = re.fullmatch(r"\d{1,5}", partitions) and 1 <= int(partitions) <= PARTITIONS_MAX
+    if message is None or not counted:
         raise NotAQueueError("this table was not created as a queue", queue=name)
     attributes: dict[str, int | str] = {}
     for attribute in ATTRIBUTES.values():
         value = values.get(attribute.table_key)
         if attribute.name == "compression":
-            value = (message.attributes or {}).get(b"COMPRESSION", b"NONE").decode()
+            value = _text((message.attributes or {}).get(b"COMPRESSION", b"NONE"))
         if value is not None:
             try:
                 attributes[attribute.name] = attribute.parse(value)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 from hqueue.errors import (
     HQueueError,
     Outcome,
@@ -14,7 +18,16 @@ from hqueue.errors import (
 )
 from hqueue.hbase.idl import IllegalArgument, IOError, hbase2
 
-__all__ = ["DECLARED_ERRORS", "translate_answer", "translate_silence"]
+__all__ = [
+    "DECLARED_ERRORS",
+    "present",
+    "reads_answer",
+    "translate_answer",
+    "translate_silence",
+]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 DECLARED_ERRORS = (IOError, IllegalArgument, hbase2.TIOError)
 """What the gateways raise as an answer: the connection stays good."""
@@ -39,6 +52,8 @@ _REFUSALS = (
     "InvalidFamilyOperationException",
     "UnsupportedOperationException",
 )
+_PASSING = ("could not be completed in",)
+"""What HBase's client says of a ZooKeeper that was slow, although under a final error's name."""
 
 
 def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
@@ -58,7 +73,8 @@ def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
     for marker, kind, static in _STATES:
         if marker in said:
             return kind(static, queue=table)
-    if any(marker in text for marker in _REFUSALS):
+    passing = any(marker in text for marker in _PASSING)
+    if not passing and any(marker in text for marker in _REFUSALS):
         return RequestRefusedError("HBase refused", queue=table, request=method, answer=first_line)
     return StoreUnavailableError(
         "HBase did not do it in time",
@@ -81,3 +97,36 @@ def translate_silence(
         gateway=gateway,
         reason=f"{type(error).__name__}: {error}",
     )
+
+
+def present(value: Result | None) -> Result:
+    """A field that an answer must have. What lacks it is not taken for "there is none".
+
+    Raises:
+        StoreUnavailableError: it is missing.
+    """
+    if value is None:
+        raise StoreUnavailableError("the gateway's answer lacks a field", outcome=Outcome.UNKNOWN)
+    return value
+
+
+def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let an answer that a function can't make sense of count as none.
+
+    Thrift's decoders let fields be missing that must be there, and let text be no text.
+    """
+
+    @functools.wraps(function)
+    def read(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except HQueueError:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+            raise StoreUnavailableError(
+                "the gateway's answer makes no sense",
+                outcome=Outcome.UNKNOWN,
+                reason=f"{type(exc).__name__}: {exc}",
+            ) from exc
+
+    return read

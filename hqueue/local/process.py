@@ -112,9 +112,18 @@ class LocalProcess:
             found = psutil.Process(self.pid)
             if abs(found.create_time() - self.created) > _CREATE_TIME_SLACK_S:
                 return None
-            return None if found.status() == psutil.STATUS_ZOMBIE else found
+            return None if _is_over(found) else found
         except psutil.NoSuchProcess:
             return None
+
+
+def _is_over(process: psutil.Process) -> bool:
+    """Whether a process has ended, and only its entry is left.
+
+    The kernel calls a process a zombie as soon as its first thread is gone. Until the last one
+    is, its ports and files stay open.
+    """
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
 
 
 def spawn(plan: ProcessPlan) -> LocalProcess:
@@ -196,7 +205,7 @@ def marked_processes(home: Path) -> list[LocalProcess]:
     for process in psutil.process_iter():
         try:
             command = process.cmdline()
-            if mark in command and process.status() != psutil.STATUS_ZOMBIE:
+            if mark in command and not _is_over(process):
                 plan = ProcessPlan("unknown", "", {}, tuple(command))
                 found.append(LocalProcess(plan, process.pid, process.create_time()))
         except psutil.Error:

@@ -12,7 +12,9 @@ ports of `hqueue.ports`, with time passed in: `tests/model` runs them over a mod
 every order of lost requests, lost answers, late duplicates and crashes.
 """
 
+from hqueue.log.attempt import Appended
 from hqueue.log.reader import Batch, PartitionReader
-from hqueue.log.writer import Appended, PartitionWriter
+from hqueue.log.tail import Place
+from hqueue.log.writer import PartitionWriter
 
-__all__ = ["Appended", "Batch", "PartitionReader", "PartitionWriter"]
+__all__ = ["Appended", "Batch", "PartitionReader", "PartitionWriter", "Place"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from hqueue.batch import MESSAGES, Header, check_cell, decode_header
+from hqueue.batch import MESSAGES, Header, check_cell, decode_bodies, decode_header, positions
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import CorruptLogError
 from hqueue.limits import SEQUENCE_BITS
@@ -43,8 +43,9 @@ class PartitionCheck:
 class PartitionChecker:
     """Walks a partition's chain: links, ordinals, and the checksums of headers and bodies.
 
-    What is wrong does not stop it: it goes on with the next row. What is written meanwhile is
-    checked too.
+    What is wrong does not stop it: it goes on with the next row, unless a row has a key that is
+    none of a queue's; that ends the check of the partition, as a finding. What is written
+    meanwhile is checked too.
 
     Args:
         partition: the partition.
@@ -76,6 +77,14 @@ class PartitionChecker:
         Raises:
             StoreUnavailableError: the store stayed away until a deadline.
         """
+        try:
+            yield from self._walk()
+        except CorruptLogError as exc:
+            problem = f"{exc.text}; the partition can't be read any further"
+            self.result.findings.append(Finding(self._partition, str(exc.row), problem))
+            yield self.result
+
+    def _walk(self) -> Iterator[PartitionCheck]:
         before: Header | None = None
         start = 0
         while True:
@@ -105,10 +114,9 @@ class PartitionChecker:
         self.result.findings.append(Finding(self._partition, row.key.hex(), problem))
 
     def _headers(self, start: int) -> Sequence[Row]:
-        for attempt in self._deadline().retrying():
-            with attempt:
-                return self._port.headers(self._partition, start, HEADERS_READ)
-        raise AssertionError("retrying ends by a return or an error")
+        return self._deadline().run(
+            lambda: self._port.headers(self._partition, start, HEADERS_READ)
+        )
 
     def _check_link(self, row: Row, header: Header, before: Header) -> None:
         if row.slot != before.end:
@@ -118,11 +126,15 @@ class PartitionChecker:
             self._find(row, f"its ordinal does not follow: {missing} messages are missing")
 
     def _check_bodies(self, group: Sequence[tuple[Row, Header]]) -> None:
-        bodies: dict[int, Row] = {}
-        for attempt in self._deadline().retrying():
-            with attempt:
-                found = self._port.get([(row.partition, row.slot) for row, _ in group], None)
-                bodies = {row.slot: row for row in found}
+        try:
+            bodies = self._bodies(group)
+        except CorruptLogError as exc:
+            if len(group) == 1:
+                self._find(group[0][0], exc.text)
+            else:
+                for one in group:
+                    self._check_bodies([one])
+            return
         for row, header in group:
             cells = bodies[row.slot].cells if row.slot in bodies else {}
             if header.kind != MESSAGES:
@@ -136,15 +148,28 @@ class PartitionChecker:
                 if self._ttl_ms is None or age_ms < self._ttl_ms - EXPIRY_MARGIN_MS:
                     self._find(row, "its bodies are missing, and can't have expired")
 
+    def _bodies(self, group: Sequence[tuple[Row, Header]]) -> dict[int, Row]:
+        places = [(row.partition, row.slot) for row, _ in group]
+        found = self._deadline().run(lambda: self._port.get(places, None))
+        return {row.slot: row for row in found}
+
     def _check_cells(self, row: Row, header: Header, cells: Mapping[str, bytes]) -> None:
         if set(cells) != {entry.topic for entry in header.topics}:
             self._find(row, "it has other topics than its header says")
             return
+        places: list[int] = []
+        intact = True
         for entry in header.topics:
+            cell = cells[entry.topic]
             try:
-                check_cell(row.key, entry, cells[entry.topic])
+                check_cell(row.key, entry, cell)
+                decode_bodies(entry, cell)
+                places.extend(positions(header, entry, cell))
             except CorruptLogError as exc:
                 self._find(row, exc.text)
+                intact = False
+        if intact and sorted(places) != list(range(header.count)):
+            self._find(row, "the positions of its topics' messages do not fill it")
 
 
 def _groups(headers: Sequence[tuple[Row, Header]]) -> Iterator[list[tuple[Row, Header]]]:

@@ -110,14 +110,16 @@ class PartitionReader:
             QueueStateError, RequestRefusedError: the store will not be read.
             CorruptLogError: the log is broken here. Reading goes no further.
         """
-        for attempt in deadline.retrying():
-            with attempt:
-                while not self.finished:
-                    batches = self._read_rows(deadline)
-                    if batches or self.at_tail:
-                        return batches
-        self.at_tail = True
-        return []
+
+        def read() -> list[Batch]:
+            while not self.finished:
+                batches = self._read_rows(deadline)
+                if batches or self.at_tail:
+                    return batches
+            self.at_tail = True
+            return []
+
+        return deadline.run(read)
 
     def _read_rows(self, deadline: Deadline) -> list[Batch]:
         batches = []
@@ -210,11 +212,13 @@ class PartitionReader:
         A follower that only asks for its slot would wait for ever after a truncation, or when
         it fell so far behind that its part of the log was collected.
         """
-        for attempt in deadline.retrying():
-            with attempt:
-                if self._slot is None:
-                    self._seek(self._floor)
-                newest = self._port.newest(self.partition, MESSAGE_ID_MAX)
+
+        def read_newest() -> Row | None:
+            if self._slot is None:
+                self._seek(self._floor)
+            return self._port.newest(self.partition, MESSAGE_ID_MAX)
+
+        newest = deadline.run(read_newest)
         if newest is None:
             if self._ordinal is not None:
                 logger.warning("partition %d was truncated", self.partition)

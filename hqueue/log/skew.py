@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.errors import ClockSkewError
+from hqueue.errors import ClockSkewError, Outcome, StoreUnavailableError
 from hqueue.ports import AppendPort
 
 __all__ = ["SkewGuard"]
@@ -49,9 +49,12 @@ class SkewGuard:
         with self._lock:
             if self._is_fresh():
                 return
-            for attempt in deadline.retrying():
-                with attempt:
-                    ahead_ms, error_ms = self._port.clock_offset_ms()
+            try:
+                ahead_ms, error_ms = deadline.run(self._port.clock_offset_ms)
+            except StoreUnavailableError as exc:
+                # That of the probe is none of the batch's, which was not sent.
+                exc.outcome = Outcome.NOT_APPLIED
+                raise
             if abs(ahead_ms) - error_ms > self._skew_ms_max:
                 raise ClockSkewError(
                     "this machine's clock differs from the region server's by more than "

@@ -52,6 +52,11 @@ class Running:
         """The next line of stdout, as soon as it is there."""
         return self._lines.get(timeout=DEADLINE_S).decode().rstrip("\n")
 
+    def error_line(self) -> str:
+        """The next line of stderr, as soon as it is there."""
+        assert self._process.stderr is not None
+        return self._process.stderr.readline().decode().rstrip("\n")
+
     def write(self, data: bytes) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(data)
@@ -60,6 +65,10 @@ class Running:
     def interrupt(self) -> None:
         """What Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
+
+    def terminate(self) -> None:
+        """What a service manager does."""
+        self._process.send_signal(signal.SIGTERM)
 
     def end(self) -> Ended:
         """Close stdin and wait; what stdout had beyond the lines that were taken."""

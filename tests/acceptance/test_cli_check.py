@@ -20,18 +20,22 @@ def test_a_right_queue_is_checked_without_findings(
     assert "0 problems in 1 batches, 3 messages" in checked.err
 
 
-def test_a_flipped_bit_is_found_and_named(
+def test_a_flipped_bit_is_found_and_named_and_other_partitions_are_checked(
     run: Run, opened: hqueue.Queue, name: str, server: local.LocalServer
 ) -> None:
-    opened.put(hqueue.Message("t", b"a"), partition=0)
-    opened.put(hqueue.Message("t", b"a"), partition=2)
+    for partition in range(3):
+        opened.put(hqueue.Message("t", b"a"), partition=partition)
     gateway = server.gateways[0]
     table = happybase.Connection(gateway.host, gateway.thrift1_port).table(name)
-    row = rowkey.encode(2, 0)
+    row = rowkey.encode(1, 0)
     header = bytearray(table.row(row)[b"log:batch"])
     header[30] ^= 4
     table.put(row, {b"log:batch": bytes(header)})
     checked = run("check", name, "--json")
     assert checked.code == 5
     (finding,) = map(json.loads, checked.lines)
-    assert (finding["partition"], finding["row"]) == (2, row.hex())
+    assert (finding["partition"], finding["row"]) == (1, row.hex())
+    assert "1 problems in 3 batches, 2 messages" in checked.err
+    scanned = run("scan", name)
+    assert scanned.code == 5
+    assert row.hex() in scanned.err

@@ -39,19 +39,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_ships_every_module_and_data_file(wheel: Path) -> None:
     shipped = set(zipfile.ZipFile(wheel).namelist())
     wanted = {str(path.relative_to(ROOT)) for path in (ROOT / "hqueue").rglob("*.py")}
-    wanted |= {"hqueue/py.typed", "hqueue/local/pom.xml", "hqueue/idl/hbase2.thrift"}
+    wanted |= {
+        str(path.relative_to(ROOT / "workers"))
+        for path in (ROOT / "workers" / "hqueue_workers").rglob("*.py")
+    }
+    wanted |= {"hqueue/py.typed", "hqueue/local/pom.xml"}
+    wanted |= {f"hqueue/idl/{path.name}" for path in (ROOT / "thrift").glob("*.thrift")}
     assert wanted <= shipped
 
 
-def test_the_wheel_ships_nothing_beside_its_package(wheel: Path) -> None:
+def test_the_wheel_ships_nothing_beside_its_packages(wheel: Path) -> None:
     top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {name for name in top if not name.endswith(".dist-info")} == {"hqueue"}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"hqueue", "hqueue_workers"}
 
 
 def test_the_installed_wheel_finds_its_data(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = (
-        "import hqueue, hqueue.hbase, hqueue.local.jars as jars, pathlib\n"
+        "import hqueue, hqueue.hbase, hqueue.subscribe, hqueue.local.jars as jars, pathlib\n"
         "assert pathlib.Path(hqueue.__file__).is_relative_to(pathlib.Path.cwd())\n"
         "assert (pathlib.Path(jars.__file__).parent / 'pom.xml').is_file()\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ from hqueue.hbase.idl import hbase2
 
 __all__ = ["BarePuts", "one_message_rows", "scan_rows"]
 
+LASTS_S_MAX = 3_600
+
 
 class BarePuts:
     """A loop that sends conditional puts that were built before: the limit of any append.
@@ -24,15 +27,17 @@ class BarePuts:
     """
 
     def __init__(self, gateway: GatewayAddress, table: str, partition: int) -> None:
-        self._client: Any = Connection(gateway, Service.THRIFT2, Settings()).client
+        connection = Connection(gateway, Service.THRIFT2, Settings())
+        connection.socket.settimeout(LASTS_S_MAX)
+        self._client: Any = connection.client
         self._table = table.encode()
         self._partition = partition
         self._slot = 0
+        self._built: collections.deque[Any] = collections.deque()
 
-    def build(self, messages: Sequence[Message], puts: int) -> list[Any]:
-        """The puts, ready to be sent."""
+    def build(self, messages: Sequence[Message], puts: int) -> None:
+        """Make puts ready to be sent."""
         bodies = encode_bodies(messages)
-        built = []
         for _ in range(puts):
             base = max(self._slot, time.time_ns() // 1_000_000 << 15)
             key = rowkey.encode(self._partition, self._slot)
@@ -41,29 +46,23 @@ class BarePuts:
             )
             values = [hbase2.TColumnValue(b"log", b"batch", header)]
             values += [hbase2.TColumnValue(b"message", t, c) for t, c in bodies.cells.items()]
-            built.append(hbase2.TPut(key, values))
+            self._built.append(hbase2.TPut(key, values))
             self._slot = base + bodies.count
-        return built
 
-    def send(self, puts: Sequence[Any]) -> list[float]:
-        """Send them one after the other; the seconds that each took."""
-        took = []
-        for put in puts:
-            start = time.perf_counter()
-            won = self._client.checkAndPut(self._table, put.row, b"log", b"batch", None, put)
-            took.append(time.perf_counter() - start)
-            assert won
-        return took
+    def send(self) -> None:
+        """Send the next one."""
+        put = self._built.popleft()
+        assert self._client.checkAndPut(self._table, put.row, b"log", b"batch", None, put)
 
 
 def one_message_rows(
-    connection: happybase.Connection, table: str, value: bytes, rows: int, a_batch: int
+    connection: happybase.Connection, table: str, messages: Sequence[Message]
 ) -> None:
     """What a queue of a row a message would do: happybase's `table.batch`."""
-    handle = connection.table(table)
-    with handle.batch(batch_size=a_batch) as batch:
-        for number in range(rows):
-            batch.put(time.time_ns().to_bytes(8, "big") + number.to_bytes(4, "big"), {"m:t": value})
+    with connection.table(table).batch() as batch:
+        for number, message in enumerate(messages):
+            row = time.time_ns().to_bytes(8, "big") + number.to_bytes(4, "big")
+            batch.put(row, {"m:t": message.value})
 
 
 def scan_rows(connection: happybase.Connection, table: str, a_call: int) -> Iterator[Any]:

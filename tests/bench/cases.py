@@ -7,15 +7,17 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import happybase
+import pyarrow as pa
 
 import hqueue
 from hqueue import Message, Producer, Queue
 
 from .bare import BarePuts, one_message_rows, scan_rows
-from .measure import Comparison, compare, rate
+from .measure import Comparison, compare, interleave, rate
 
 __all__ = ["CASES", "Bench"]
 
@@ -37,7 +39,10 @@ class Bench:
         self.scale = scale
         self.gateway = client.settings.gateways[0]
         self.happybase = happybase.Connection(self.gateway.host, self.gateway.thrift1_port)
-        self.message = Message("topic", os.urandom(VALUE_BYTES))
+
+    def messages(self, number: int) -> list[Message]:
+        """Messages of one topic, each with a value of its own."""
+        return [Message("topic", os.urandom(VALUE_BYTES)) for _ in range(number)]
 
     def queue(self, name: str, partitions: int = 4) -> Queue:
         """A fresh queue."""
@@ -64,47 +69,54 @@ def append(bench: Bench) -> Iterator[Comparison]:
     """Batches from one process, against the bare puts and against a row a message."""
     for a_batch, batches in ((1_000, 150), (10_000, 40)):
         queue = bench.queue(f"append-{a_batch}")
-        messages = [bench.message] * a_batch
-        number = bench.many(batches)
+        messages = bench.messages(a_batch)
+        columns = pa.record_batch(
+            [[m.topic for m in messages], [m.value for m in messages]], names=["topic", "value"]
+        )
+        times = bench.many(batches)
         bare = BarePuts(bench.gateway, queue.name, partition=1)
         table = bench.rows_table(f"append-{a_batch}")
-
-        def put(queue: Queue = queue, messages: list[Message] = messages, n: int = number) -> int:
-            for _ in range(n):
-                queue.put(messages, partition=0)
-            return n * len(messages)
-
-        def bare_put(
-            bare: BarePuts = bare, messages: list[Message] = messages, n: int = number
-        ) -> float:
-            puts = bare.build(messages, n)
-            return n * len(messages) / sum(bare.send(puts))
-
-        def rows(table: str = table, a_batch: int = a_batch) -> int:
-            count = bench.many(60_000)
-            one_message_rows(bench.happybase, table, bench.message.value, count, a_batch)
-            return count
-
-        figures = compare({"hqueue": rate(put), "bare": bare_put, "rows": rate(rows)}, bench.rounds)
+        figures = interleave(
+            {
+                "messages": partial(queue.put, messages, partition=0),
+                "bare": bare.send,
+                "columns": partial(queue.put, columns, partition=2),
+                "rows": partial(one_message_rows, bench.happybase, table, messages),
+            },
+            times=times,
+            rounds=bench.rounds,
+            prepare=partial(bare.build, messages, times),
+            figure=partial(_rate, a_batch),
+        )
         title = f"append, {a_batch:,} messages a batch"
-        yield Comparison(
-            title, "Queue.put", "bare conditional puts", "msg/s",
-            figures["hqueue"], figures["bare"], 0.9,
-        )  # fmt: skip
-        yield Comparison(
-            title, "Queue.put", "happybase, a row a message", "msg/s",
-            figures["hqueue"], figures["rows"], 4,
-        )  # fmt: skip
+        for contender, name in (
+            ("Queue.put, a list of Message", "messages"),
+            ("Queue.put, a record batch", "columns"),
+        ):
+            yield Comparison(
+                title, contender, "bare conditional puts", "msg/s",
+                figures[name], figures["bare"], 0.9,
+            )  # fmt: skip
+            yield Comparison(
+                title, contender, "happybase, a row a message", "msg/s",
+                figures[name], figures["rows"], 4,
+            )  # fmt: skip
+
+
+def _rate(messages: int, seconds: Sequence[float]) -> float:
+    return messages * len(seconds) / sum(seconds)
 
 
 def scan(bench: Bench) -> Iterator[Comparison]:
     """Reading a partition, as messages and as Arrow, against a row a message."""
     queue = bench.queue("scan", partitions=1)
     batches = bench.many(200)
+    written = bench.messages(10_000)
     for _ in range(batches):
-        queue.put([bench.message] * 10_000)
+        queue.put(written)
     table = bench.rows_table("scan")
-    one_message_rows(bench.happybase, table, bench.message.value, bench.many(300_000), 5_000)
+    for _ in range(bench.many(60)):
+        one_message_rows(bench.happybase, table, written[:5_000])
 
     def messages() -> int:
         with queue.scan(partition=0) as scanner:
@@ -129,21 +141,16 @@ def scan(bench: Bench) -> Iterator[Comparison]:
 def one_message(bench: Bench) -> Iterator[Comparison]:
     """The latency of putting one message, against one bare conditional put."""
     queue = bench.queue("one")
+    message = bench.messages(1)[0]
     bare = BarePuts(bench.gateway, queue.name, partition=1)
-    number = bench.many(1_000)
-
-    def put() -> float:
-        took = []
-        for _ in range(number):
-            start = time.perf_counter()
-            queue.put(bench.message, partition=0)
-            took.append(time.perf_counter() - start)
-        return statistics.median(took) * 1e3
-
-    def bare_put() -> float:
-        return statistics.median(bare.send(bare.build([bench.message], number))) * 1e3
-
-    figures = compare({"put": put, "bare": bare_put}, bench.rounds)
+    times = bench.many(2_000)
+    figures = interleave(
+        {"put": partial(queue.put, message, partition=0), "bare": bare.send},
+        times=times,
+        rounds=bench.rounds,
+        prepare=partial(bare.build, [message], times),
+        figure=lambda seconds: statistics.median(seconds) * 1e3,
+    )
     yield Comparison(
         "one message, p50", "Queue.put", "bare conditional put", "ms",
         figures["put"], figures["bare"], 1.3, at_most=True,
@@ -154,17 +161,22 @@ def producer(bench: Bench) -> Iterator[Comparison]:
     """Message by message through a `Producer`, against bare puts of as many a batch."""
     queue = bench.queue("producer")
     bare = BarePuts(bench.gateway, bench.queue("producer-bare").name, partition=0)
-    number = bench.many(600_000)
+    messages = bench.messages(10_000)
+    batches = bench.many(60)
 
     def send() -> int:
         with Producer(queue) as sender:
-            for _ in range(number):
-                sender.send(bench.message)
-        return number
+            for _ in range(batches):
+                for message in messages:
+                    sender.send(message)
+        return batches * len(messages)
 
     def bare_put() -> float:
-        puts = bare.build([bench.message] * 10_000, max(1, number // 10_000))
-        return len(puts) * 10_000 / sum(bare.send(puts))
+        bare.build(messages, batches)
+        start = time.perf_counter()
+        for _ in range(batches):
+            bare.send()
+        return batches * len(messages) / (time.perf_counter() - start)
 
     figures = compare({"send": rate(send), "bare": bare_put}, bench.rounds)
     goal = min(0.7, 200_000 / statistics.median(figures["bare"]))

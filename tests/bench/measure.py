@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Comparison", "compare", "rate"]
+__all__ = ["Comparison", "compare", "interleave", "rate"]
+
+WARM_ROUNDS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +59,45 @@ def compare(runs: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, t
 
     The servers compile their code while they run: a first round measures that.
     """
-    for run in [*runs.values()] * 2:
-        run()
     figures: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
+    for number in range(-WARM_ROUNDS, rounds):
         for name, run in runs.items():
-            figures[name].append(run())
+            figure = run()
+            if number >= 0:
+                figures[name].append(figure)
+    return {name: tuple(values) for name, values in figures.items()}
+
+
+def interleave(
+    steps: Mapping[str, Callable[[], object]],
+    *,
+    times: int,
+    rounds: int,
+    prepare: Callable[[], None],
+    figure: Callable[[Sequence[float]], float],
+) -> dict[str, tuple[float, ...]]:
+    """As `compare`, but small steps take turns in each round, so many times.
+
+    What comes over a server now and then, a garbage collection or a flush, then meets all alike.
+
+    Args:
+        steps: what is timed.
+        times: how often each comes in a round.
+        rounds: measured rounds.
+        prepare: called before each round, not timed.
+        figure: makes the figure of a round from the seconds that the steps took.
+    """
+    figures: dict[str, list[float]] = {name: [] for name in steps}
+    order = random.Random(0)  # Of two neighbours neither always pays for what the other left.
+    for number in range(-WARM_ROUNDS, rounds):
+        prepare()
+        took: dict[str, list[float]] = {name: [] for name in steps}
+        for _ in range(times):
+            for name in order.sample(list(steps), len(steps)):
+                start = time.perf_counter()
+                steps[name]()
+                took[name].append(time.perf_counter() - start)
+        if number >= 0:
+            for name, seconds in took.items():
+                figures[name].append(figure(seconds))
     return {name: tuple(values) for name, values in figures.items()}

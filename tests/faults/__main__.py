@@ -1,11 +1,20 @@
-"""``python -m tests.faults``: run, print the verdict, and exit with 1 if a promise was broken."""
+"""``python -m tests.faults``: run, print the verdict, and exit accordingly.
+
+Exit codes: 0 all promises were kept; 1 one was broken; 2 wrong usage; 3 the run itself failed,
+or a kind of fault never took place, so that it proves nothing.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import shutil
+import signal
+import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +22,12 @@ import typer
 
 from hqueue import local
 
-from .nemesis import FAULTS, schedule
-from .report import draw, figures, summary
-from .run import Options, run
+from .picture import draw
+from .report import figures, missing, summary
+from .run import Options, Result, run
+from .schedule import FAULTS, schedule
 
+PLANNED_SHOWN = 30
 REPORTS = Path(__file__).parents[2] / "reports"
 
 
@@ -26,7 +37,9 @@ def main(
     faults: Annotated[str, typer.Option(help="Kinds, with commas; all if none.")] = "",
     folder: Annotated[Path, typer.Option(help="For the report.")] = REPORTS,
     *,
-    plan: Annotated[bool, typer.Option("--plan", help="Only print the schedule.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only print how the schedule begins.")
+    ] = False,
 ) -> None:
     """Harm a cluster under load, and check what became of every message."""
     chosen = [name.strip() for name in faults.split(",") if name.strip()] or list(FAULTS)
@@ -35,31 +48,47 @@ def main(
             raise typer.BadParameter(f"{name}: the faults are {', '.join(FAULTS)}")
     seed = random.randrange(10**6) if seed is None else seed
     if plan:
-        for item in schedule(seed, duration, chosen):
-            typer.echo(item)
+        for track, planned in schedule(seed, chosen).items():
+            typer.echo(f"{track}:")
+            for item in itertools.islice(planned, PLANNED_SHOWN):
+                typer.echo(item)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that all processes are ended.
+    result = _run(Options(seed, duration, chosen, folder / f"faults-{seed}"))
+    raise typer.Exit(1 if result.violations else 3 if result.failures or missing(result) else 0)
+
+
+def _run(options: Options) -> Result:
+    """Run it on a cluster of its own, and write the report."""
     began = time.monotonic()
 
     def say(text: str) -> None:
         typer.echo(f"{time.monotonic() - began:7.1f} s  {text}")
 
-    say(f"seed {seed}; starting a cluster")
-    options = Options(seed, duration, chosen, folder / f"faults-{seed}")
+    say(f"seed {options.seed}; starting a cluster")
     with (
         tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
         local.start("cluster", home=home) as server,
     ):
         try:
             result = run(options, server, say)
-        except BaseException:
-            for line in server.last_log_lines(20):
-                typer.echo(f"{line.process}: {line.text}")
-            raise
+        except Exception as exc:
+            _keep_logs(server, options.folder)
+            traceback.print_exc()
+            raise typer.Exit(3) from exc
+        if result.violations or result.failures or missing(result):
+            _keep_logs(server, options.folder)
     draw(result, options.folder / "timeline.png")
-    (options.folder / "figures.json").write_text(json.dumps(figures(result), indent=2))
+    (options.folder / "figures.json").write_text(json.dumps(figures(result), indent=2) + "\n")
     typer.echo(summary(result))
     typer.echo(f"report: {options.folder}")
-    raise typer.Exit(1 if result.violations else 0)
+    return result
+
+
+def _keep_logs(server: local.LocalServer, folder: Path) -> None:
+    for line in server.last_log_lines(20):
+        typer.echo(f"{line.process}: {line.text}")
+    shutil.copytree(server.logs_dir, folder / "servers", dirs_exist_ok=True)
 
 
 if __name__ == "__main__":

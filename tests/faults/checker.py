@@ -1,17 +1,6 @@
 """The verdict: from the history alone, whether the queue kept its promises.
 
-As Jepsen's queue and Kafka checkers do, each operation is ok, fail or unknown. What is looked for:
-
-    lost          an ok message that the last reader did not find
-    doubled       a token that lies in the log more than once
-    resurrected   a message of a failed put that is in the log all the same
-    invented      a message that nobody put
-    moved         an ok message that lies elsewhere than its put was told
-    unordered     IDs of a partition that do not grow; a put that began after another had ended and
-                  lies before it; messages of one put that are torn apart or out of order
-    skipped       a reader that passed a message by: it would appear behind its cursor
-    disagreeing   a reader that got something else at an ID than the last reader
-    miscounted    a partition whose newest header counts other than what is there
+As Jepsen's queue and Kafka checkers do, each operation is ok, fail or unknown.
 """
 
 from __future__ import annotations
@@ -20,23 +9,33 @@ import bisect
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from .history import History, Put, Read
+from .history import History, Put, Read, View
 
 __all__ = ["KINDS", "Violation", "check"]
 
-KINDS = (
-    "lost",
-    "doubled",
-    "resurrected",
-    "invented",
-    "moved",
-    "unordered",
-    "skipped",
-    "disagreeing",
-    "miscounted",
-)
+KINDS = {
+    "lost": "an ok message that the last reader did not find",
+    "doubled": "a message that lies in the log more than once",
+    "resurrected": "a message of a failed put that is in the log all the same",
+    "invented": "a message that nobody put",
+    "moved": "an ok message that lies elsewhere than its put was told",
+    "unordered": (
+        "IDs of a partition that do not grow; a put that began after another had ended and lies "
+        "before it; puts of one producer out of its order; messages of one put that are torn "
+        "apart or out of order"
+    ),
+    "skipped": "a message that a reader passed by: it would appear behind its cursor",
+    "stale": (
+        "a message that a scan met the end of the log before, though its put had been "
+        "acknowledged when the scan began"
+    ),
+    "disagreeing": "a reader that got something else at an ID than the last reader",
+    "miscounted": "a partition whose newest header counts other than what is there",
+    "broken": "links, ordinals or checksums in the log that are wrong",
+}
+"""What is looked for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,8 +52,10 @@ def check(history: History) -> list[Violation]:
         *_contents(history),
         *_order(history),
         *_real_time(history),
+        *_program_order(history),
         *_readers(history),
         *_counts(history),
+        *(Violation("broken", finding) for finding in history.findings),
     ]
 
 
@@ -134,18 +135,93 @@ def _real_time(history: History) -> Iterator[Violation]:
                 latest = put
 
 
-def _readers(history: History) -> Iterator[Violation]:
-    for reader, reads in history.reads.items():
-        by_partition: dict[int, list[Read]] = collections.defaultdict(list)
+def _program_order(history: History) -> Iterator[Violation]:
+    """What one producer put into a partition lies there in the order in which it put it.
+
+    That holds for a `Producer` too, which has several puts under way, but not for puts whose
+    partition was left to the queue.
+    """
+    targeted = {
+        token: put for put in history.puts if put.partition is not None for token in put.tokens
+    }
+    for partition, reads in history.final.items():
+        latest: dict[str, Put] = {}
         for read in reads:
+            put = targeted.get(read.token)
+            if put is None:
+                continue
+            before = latest.setdefault(put.producer, put)
+            if put.number < before.number:
+                yield Violation(
+                    "unordered", f"partition {partition}: {_name(put)} lies behind {_name(before)}"
+                )
+            latest[put.producer] = put
+
+
+def _readers(history: History) -> Iterator[Violation]:
+    told = _Told(history)
+    for view in history.views:
+        by_partition: dict[int, list[Read]] = collections.defaultdict(list)
+        for read in view.reads:
             by_partition[read.partition].append(read)
-        for partition, start in history.starts.get(reader, {}).items():
+        for partition, start in view.starts.items():
             final = history.final.get(partition, [])
             got = by_partition.get(partition, [])
             first = bisect.bisect_left(final, start, key=lambda read: read.id)
-            end = len(final) if reader in history.complete else first + len(got)
-            expected = final[first:end]
-            yield from _compare(reader, partition, got, expected)
+            expected = final[first : first + len(got)]
+            yield from _compare(view.reader, partition, got, expected)
+        yield from _passes(view, told, history.deposed)
+
+
+class _Told:
+    """Until when which ID had been told to a producer, by partition."""
+
+    def __init__(self, history: History) -> None:
+        partitions = {
+            read.token: partition for partition, reads in history.final.items() for read in reads
+        }
+        told: dict[int, list[tuple[float, int]]] = collections.defaultdict(list)
+        for put in history.puts:
+            if put.outcome == "ok" and put.completed_s is not None:
+                partition = partitions.get(put.tokens[-1])
+                if partition is not None:
+                    told[partition].append((put.completed_s, put.ids[-1]))
+        self._times: dict[int, list[float]] = {}
+        self._newest: dict[int, list[int]] = {}
+        for partition, entries in told.items():
+            entries.sort()
+            self._times[partition] = [at_s for at_s, _ in entries]
+            self._newest[partition] = list(itertools.accumulate((i for _, i in entries), max))
+
+    def newest(self, partition: int, before_s: float) -> int:
+        """The greatest ID that was told before a time; -1 if none was."""
+        count = bisect.bisect_left(self._times.get(partition, []), before_s)
+        return self._newest[partition][count - 1] if count else -1
+
+
+def _passes(view: View, told: _Told, deposed: Sequence[tuple[float, float]]) -> Iterator[Violation]:
+    """A scan that met the end had read everything that was in the log when it began.
+
+    HBase does not promise that while a server that stood still goes on: it may answer reads from
+    what it knew, until it learns that its regions are others'. It is enough to look at the
+    greatest ID: that none below it is missing is checked elsewhere.
+    """
+    reached = dict.fromkeys(view.starts, -1)
+    done = 0
+    for each in view.passes:
+        for read in view.reads[done : each.reads]:
+            reached[read.partition] = max(reached[read.partition], read.id)
+        done = each.reads
+        if any(since <= each.ended_s and each.began_s <= until for since, until in deposed):
+            continue
+        for partition, start in view.starts.items():
+            newest = told.newest(partition, each.began_s)
+            if newest >= start and newest > reached[partition]:
+                yield Violation(
+                    "stale",
+                    f"{view.reader} in partition {partition}: the end at {reached[partition]}, "
+                    f"but {newest} was there before",
+                )
 
 
 def _compare(

@@ -10,12 +10,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
+import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Any, Literal, NamedTuple, TextIO
 
-__all__ = ["History", "Put", "Read", "Recorder", "load", "now_s"]
+__all__ = ["History", "Pass", "Put", "Read", "Recorder", "View", "is_under_way", "load", "now_s"]
 
 Outcome = Literal["ok", "fail", "unknown"]
 
@@ -27,7 +28,19 @@ def now_s() -> float:
 
 @dataclasses.dataclass(slots=True)
 class Put:
-    """One append that a producer tried: one or more messages, in their order."""
+    """One append that a producer tried: one or more messages, in their order.
+
+    Args:
+        producer: its name.
+        number: the puts of a producer are numbered in the order in which it made them.
+        tokens: what tells the messages apart.
+        partition: where they were to go; None if the queue was to choose.
+        invoked_s: when it began.
+        completed_s: when its outcome was known; None if it never was.
+        outcome: `unknown` also for what was under way when the producer was killed.
+        ids: the IDs that the producer was told.
+        error: what it was told instead.
+    """
 
     producer: str
     number: int
@@ -40,11 +53,9 @@ class Put:
     error: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """One message as a reader got it."""
 
-    reader: str
     partition: int
     id: int
     token: str
@@ -52,20 +63,43 @@ class Read:
 
 
 @dataclasses.dataclass(slots=True)
+class Pass:
+    """One scan that met the end of the log: when it began and ended, and how many messages its
+    view had read by then.
+    """
+
+    began_s: float
+    ended_s: float
+    reads: int
+
+
+@dataclasses.dataclass(slots=True)
+class View:
+    """What one reader saw from certain IDs on, in one scan or in several that went on from one
+    another.
+    """
+
+    reader: str
+    starts: dict[int, int]
+    """By partition: the ID from which it was to read."""
+    reads: list[Read] = dataclasses.field(default_factory=list)
+    passes: list[Pass] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(slots=True)
 class History:
     """Everything that was tried and seen in a run."""
 
     puts: list[Put]
-    reads: dict[str, list[Read]]
-    """By reader, in the order in which it read."""
+    views: list[View]
     final: dict[int, list[Read]]
     """By partition: what one last reader read from the first message to the last."""
-    starts: dict[str, dict[int, int]] = dataclasses.field(default_factory=dict)
-    """By reader and partition: the ID from which it was to read."""
-    complete: set[str] = dataclasses.field(default_factory=set)
-    """Readers that read on until the drained log's end."""
-    counts: dict[int, int] = dataclasses.field(default_factory=dict)
+    counts: dict[int, int]
     """By partition: how many messages its newest header counts."""
+    findings: list[str]
+    """What in the log's bytes was found to be broken."""
+    deposed: list[tuple[float, float]] = dataclasses.field(default_factory=list)
+    """When a region server may have answered that had lost its regions and not noticed."""
 
 
 class Recorder:
@@ -82,66 +116,92 @@ class Recorder:
         """The outcome of a put is known."""
         self._write("complete", number, outcome, list(ids), now_s(), error)
 
-    def start(self, partition: int, first: int) -> None:
-        """A reader is to read a partition from an ID."""
-        self._write("start", partition, first)
+    def view(self, starts: Mapping[int, int]) -> None:
+        """From now on messages are read from these IDs on, by partition."""
+        self._write("view", list(starts.items()))
 
     def read(self, messages: Iterable[tuple[int, int, str]]) -> None:
         """Messages were read: partition, ID and token of each."""
         self._write("read", now_s(), list(messages))
 
-    def drained(self) -> None:
-        """A reader has come to the end of the drained log."""
-        self._write("drained")
+    def ended(self, began_s: float) -> None:
+        """A scan that had begun at this time has met the end of the log."""
+        self._write("ended", began_s, now_s())
+
+    def broken(self, text: str) -> None:
+        """The log was found to be broken."""
+        self._write("broken", text)
 
     def _write(self, *record: object) -> None:
         self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
         self._file.flush()
 
 
-def _records(path: Path) -> Iterator[list[object]]:
+def is_under_way(path: Path) -> bool:
+    """Whether the last that a producer wrote down is a put with no outcome yet."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 64 * 1024))
+        return file.read().rstrip(b"\n").rpartition(b"\n")[2].startswith(b'["invoke"')
+
+
+def _records(path: Path) -> Iterator[list[Any]]:
     with path.open(encoding="utf-8") as file:
         for line in file:
             if line.endswith("\n"):  # A killed process may leave half a line.
                 yield json.loads(line)
 
 
-def load(folder: Path, final: str, counts: dict[int, int]) -> History:
+def load(folder: Path, final: str, counts: dict[int, int], findings: Iterable[str] = ()) -> History:
     """Put the files of a run together.
 
     Args:
         folder: where the files are: ``<name>.producer.jsonl`` and ``<name>.reader.jsonl``.
         final: the name of the reader that read everything at the end.
         counts: what the newest header of each partition counts.
+        findings: what was found to be broken.
     """
-    puts: list[Put] = []
-    history = History(puts, {}, collections.defaultdict(list), counts=counts)
+    history = History([], [], collections.defaultdict(list), counts, list(findings))
     for path in sorted(folder.glob("*.producer.jsonl")):
-        producer = path.name.removesuffix(".producer.jsonl")
-        by_number: dict[int, Put] = {}
-        for record in _records(path):
-            if record[0] == "invoke":
-                _, number, tokens, partition, at_s = record
-                by_number[number] = Put(producer, number, tokens, partition, at_s)  # type: ignore[index,arg-type]
-            else:
-                _, number, outcome, ids, at_s, error = record
-                put = by_number[number]  # type: ignore[index]
-                put.outcome, put.ids = outcome, ids  # type: ignore[assignment]
-                put.completed_s, put.error = at_s, error  # type: ignore[assignment]
-        puts.extend(by_number.values())
+        history.puts.extend(_puts(path.name.removesuffix(".producer.jsonl"), path))
     for path in sorted(folder.glob("*.reader.jsonl")):
         reader = path.name.removesuffix(".reader.jsonl")
-        reads = history.reads[reader] = []
-        history.starts[reader] = {}
-        for record in _records(path):
-            if record[0] == "start":
-                history.starts[reader][int(record[1])] = int(record[2])  # type: ignore[call-overload]
-            elif record[0] == "drained":
-                history.complete.add(reader)
-            else:
-                _, at_s, messages = record
-                reads.extend(Read(reader, p, i, t, at_s) for p, i, t in messages)  # type: ignore[union-attr,arg-type,misc]
-    for read in history.reads.pop(final):
-        history.final[read.partition].append(read)
-    history.complete.discard(final)
+        views = list(_views(reader, path, history.findings))
+        if reader == final:
+            for read in (read for view in views for read in view.reads):
+                history.final[read.partition].append(read)
+        else:
+            history.views.extend(views)
     return history
+
+
+def _puts(producer: str, path: Path) -> Iterable[Put]:
+    by_number: dict[int, Put] = {}
+    for kind, number, *record in _records(path):
+        if kind == "invoke":
+            tokens, partition, at_s = record
+            by_number[number] = Put(
+                producer, number, [sys.intern(token) for token in tokens], partition, at_s
+            )
+        else:
+            put = by_number[number]
+            put.outcome, put.ids, put.completed_s, put.error = record
+    return by_number.values()
+
+
+def _views(reader: str, path: Path, findings: list[str]) -> Iterator[View]:
+    view: View | None = None
+    for kind, *record in _records(path):
+        if kind == "view":
+            if view is not None:
+                yield view
+            view = View(reader, dict(record[0]))
+        elif kind == "broken":
+            findings.append(f"{reader}: {record[0]}")
+        elif view is not None:
+            if kind == "ended":
+                view.passes.append(Pass(record[0], record[1], len(view.reads)))
+            else:
+                at_s, messages = record
+                view.reads.extend(Read(p, i, sys.intern(t), at_s) for p, i, t in messages)
+    if view is not None:
+        yield view

@@ -2,82 +2,62 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import random
 import sys
 import threading
 import time
-from pathlib import Path
 
-from hqueue import Client, HQueueError, Message, Outcome, Queue, Settings
+from hqueue import Client, HQueueError, Message, Outcome, Queue
 
+from . import history
 from .clock import SettableClock
 from .history import Put, Recorder, now_s
+from .specification import Specification
 
-__all__ = ["STYLES", "Specification"]
+__all__ = ["FILLING", "STYLES"]
 
-STYLES = ("single", "batch", "keyed", "free", "buffered")
+STYLES = ("single", "batch", "keyed", "free", "careless", "buffered")
+"""``single`` messages, ``batch`` es, ``keyed`` ones, ``free`` to go to any partition; a
+``careless`` one writes on when its clock is set, which the others refuse; ``buffered`` by a
+`Producer`. A ``filling`` one is started by the nemesis now and then."""
+
+FILLING = "filling"
 TOPICS = ("red", "green", "blue")
-PAUSE_S = 0.02
-
-
-@dataclasses.dataclass(frozen=True)
-class Specification:
-    """What one process does; handed over as JSON.
-
-    Args:
-        name: of the process, and of its files.
-        style: ``single`` messages, ``batch`` es, ``keyed`` ones, ``free`` to choose a partition,
-            or ``buffered`` by a `Producer`.
-        queue: the queue.
-        folder: of the history; the file ``stop`` in it ends the process.
-        seed: of its random choices.
-        settings: of its client.
-    """
-
-    name: str
-    style: str
-    queue: str
-    folder: str
-    seed: int
-    settings: dict[str, object]
+PAUSE_S = 0.08
+FILLING_MESSAGES = 32
+FILLING_BYTES = 256 * 1024
 
 
 class _Process:
     def __init__(self, specification: Specification) -> None:
         self._specification = specification
-        self._folder = Path(specification.folder)
-        self._recorder = Recorder(self._folder / f"{specification.name}.producer.jsonl")
+        self._style = specification.style
+        folder, name = specification.folder, specification.name
+        self._recorder = Recorder(folder / f"{name}.producer.jsonl")
         self._random = random.Random(specification.seed)
         self._number = 0
         self._lock = threading.Lock()
-        clock = SettableClock(self._folder / f"{specification.name}.clock")
-        self._client = Client(Settings(**specification.settings), clock)  # type: ignore[arg-type]
+        changes = {"clock_skew_ms_max": 600_000} if self._style == "careless" else {}
+        self._client = Client(
+            specification.client_settings(**changes), SettableClock(folder / f"{name}.clock")
+        )
 
     def run(self) -> None:
-        while not self._stopped():  # The queue may be disabled just now.
+        while not self._specification.stopped():  # The queue may be disabled just now.
             try:
                 queue = self._client.queue(self._specification.queue)
-                break
             except HQueueError:
                 time.sleep(PAUSE_S)
-        else:
+                continue
+            write = {"buffered": self._send, FILLING: self._fill}.get(self._style, self._write)
+            write(queue)
             return
-        if self._specification.style == "buffered":
-            self._send(queue)
-        else:
-            self._put(queue)
 
-    def _stopped(self) -> bool:
-        return (self._folder / "stop").exists()
-
-    def _next(self, count: int, partition: int | None) -> tuple[Put, list[Message]]:
+    def _next(self, count: int, partition: int | None, size: int) -> tuple[Put, list[Message]]:
         name = self._specification.name
         tokens = [f"{name}-{self._number}-{index}" for index in range(count)]
         put = Put(name, self._number, tokens, partition, now_s())
         self._number += 1
-        size = self._random.choice((0, 10, 100, 1_000))
         filling = self._random.randbytes(size)
         messages = [
             Message(self._random.choice(TOPICS), token.encode() + b"|" + filling)
@@ -85,31 +65,46 @@ class _Process:
         ]
         return put, messages
 
-    def _put(self, queue: Queue) -> None:
-        style = self._specification.style
-        while not self._stopped():
-            partition, key = None, None
-            if style == "keyed":
+    def _size(self) -> int:
+        return self._random.choice((0, 10, 100, 1_000))
+
+    def _write(self, queue: Queue) -> None:
+        while not self._specification.stopped():
+            partition: int | None = None
+            key: str | None = None
+            if self._style == "keyed":
                 key = f"key-{self._random.randrange(20)}"
                 partition = queue.choose_partition(None, key)
-            elif style != "free":
+            elif self._style != "free":
                 partition = self._random.randrange(queue.partitions)
-            count = 1 if style == "single" else self._random.randint(1, 30)
-            put, messages = self._next(count, partition)
-            self._recorder.invoke(put)
-            try:
-                where = {"key": key} if key is not None else {"partition": partition}
-                ids = queue.put(messages, **where)  # type: ignore[arg-type]
-            except HQueueError as exc:
-                self._recorder.complete(put.number, _outcome(exc), [], str(exc))
+            count = 1 if self._style == "single" else self._random.choice((1, 2, 5, 30))
+            put, messages = self._next(count, partition, self._size())
+            self._put(queue, put, messages, key)
+            time.sleep(self._random.random() * PAUSE_S)
+
+    def _fill(self, queue: Queue) -> None:
+        """Write megabytes into one partition, and end."""
+        for _ in range(FILLING_MESSAGES):
+            put, messages = self._next(1, self._specification.partition, FILLING_BYTES)
+            self._put(queue, put, messages, None)
+
+    def _put(self, queue: Queue, put: Put, messages: list[Message], key: str | None) -> None:
+        self._recorder.invoke(put)
+        try:
+            if key is None:
+                ids = queue.put(messages, partition=put.partition)
             else:
-                self._recorder.complete(put.number, "ok", map(int, ids))
-            time.sleep(self._random.random() * PAUSE_S * 2)
+                ids = queue.put(messages, key=key)
+        except HQueueError as exc:
+            self._recorder.complete(put.number, _outcome(exc), [], str(exc))
+        else:
+            self._recorder.complete(put.number, "ok", map(int, ids))
 
     def _send(self, queue: Queue) -> None:
         with queue.producer(buffer_bytes_max=1024 * 1024, linger_ms=10) as producer:
-            while not self._stopped():
-                put, messages = self._next(1, self._random.randrange(queue.partitions))
+            while not self._specification.stopped():
+                partition, key = self._target(queue)
+                put, (message,) = self._next(1, partition, self._size())
 
                 def done(
                     message_id: int | None, error: BaseException | None, number: int = put.number
@@ -123,17 +118,26 @@ class _Process:
                 with self._lock:
                     self._recorder.invoke(put)
                 try:
-                    producer.send(messages[0], partition=put.partition, callback=done)
+                    chosen = partition if key is None else None
+                    producer.send(message, partition=chosen, key=key, callback=done)
                 except HQueueError as exc:
                     done(None, exc)
                 time.sleep(self._random.random() * PAUSE_S / 2)
 
+    def _target(self, queue: Queue) -> tuple[int | None, str | None]:
+        """A partition of choice, that of a key, or none, with the key."""
+        how = self._random.choice(("partition", "key", "any"))
+        if how == "key":
+            key = f"key-{self._random.randrange(20)}"
+            return queue.choose_partition(None, key), key
+        return (self._random.randrange(queue.partitions) if how == "partition" else None), None
 
-def _outcome(error: BaseException) -> str:
+
+def _outcome(error: BaseException) -> history.Outcome:
     if isinstance(error, HQueueError) and error.outcome is Outcome.NOT_APPLIED:
         return "fail"
     return "unknown"
 
 
 if __name__ == "__main__":
-    _Process(Specification(**json.loads(sys.argv[1]))).run()
+    _Process(Specification.from_json(sys.argv[1])).run()

@@ -2,123 +2,118 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import random
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import hqueue
-from hqueue import HQueueError, Message, MessageID, Queue, Scan, Settings
+from hqueue import HQueueError, Message, MessageID, Queue, Scan
 from hqueue.errors import CorruptLogError
 
-from .history import Recorder
+from .history import Recorder, now_s
+from .specification import Specification
 
-__all__ = ["STYLES", "Specification", "token_of"]
+__all__ = ["STYLES", "noted"]
 
-STYLES = ("start", "middle", "follower", "rereader")
+STYLES = ("start", "middle", "follower")
+"""From the ``start``: scan after scan, each going on from the one before; from the ``middle``:
+each scan from somewhere in what came last; a ``follower``, from the start on."""
+
 IDLE_MS = 1_000
-PAUSE_S = 0.2
+PAUSE_S = 0.5
+NOTED_MAX = 200
+BACK_MS_MAX = 4_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Specification:
-    """What one process does; handed over as JSON.
-
-    Args:
-        name: of the process, and of its files.
-        style: scans from the ``start``, again and again; from the ``middle``, which is when it
-            began; a ``follower`` from the start; a ``rereader`` that begins at a random moment.
-        queue: the queue.
-        folder: of the history; once the file ``drained`` is in it, the process reads to the end
-            and ends.
-        seed: of its random choices.
-        settings: of its client.
-    """
-
-    name: str
-    style: str
-    queue: str
-    folder: str
-    seed: int
-    settings: dict[str, object]
-
-
-def token_of(message: Message) -> str:
-    """What tells a message apart."""
-    return message.value.partition(b"|")[0].decode()
+def noted(message: Message) -> tuple[int, int, str]:
+    """What is written down of a message: its partition, its ID, and what tells it apart."""
+    assert message.id is not None
+    assert message.partition is not None
+    return message.partition, int(message.id), message.value.partition(b"|")[0].decode()
 
 
 class _Process:
     def __init__(self, specification: Specification) -> None:
+        self._specification = specification
         self._style = specification.style
-        self._folder = Path(specification.folder)
-        self._recorder = Recorder(self._folder / f"{specification.name}.reader.jsonl")
+        name = f"{specification.name}.reader.jsonl"
+        self._recorder = Recorder(specification.folder / name)
         self._random = random.Random(specification.seed)
-        self._client = hqueue.connect(Settings(**specification.settings))  # type: ignore[arg-type]
-        self._name = specification.queue
+        self._client = hqueue.connect(specification.client_settings())
+        self._next: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        """A message of the scan before, by partition."""
 
     def run(self) -> None:
         queue = self._open()
-        first = 0
-        if self._style == "middle":
-            first = int(MessageID(time.time_ns() // 1_000_000))
-        elif self._style == "rereader":
-            back_ms = self._random.randrange(10_000)
-            first = int(MessageID(time.time_ns() // 1_000_000 - back_ms))
-        self._next = dict.fromkeys(range(queue.partitions), first)
-        for partition, start in self._next.items():
-            self._recorder.start(partition, start)
+        self._begin(dict.fromkeys(range(queue.partitions), 0))
         while True:
-            drained = (self._folder / "drained").exists()
+            drained = self._specification.drained()
+            began_s = now_s()
             try:
-                for messages in self._pass(queue):
+                for messages in self._pass(queue, follow=self._style == "follower" and not drained):
                     self._note(messages)
-            except CorruptLogError:
-                raise
+            except CorruptLogError as exc:
+                self._recorder.broken(str(exc))
+                return
             except HQueueError as exc:
                 print(exc, file=sys.stderr)
                 time.sleep(PAUSE_S)
                 continue
+            if drained or self._style != "follower":  # A follower ends when nothing comes.
+                self._recorder.ended(began_s)
             if drained:
-                self._recorder.drained()
                 return
             time.sleep(PAUSE_S)
+            if self._style == "middle":
+                self._begin(self._somewhere())
 
     def _open(self) -> Queue:
         while True:  # Ends with the first answer; the run ends this process if none comes.
             try:
-                return self._client.queue(self._name)
+                return self._client.queue(self._specification.queue)
             except HQueueError as exc:
                 print(exc, file=sys.stderr)
                 time.sleep(PAUSE_S)
 
-    def _pass(self, queue: Queue) -> Iterator[list[Message]]:
+    def _begin(self, starts: Mapping[int, int]) -> None:
+        self._next = dict(starts)
+        self._recorder.view(starts)
+
+    def _somewhere(self) -> dict[int, int]:
+        """A place a short time ago, or between two messages, perhaps of the same batch."""
+        back_ms = self._random.randrange(BACK_MS_MAX)
+        ago = int(MessageID(time.time_ns() // 1_000_000 - back_ms))
+        starts = {p: i + 1 for p, i in self._last.items() if self._random.random() < 0.5}
+        return {partition: starts.get(partition, ago) for partition in self._next}
+
+    def _pass(self, queue: Queue, *, follow: bool) -> Iterator[list[Message]]:
         """All that there is now, from where the last pass ended."""
         scans = {p: Scan(MessageID.from_int(first)) for p, first in self._next.items()}
-        following = {"follow": True, "idle_ms_max": IDLE_MS} if self._style == "follower" else {}
+        following = {"follow": True, "idle_ms_max": IDLE_MS} if follow else {}
         with queue.combined_partition_scanner(scans, **following) as scanner:
             messages: list[Message] = []
-            for message in scanner:
-                messages.append(message)
-                if len(messages) >= 100 or self._style == "follower":
-                    yield messages
-                    messages = []
+            try:
+                for message in scanner:
+                    messages.append(message)
+                    if len(messages) >= NOTED_MAX or follow:
+                        yield messages
+                        messages = []
+            except HQueueError:
+                yield messages  # They came before the error, and won't come again.
+                raise
             yield messages
 
     def _note(self, messages: list[Message]) -> None:
-        if not messages:
-            return
-        noted = []
-        for message in messages:
-            assert message.id is not None
-            assert message.partition is not None
-            noted.append((message.partition, int(message.id), token_of(message)))
-            self._next[message.partition] = int(message.id) + 1
-        self._recorder.read(noted)
+        records = [noted(message) for message in messages]
+        for partition, id_, _ in records:
+            self._next[partition] = id_ + 1
+            if self._random.random() < 0.05:
+                self._last[partition] = id_
+        if records:
+            self._recorder.read(records)
 
 
 if __name__ == "__main__":
-    _Process(Specification(**json.loads(sys.argv[1]))).run()
+    _Process(Specification.from_json(sys.argv[1])).run()

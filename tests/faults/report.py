@@ -1,103 +1,105 @@
-"""What a run tells: figures, the longest stalls, and a picture."""
+"""What a run tells: figures, the longest stalls, and the verdict."""
 
 from __future__ import annotations
 
 import collections
 import itertools
 import json
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Sequence
 
 from .checker import KINDS
+from .nemesis import Event
 from .run import Result
+from .schedule import FAULTS, SERVERS
 
-__all__ = ["draw", "figures", "stalls", "summary"]
+__all__ = ["figures", "stalls", "summary"]
+
+SHOWN_MAX = 50
+AFTERMATH_S = 5.0
 
 
 def stalls(result: Result) -> dict[str, float]:
-    """For each kind of fault the longest time without any ok put, in seconds.
+    """For each kind of fault the longest time in which some partition took no put, in seconds.
 
-    A stall counts for the first fault that began in it, else for the last one before it.
+    It counts for the fault that was under way or had just ended; for one of the servers rather
+    than one of the producers.
     """
-    ok = sorted(put.completed_s for put in result.history.puts if put.outcome == "ok")
-    ends = [time for time in ok if time is not None]
+    partitions = {
+        read.token: partition for partition, reads in result.history.final.items() for read in reads
+    }
+    times: dict[int, list[float]] = collections.defaultdict(list)
+    for put in result.history.puts:
+        if put.outcome == "ok" and put.completed_s is not None and put.tokens[0] in partitions:
+            times[partitions[put.tokens[0]]].append(put.completed_s)
     longest: dict[str, float] = collections.defaultdict(float)
-    for before, after in itertools.pairwise(ends):
-        within = [e for e in result.events if before - 0.5 <= e.began_s <= after]
-        earlier = [e for e in result.events if e.began_s < before]
-        if within or earlier:
-            event = within[0] if within else earlier[-1]
-            longest[event.fault] = max(longest[event.fault], after - before)
+    for ends in times.values():
+        for before_s, after_s in itertools.pairwise(sorted(ends)):
+            cause = _cause(result.events, before_s, after_s)
+            if cause is not None:
+                longest[cause.fault] = max(longest[cause.fault], after_s - before_s)
     return dict(longest)
+
+
+def _cause(events: Sequence[Event], before_s: float, after_s: float) -> Event | None:
+    under_way = [
+        event
+        for event in events
+        if event.began_s <= after_s and event.ended_s + AFTERMATH_S >= before_s
+    ]
+    if not under_way:
+        return None
+    return min(under_way, key=lambda e: (FAULTS[e.fault].track != SERVERS, e.ended_s < before_s))
 
 
 def figures(result: Result) -> dict[str, object]:
     """The run in numbers."""
-    outcomes = collections.Counter(put.outcome for put in result.history.puts)
-    faults = collections.Counter(event.fault for event in result.events)
-    kinds = collections.Counter(violation.kind for violation in result.violations)
+    history = result.history
+    outcomes = collections.Counter(put.outcome for put in history.puts)
+    faults = collections.Counter(event.fault for event in result.events if not event.problem)
+    violations = collections.Counter(violation.kind for violation in result.violations)
+    longest = stalls(result)
     return {
         "seed": result.options.seed,
         "duration_s": round(result.ended_s - result.began_s),
-        "puts": dict(outcomes),
-        "messages": sum(map(len, result.history.final.values())),
-        "reads": sum(map(len, result.history.reads.values())),
-        "faults": dict(faults),
-        "violations": {kind: kinds[kind] for kind in KINDS},
-        "longest_stall_s": {k: round(v, 1) for k, v in sorted(stalls(result).items())},
+        "puts": {outcome: outcomes[outcome] for outcome in ("ok", "fail", "unknown")},
+        "messages": sum(map(len, history.final.values())),
+        "reads": sum(len(view.reads) for view in history.views),
+        "scans": sum(len(view.passes) for view in history.views),
+        "faults": {kind: faults[kind] for kind in FAULTS if kind in result.options.faults},
+        "violations": {kind: violations[kind] for kind in KINDS},
+        "failures": len(result.failures),
+        "longest_stall_s": {kind: round(longest[kind], 1) for kind in FAULTS if kind in longest},
+        "events": [
+            {
+                "fault": event.fault,
+                "target": event.target,
+                "began_s": round(event.began_s - result.began_s, 1),
+                "ended_s": round(event.ended_s - result.began_s, 1),
+                "problem": event.problem,
+            }
+            for event in result.events
+        ],
     }
 
 
 def summary(result: Result) -> str:
     """The verdict in words."""
+    numbers = figures(result)
+    events = numbers.pop("events")
+    lines = [json.dumps(numbers, indent=2)]
+    lines += [f"not as it should: {event}" for event in events if event["problem"]]  # type: ignore[attr-defined]
     verdict = "nothing lost, doubled or reordered"
     if result.violations:
-        shown = "\n".join(f"  {v.kind}: {v.text}" for v in result.violations[:50])
-        verdict = f"{len(result.violations)} VIOLATIONS\n{shown}"
-    return f"{json.dumps(figures(result), indent=2)}\nseed {result.options.seed}: {verdict}"
+        lines += [f"{v.kind}: {v.text}" for v in result.violations[:SHOWN_MAX]]
+        verdict = f"{len(result.violations)} VIOLATIONS"
+    elif result.failures or missing(result):
+        verdict = "proves nothing: " + "; ".join(
+            [*result.failures, *(f"no {kind} took place" for kind in missing(result))]
+        )
+    return "\n".join([*lines, f"seed {result.options.seed}: {verdict}"])
 
 
-def draw(result: Result, path: Path) -> None:
-    """Operations a second with the faults marked, as a picture."""
-    import matplotlib as mpl  # noqa: PLC0415  (slow to import)
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415
-
-    puts = result.history.puts
-    figure, (above, below) = plt.subplots(
-        2, 1, figsize=(14, 8), sharex=True, height_ratios=(2, 1), layout="constrained"
-    )
-    for outcome, colour in (("ok", "tab:green"), ("fail", "tab:orange"), ("unknown", "tab:red")):
-        times = [p.completed_s or p.invoked_s for p in puts if p.outcome == outcome]
-        above.plot(*_rate(times, result), label=f"puts: {outcome}", color=colour)
-    reads = [read.at_s for reader in result.history.reads.values() for read in reader]
-    below.plot(*_rate(reads, result), label="messages read", color="tab:blue")
-    kinds = sorted({event.fault for event in result.events})
-    colours = dict(zip(kinds, plt.cm.tab20.colors, strict=False))
-    for event in result.events:
-        for axes in (above, below):
-            axes.axvspan(
-                event.began_s - result.began_s,
-                max(event.ended_s, event.began_s + 0.5) - result.began_s,
-                color=colours[event.fault],
-                alpha=0.35,
-                lw=0,
-            )
-        above.text(
-            event.began_s - result.began_s, above.get_ylim()[1], event.fault,
-            rotation=60, fontsize=7, va="bottom",
-        )  # fmt: skip
-    above.set_ylabel("a second")
-    above.legend(loc="upper right")
-    below.set_ylabel("a second")
-    below.set_xlabel(f"seconds (seed {result.options.seed})")
-    below.legend(loc="upper right")
-    figure.savefig(path)
-    plt.close(figure)
-
-
-def _rate(times: Iterable[float], result: Result) -> tuple[list[int], list[int]]:
-    seconds = range(int(result.ended_s - result.began_s) + 1)
-    counts = collections.Counter(int(time - result.began_s) for time in times)
-    return list(seconds), [counts[second] for second in seconds]
+def missing(result: Result) -> list[str]:
+    """The kinds of faults that were wanted, and never took place."""
+    done = {event.fault for event in result.events if not event.problem}
+    return [kind for kind in result.options.faults if kind not in done]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from .checker import KINDS, check
-from .history import History, Put, Read
+from .history import History, Pass, Put, Read, View
 
 
 def right_history() -> History:
@@ -22,20 +22,27 @@ def right_history() -> History:
         Put("b", 3, ["b3"], None, 5.0, 6.0, "ok", [30]),
     ]
     final = {
-        0: [Read("z", 0, i, t, 9.0) for i, t in ((10, "a0"), (20, "a1"), (21, "a1'"), (30, "b3"))],
-        1: [Read("z", 1, i, t, 9.0) for i, t in ((10, "b0"), (20, "b2"))],
+        0: [Read(0, i, t, 9.0) for i, t in ((10, "a0"), (20, "a1"), (21, "a1'"), (30, "b3"))],
+        1: [Read(1, i, t, 9.0) for i, t in ((10, "b0"), (20, "b2"))],
     }
-    reads = {
-        "whole": [*final[0], *final[1]],
-        "middle": final[0][1:],
-        "cut short": final[0][:2],
-    }
-    starts = {"whole": {0: 0, 1: 0}, "middle": {0: 15}, "cut short": {0: 0}}
-    return History(puts, reads, final, starts, {"whole", "middle"}, {0: 4, 1: 2})
+    views = [
+        View("whole", {0: 0, 1: 0}, [*final[0], *final[1]], [Pass(7.0, 7.2, 6)]),
+        View("middle", {0: 15}, final[0][1:], [Pass(3.5, 3.7, 2), Pass(7.0, 7.2, 3)]),
+        View("cut short", {0: 0}, final[0][:2]),
+    ]
+    return History(puts, views, final, {0: 4, 1: 2}, [])
 
 
 def test_a_right_history_passes() -> None:
     assert check(right_history()) == []
+
+
+def test_a_scan_beside_a_deposed_server_may_end_early() -> None:
+    history = right_history()
+    see_nothing(history)
+    assert check(history)
+    history.deposed = [(2.0, 8.0)]
+    assert check(history) == []
 
 
 def lose(history: History) -> None:
@@ -43,19 +50,19 @@ def lose(history: History) -> None:
 
 
 def double(history: History) -> None:
-    history.final[1].append(Read("z", 1, 40, "a0", 9.0))
+    history.final[1].append(Read(1, 40, "a0", 9.0))
 
 
 def resurrect(history: History) -> None:
-    history.final[0].append(Read("z", 0, 40, "a2", 9.0))
+    history.final[0].append(Read(0, 40, "a2", 9.0))
 
 
 def invent(history: History) -> None:
-    history.final[1].append(Read("z", 1, 40, "nobody's", 9.0))
+    history.final[1].append(Read(1, 40, "nobody's", 9.0))
 
 
 def move(history: History) -> None:
-    history.final[0][0] = Read("z", 0, 11, "a0", 9.0)
+    history.final[0][0] = Read(0, 11, "a0", 9.0)
 
 
 def move_to_another_partition(history: History) -> None:
@@ -68,14 +75,12 @@ def reorder_ids(history: History) -> None:
 
 def reorder_puts(history: History) -> None:
     history.puts[0].ids, history.puts[1].ids = [22], [10, 11]
-    history.final[0][:3] = [
-        Read("z", 0, i, t, 9.0) for i, t in ((10, "a1"), (11, "a1'"), (22, "a0"))
-    ]
+    history.final[0][:3] = [Read(0, i, t, 9.0) for i, t in ((10, "a1"), (11, "a1'"), (22, "a0"))]
 
 
 def reorder_within_a_put(history: History) -> None:
     history.puts[1].ids = [21, 20]
-    history.final[0][1:3] = [Read("z", 0, i, t, 9.0) for i, t in ((20, "a1'"), (21, "a1"))]
+    history.final[0][1:3] = [Read(0, i, t, 9.0) for i, t in ((20, "a1'"), (21, "a1"))]
 
 
 def tear_apart(history: History) -> None:
@@ -83,28 +88,42 @@ def tear_apart(history: History) -> None:
     del history.final[0][2]
 
 
+def swap_puts_of_a_producer(history: History) -> None:
+    # Both are under way at once, as the puts of a `Producer` may be.
+    history.puts[0].completed_s, history.puts[1].invoked_s = 3.0, 0.0
+    reorder_puts(history)
+
+
 def skip(history: History) -> None:
-    del history.reads["whole"][1]
-
-
-def end_early(history: History) -> None:
-    del history.reads["middle"][-1]
+    del history.views[0].reads[1]
 
 
 def skip_before_the_end(history: History) -> None:
-    del history.reads["cut short"][0]
+    del history.views[2].reads[0]
+
+
+def end_early(history: History) -> None:
+    del history.views[1].reads[-1]
+
+
+def see_nothing(history: History) -> None:
+    history.views[1].reads.clear()
 
 
 def disagree(history: History) -> None:
-    history.reads["whole"][0] = Read("whole", 0, 10, "a1", 8.0)
+    history.views[0].reads[0] = Read(0, 10, "a1", 8.0)
 
 
 def go_back(history: History) -> None:
-    history.reads["whole"].insert(2, history.reads["whole"][0])
+    history.views[0].reads.insert(2, history.views[0].reads[0])
 
 
 def miscount(history: History) -> None:
     history.counts[0] = 5
+
+
+def break_a_link(history: History) -> None:
+    history.findings.append("a row does not lie where the batch before ends")
 
 
 @pytest.mark.parametrize(
@@ -119,13 +138,16 @@ def miscount(history: History) -> None:
         (reorder_ids, "unordered"),
         (reorder_puts, "unordered"),
         (reorder_within_a_put, "unordered"),
+        (swap_puts_of_a_producer, "unordered"),
         (tear_apart, "unordered"),
         (skip, "skipped"),
-        (end_early, "skipped"),
         (skip_before_the_end, "skipped"),
+        (end_early, "stale"),
+        (see_nothing, "stale"),
         (disagree, "disagreeing"),
         (go_back, "unordered"),
         (miscount, "miscounted"),
+        (break_a_link, "broken"),
     ],
 )
 def test_a_planted_fault_is_caught(plant: Callable[[History], None], kind: str) -> None:

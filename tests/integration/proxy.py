@@ -1,8 +1,8 @@
-"""Gateways that lose things: a TCP proxy before each port of a server's Thrift gateways.
+"""Servers that lose things: a TCP proxy before a server's port, such as those of its gateways.
 
 It knows where a request begins, because a Thrift client sends the next one only after the answer
 to the last; and which method it calls, because that stands in its first bytes (buffered
-transport, binary protocol).
+transport, binary protocol). What isn't Thrift has requests without a method.
 """
 
 from __future__ import annotations
@@ -35,18 +35,25 @@ class Fate(enum.Enum):
 
 
 class Proxy:
-    """One port of a gateway.
+    """One port of a server.
 
     Args:
-        host: where to listen: the gateway's own host, so that clients see it as near as that.
-        target: where the gateway listens.
+        host: where to listen: the server's own host, so that clients see it as near as that.
+        target: where the server listens.
         fate: asked for each request, by its method.
+        thrift: whether Thrift is spoken there.
     """
 
     def __init__(
-        self, host: str, target: tuple[str, int], fate: Callable[[str], Fate] | None = None
+        self,
+        host: str,
+        target: tuple[str, int],
+        fate: Callable[[str], Fate] | None = None,
+        *,
+        thrift: bool = True,
     ) -> None:
         self._target = target
+        self._thrift = thrift
         self.fate: Callable[[str], Fate] = fate or (lambda method: Fate.PASS)
         self.calls: collections.Counter[str] = collections.Counter()
         """How often each method was called."""
@@ -68,13 +75,17 @@ class Proxy:
         """Send the gateway what was held, each over a connection of its own; returns how many.
 
         When this returns, the gateway has answered each.
+
+        Raises:
+            OSError: it did not answer one of them.
         """
         with self._lock:
             held, self._held = self._held, []
         for request in held:
             with socket.create_connection(self._target, timeout=60) as late:
                 late.sendall(request)
-                assert late.recv(1)
+                if not late.recv(1):
+                    raise ConnectionError("the gateway closed the connection without an answer")
         return len(held)
 
     def break_connections(self) -> None:
@@ -134,7 +145,7 @@ class Proxy:
                     if key.fileobj is client:
                         if answered:
                             answered = False
-                            method = _method_of(client, data)
+                            method = _method_of(data) if self._thrift else ""
                             self.calls[method] += 1
                             fate = self.fate(method)
                         if fate is Fate.LOSE_REQUEST:
@@ -160,7 +171,7 @@ class Proxy:
             self._held.append(data)
 
 
-def _method_of(client: socket.socket, data: bytes) -> str:
+def _method_of(data: bytes) -> str:
     assert len(data) >= 8, "a request's first bytes came one by one"
     (length,) = struct.unpack_from(">i", data, 4)
     return data[8 : 8 + length].decode()

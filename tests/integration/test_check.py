@@ -86,3 +86,12 @@ def test_a_missing_topic_is_found(queue: Queue, table: happybase.Table) -> None:
     table.delete(key, columns=[b"message:b"])
     (finding,) = findings(queue)
     assert "other topics" in finding.problem
+
+
+def test_a_row_key_that_is_none_of_a_queue_does_not_stop_other_partitions(
+    queue: Queue, table: happybase.Table
+) -> None:
+    key, cells = middle_row(table)
+    table.put(key[:-1], {HEADER: cells[HEADER]})
+    (finding,) = findings(queue)
+    assert finding.row == key[:-1].hex()

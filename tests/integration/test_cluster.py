@@ -179,7 +179,7 @@ def test_a_dead_master_stops_no_put_and_no_scan(
     queue: hqueue.Queue,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hqueue.queue.COLLECT_EVERY_MS", 0)
+    monkeypatch.setattr("hqueue.collection.EVERY_MS", 0)
     fresh = cluster.queue(queue.name)
     with whole_again(cluster_server):
         cluster_server.kill("master")

@@ -147,7 +147,7 @@ def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
 def test_a_writer_collects_in_passing(
     make_queue: MakeQueue, raw: RawHBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hqueue.queue.COLLECT_EVERY_MS", 0)
+    monkeypatch.setattr("hqueue.collection.EVERY_MS", 0)
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(20)])
     queue.put(Message("t", b"new"))

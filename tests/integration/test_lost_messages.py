@@ -236,7 +236,7 @@ def test_puts_go_on_while_administration_hangs(
     make_queue: MakeQueue, proxies: Proxies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Collection asks for the TTL, and HBase's master answers that. Puts need no master.
-    monkeypatch.setattr("hqueue.queue.COLLECT_EVERY_MS", 0)
+    monkeypatch.setattr("hqueue.collection.EVERY_MS", 0)
     queue = make_queue(2)
     with hqueue.connect(proxies.settings(operation_timeout_ms=10_000)) as client:
         behind = client.queue(queue.name)

@@ -7,6 +7,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
 import hqueue
@@ -31,6 +32,18 @@ def test_the_ids_of_a_put_are_those_that_are_read(make_queue: MakeQueue) -> None
     assert [m.value for m in read] == [b"1", b"2", b"3", b"4"]
     assert {m.partition for m in read} == {1}
     assert one < many[0] < many[1] < many[2]
+
+
+def test_a_record_batch_is_put_and_what_is_read_as_one_is_put_again(make_queue: MakeQueue) -> None:
+    queue, copy = make_queue(2), make_queue(1)
+    columns = {"topic": ["a", "b", "a"], "value": [b"1", b"2", b""]}
+    ids = queue.put(pa.RecordBatch.from_pydict(columns), key="k")
+    read = list(queue.scan())
+    assert ([m.id for m in read], pairs(read)) == (ids, [("a", b"1"), ("b", b"2"), ("a", b"")])
+    with queue.scan() as scanner:
+        for batch in scanner.arrow_batches():
+            copy.put(batch)
+    assert pairs(copy.scan()) == pairs(read)
 
 
 VALUES = [b"", b"\0", b"\xff" * 3, bytes(range(256)), b"HQ\x01", b"\r\n", "ä€😀".encode()]

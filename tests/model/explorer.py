@@ -9,15 +9,13 @@ the store, the time, the budgets and what each participant has been answered so 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 from collections.abc import Callable
-
-from hqueue.log import PartitionReader, PartitionWriter
 
 from .checker import ViolationError
 from .participants import settle
 from .scenario import Scenario
-from .store import ModelStore
 from .world import Action, World
 
 __all__ = ["CounterexampleError", "Explored", "Explorer"]
@@ -50,20 +48,12 @@ class Explorer:
 
     Args:
         scenario: who takes part, and the bounds.
-        writer: the class under test.
-        reader: the class under test.
-        store: what they run over.
+        classes: what is under test, as `World` takes it.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        writer: type[PartitionWriter] = PartitionWriter,
-        reader: type[PartitionReader] = PartitionReader,
-        store: type[ModelStore] = ModelStore,
-    ) -> None:
+    def __init__(self, scenario: Scenario, *classes: type, **more_classes: type) -> None:
         self._scenario = scenario
-        self._classes = writer, reader, store
+        self._world = functools.partial(World, scenario, *classes, **more_classes)
         self._seen: set[int] = set()
         self.explored = Explored()
 
@@ -102,7 +92,7 @@ class Explorer:
     def _run(
         self, choose: Callable[[World, list[Action]], int | None], *, forced: bool = False
     ) -> None:
-        world = World(self._scenario, *self._classes)
+        world = self._world()
         self.explored.runs += 1
         try:
             while actions := world.actions():

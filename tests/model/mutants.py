@@ -9,9 +9,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
+from collections.abc import Sequence
+from typing import Any
 
 from hqueue.log import PartitionReader, PartitionWriter
+from hqueue.log import attempt as attempt_module
 from hqueue.log import reader as reader_module
+from hqueue.log import tail as tail_module
 from hqueue.log import writer as writer_module
 
 from .store import ModelStore
@@ -41,164 +45,186 @@ class OverwritingStore(ModelStore):
 
 def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionReader]]:
     """The writer and the reader, with the mutant's edit in one of them."""
-    source = inspect.getsource(mutant.module)
-    for old, new in mutant.edits:
+    namespace = _executed(mutant.module, mutant.edits, mutant.rule)
+    if mutant.module is reader_module:
+        namespace["Batch"] = reader_module.Batch
+        return PartitionWriter, namespace["PartitionReader"]
+    if mutant.module is not writer_module:
+        # A writer that uses the edited class.
+        edited = {name: namespace[name] for name in ("Attempt", "Tail") if name in namespace}
+        namespace = _executed(writer_module, (), mutant.rule)
+        namespace.update(edited)
+    return namespace["PartitionWriter"], PartitionReader
+
+
+def _executed(
+    module: types.ModuleType, edits: Sequence[tuple[str, str]], rule: str
+) -> dict[str, Any]:
+    source = inspect.getsource(module)
+    for old, new in edits:
         if source.count(old) != 1:
-            raise LookupError(f"{mutant.rule}: found {source.count(old)} times: {old}")
+            raise LookupError(f"{rule}: found {source.count(old)} times: {old}")
         source = source.replace(old, new)
-    module = types.ModuleType(mutant.module.__name__)
-    # Dataclasses look their module up; and a Place of the real module must equal the mutant's.
-    namespace = module.__dict__
-    exec(compile(source, f"<{mutant.rule}>", "exec"), namespace)
-    if mutant.module is writer_module:
-        for name in ("Place", "Appended"):
-            namespace[name] = getattr(writer_module, name)
-        return namespace["PartitionWriter"], PartitionReader
-    namespace["Batch"] = reader_module.Batch
-    return PartitionWriter, namespace["PartitionReader"]
+    # Dataclasses look their module up by its name.
+    namespace = types.ModuleType(module.__name__).__dict__
+    exec(compile(source, f"<{rule}>", "exec"), namespace)
+    return namespace
 
-
-_BODY = " " * 20
-_LOOP = " " * 16
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "IDs never fall below the slot",
         "a clock that is behind",
-        (("base = max(place.slot, now_ms << SEQUENCE_BITS)", "base = now_ms << SEQUENCE_BITS"),),
+        (("_base = max(place.slot, now_ms << SEQUENCE_BITS)", "_base = now_ms << SEQUENCE_BITS"),),
+        attempt_module,
     ),
     Mutant(
         "a cached tail is trusted for a while only",
-        "the queue is truncated under two writers",
-        (("if self._tail is not None and self._is_fresh():", "if self._tail is not None:"),),
+        "the queue is truncated between two appends of a writer",
+        (("if self._place is not None and self._is_fresh():", "if self._place is not None:"),),
+        tail_module,
     ),
     Mutant(
         "a tail whose answer was slow is read again",
         "the queue is truncated while the tail is read",
         (("            if self._is_fresh():\n", "            if True:\n"),),
+        tail_module,
     ),
     Mutant(
         "what was refused is tried again only while the tail is trusted",
         "the queue is truncated while a writer tries again",
-        (("if retried and not sent and ", "if False and "),),
+        (("elif self._tried and ", "elif False and "),),
+        attempt_module,
     ),
     Mutant(
         "after an unknown outcome the slot is read",
         "two writers, one fault of any kind",
-        ((f"{_LOOP}if sent:\n", f"{_LOOP}if sent:\n{_BODY}return None\n{_LOOP}if sent:\n"),),
+        (("        if self._sent:\n", "        if self._sent:\n            return None\n"),),
+        attempt_module,
     ),
     Mutant(
         "after an unknown outcome the same put goes to the same slot",
         "two writers, one fault of any kind",
-        (("self._fresh_tail(deadline) != place:", "True:"),),
+        (("if end == self._place:", "if False:"),),
+        attempt_module,
     ),
     Mutant(
-        "before it goes there again the tail is read",
+        "before it goes there again the log is seen to end there",
         "the queue is truncated under two writers",
-        (("if owner is None and self._fresh_tail(deadline) != place:", "if False:"),),
+        (("if end == self._place:", "if True:"),),
+        attempt_module,
     ),
     Mutant(
-        "when the tail has moved the slot is read again",
-        "two writers, one fault of any kind",
-        (
-            (
-                f"{_BODY}    owner = self._owner_of(place, tail_seen_ms)\n"
-                f"{_BODY}    if owner is None:\n{_BODY}        return None\n"
-                f"{_LOOP}if owner is None:\n",
-                f"{_BODY}    return None\n{_LOOP}if owner is None:\n",
-            ),
-        ),
+        "a log that is seen to end before a place where it has been proves nothing",
+        "a deposed server answers two writers, of which one lost a put",
+        (("            self._seen_shorter()\n", "            pass\n"),),
+        attempt_module,
     ),
     Mutant(
         "a batch at the slot is ours if it has our nonce: else it is another's",
         "two writers, one fault of any kind",
-        (("if owner.nonce != nonce:", "if False:"),),
+        (("if owner.nonce == self._nonce:", "if True:"),),
+        attempt_module,
     ),
     Mutant(
         "a batch at the slot is ours if it has our nonce",
         "two writers, one fault of any kind",
-        (("if owner.nonce != nonce:", "if True:"),),
+        (("if owner.nonce == self._nonce:", "if False:"),),
+        attempt_module,
     ),
     Mutant(
         "an append keeps its nonce",
         "two writers, one fault of any kind",
         (
+            (", self._nonce = place, bodies, nonce\n", " = place, bodies\n"),
             (
-                "        now_ms, count = self._clock",
-                "        nonce = nonce[::-1] if self._doubtful else nonce\n"
-                "        now_ms, count = self._clock",
+                "        self._base = max",
+                "        self._nonce = nonce = secrets.token_bytes(8)\n        self._base = max",
             ),
-            (f"if sent:\n{_BODY}owner", f"if sent:\n{_BODY}return None\n{_BODY}owner"),
+            ("        if self._sent:\n", "        if self._sent:\n            return None\n"),
+            ("import dataclasses", "import dataclasses\nimport secrets"),
         ),
+        attempt_module,
     ),
     Mutant(
         "when the store says that the slot is taken it is read whose it is",
         "two writers, one fault of any kind",
+        (("            owner = self._owner()\n", "            return None\n"),),
+        attempt_module,
+    ),
+    Mutant(
+        "a slot that is taken and seems to be empty is looked at again",
+        "a deposed server answers two writers, of which one lost a put",
         (
             (
-                f"{_BODY}if not won:\n{_BODY}    owner = self._owner_of(place, tail_seen_ms)\n"
-                f"{_BODY}    if owner is None:\n",
-                f"{_BODY}if not won:\n{_BODY}    if owner is None:\n",
+                "            owner = self._owner()\n",
+                "            if self._port.header(self._partition, self._place.slot) is None:\n"
+                "                return None\n"
+                "            owner = self._owner()\n",
             ),
         ),
+        attempt_module,
     ),
     Mutant(
         "a batch with our nonce has the IDs that its header says",
         "one nonce, tried by two",
         (
             (
-                f"{_BODY}base, count = owner.base, owner.count\n"
-                f"{_BODY}end = Place(owner.end, owner.next_ordinal)\n"
-                f"{_BODY}if owner.nonce != nonce:\n",
-                f"{_BODY}if owner.nonce != nonce:\n"
-                f"{_BODY}    end = Place(owner.end, owner.next_ordinal)\n",
+                "        self._base, self._count = owner.base, owner.count\n"
+                "        self._end = Place.after(owner)\n"
+                "        if owner.nonce == self._nonce:\n            return True\n",
+                "        if owner.nonce == self._nonce:\n            return True\n"
+                "        self._end = Place.after(owner)\n",
             ),
         ),
+        attempt_module,
     ),
     Mutant(
         "a header that was found does not make the tail known anew",
         "a header is found long after it was written",
-        (("self._know(end, tail_seen_ms)\n", "self._know(end, asked_ms)\n"),),
+        (("know(self._end, self._tail_seen_ms)\n", "know(self._end, self._asked_ms)\n"),),
+        attempt_module,
     ),
     Mutant(
-        "an empty slot is believed only while it can't have been collected",
+        "an empty slot is believed, and filled again, only while it can't have been collected",
         "a put that is late among collections",
-        (("            self._check_stillness(since_ms)\n", ""),),
-    ),
-    Mutant(
-        "what is old is not sent again",
-        "a put that is late among collections",
-        (("if sent:  # What is sent again", "if False:  # What is sent again"),),
+        (("first try.\n        self._check_stillness()\n", "first try.\n"),),
+        attempt_module,
     ),
     Mutant(
         "a batch that was late is checked to be a link of the chain",
         "a writer stands still beyond every bound",
-        (("linked = self._is_linked(place, end)", "linked = True"),),
+        (("self._is_late() and not self._is_linked()", "False"),),
+        attempt_module,
+    ),
+    Mutant(
+        "a link is judged by a server that knows the batch itself",
+        "a deposed server answers two writers that are slow",
+        (
+            (
+                "rows = self._port.backwards(self._partition, slot, 2)\n",
+                "rows = self._port.headers(self._partition, slot, 1)\n"
+                "        rows += self._port.backwards(self._partition, slot - 1, 1)\n",
+            ),
+        ),
+        attempt_module,
     ),
     Mutant(
         "a batch that is no link is taken back",
         "a writer stands still beyond every bound",
-        (("self._port.delete_row(self.partition, place.slot, bodies.cells)", "pass"),),
-    ),
-    Mutant(
-        "an append that stood still does not claim to know",
-        "a writer stands still beyond every bound",
-        (
-            (
-                f"{_BODY}self._check_stillness(tail_seen_ms)\n{_BODY}if not linked:",
-                f"{_BODY}if not linked:",
-            ),
-        ),
+        (("self._port.delete_row(self._partition, self._place.slot, self._bodies.cells)", "pass"),),
+        attempt_module,
     ),
     Mutant(
         "a put whose fate is unknown makes the append's outcome unknown",
         "the deadline passes for a lone writer",
-        (("self._doubtful = doubtful_before or sent\n", "pass\n"),),
+        (("self.doubtful = self._sent\n", "pass\n"),),
+        attempt_module,
     ),
     Mutant(
         "a doubt of an earlier slot is kept",
         "the queue is truncated before an outcome is known",
-        (("self._doubtful = doubtful_before or sent\n", "self._doubtful = sent\n"),),
+        (("self._doubtful = self._doubtful or attempt", "self._doubtful = attempt"),),
     ),
     Mutant(
         "an error says what became of the puts, not of the read that failed",
@@ -215,9 +241,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "one nonce, tried by two",
         (
             (
-                f"{_LOOP}for header in self.walk(place, deadline):\n",
-                f"{_LOOP}place = self.tail(deadline)\n"
-                f"{_LOOP}for header in self.walk(place, deadline):\n",
+                "                for header in self.walk(place, deadline):\n",
+                "                place = self._tail.read(deadline)\n"
+                "                for header in self.walk(place, deadline):\n",
             ),
         ),
     ),
@@ -229,7 +255,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "after a walk the tail is read",
         "the queue is truncated under one nonce",
-        (("if self._fresh_tail(deadline) == place:", "if True:"),),
+        (("if self._tail.fresh(deadline) == place:", "if True:"),),
     ),
     Mutant(
         "the newest header is never deleted",

@@ -17,8 +17,7 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.limits import TRUNCATE_PAUSE_MS
-from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
-from hqueue.log.writer import Place
+from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter, Place
 from hqueue.message import Message
 from hqueue.ports import Row
 
@@ -60,6 +59,9 @@ class WorldPort:
 
     def newest(self, partition: int, at_or_below: int) -> Row | None:
         return self._world.ask("newest", at_or_below)  # type: ignore[no-any-return]
+
+    def backwards(self, partition: int, at_or_below: int, limit: int) -> list[Row]:
+        return self._world.ask("backwards", at_or_below, limit)  # type: ignore[no-any-return]
 
     def headers(self, partition: int, start: int, limit: int) -> list[Row]:
         return self._world.ask("headers", start, limit)  # type: ignore[no-any-return]
@@ -165,13 +167,22 @@ def _writer(world: World, name: str) -> PartitionWriter:
 
 
 def appender(
-    *counts: int, bound_ms: int = BOUND_MS, collect_ttl_ms: int | None = None, first: int = 0
+    *counts: int,
+    bound_ms: int = BOUND_MS,
+    collect_ttl_ms: int | None = None,
+    first: int = 0,
+    pauses: bool = False,
 ) -> Part:
-    """Appends batches of so many messages (0 for a control record), and may collect after each."""
+    """Appends batches of so many messages (0 for a control record), and may collect after each.
+
+    If it pauses, others may act for any time between two batches.
+    """
 
     def run(world: World, name: str) -> None:
         writer = _writer(world, name)
         for index, count in enumerate(counts, first):
+            if pauses and index > first:
+                world.ask("pause", 0)
             nonce = nonce_of(name, index)
             bodies = bodies_of(nonce, count)
             _told(world, name, nonce, bound_ms, lambda d: writer.append(bodies, d, nonce))  # noqa: B023

@@ -24,7 +24,8 @@ class Scenario:
     ``refused``: it never left. ``repeated``: a put is applied, and its repetition is answered.
     ``slow``: the answer takes its time. ``unavailable``: a read fails. ``disabled``: a put is
     applied, and its repetition is told that the table is disabled. ``echo``: a put is answered,
-    and a copy of it is under way."""
+    and a copy of it is under way. ``stale``: a read is answered by a server that lost the region
+    when the run began, and has not noticed."""
     crashes: int = 0
     switches: int = 1_000
     """How often another participant acts although the one that did could go on."""

@@ -3,7 +3,8 @@
 Assumptions that hold in all of them: a row is atomic; of the headers that one call deletes, those
 named first go first (but in one scenario); monotonic clocks run alike. Where a queue is truncated,
 no write lives longer than `TRUNCATE_PAUSE_MS` minus `TAIL_TRUST_MS`, and elsewhere none longer than
-half of `HEADER_GRACE_MS`; standing still before a put counts as the put's life.
+half of `HEADER_GRACE_MS`; standing still before a put counts as the put's life. Where a deposed
+server answers, the queue is not truncated.
 """
 
 from __future__ import annotations
@@ -90,6 +91,45 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "one nonce, and another writer",
         {"w1": once("n"), "w2": appender(1), "w3": once("n")},
+    ),
+    Scenario(
+        "a deposed server answers two writers, of which one lost a put",
+        {"w1": appender(1), "w2": appender(1)},
+        faults=3,
+        fault_kinds=UNKNOWN | {"stale"},
+        switches=1,
+        before=prefilled(1),
+    ),
+    Scenario(
+        "a deposed server answers two writers that are slow",
+        {"w1": appender(1), "w2": appender(1)},
+        faults=2,
+        fault_kinds=frozenset({"slow", "stale"}),
+        switches=2,
+        jumps=(TAIL_TRUST_MS + 1,),
+        life_ms=LONG_LIFE_MS,
+        before=prefilled(1),
+    ),
+    Scenario(
+        "a deposed server answers one nonce, tried by two",
+        {"w1": once("n"), "w2": once("n")},
+        faults=2,
+        fault_kinds=UNKNOWN | {"stale"},
+        before=prefilled(1),
+    ),
+    Scenario(
+        "a deposed server answers a reader",
+        {"w1": appender(1, 1), "r1": reader(3)},
+        faults=2,
+        fault_kinds=frozenset({"stale"}),
+        before=prefilled(1),
+    ),
+    Scenario(
+        "a deposed server answers a follower",
+        {"w1": appender(1, 1), "r1": reader(4, poll=True)},
+        faults=2,
+        fault_kinds=frozenset({"stale"}),
+        before=prefilled(1),
     ),
     Scenario(
         "a reader behind a writer",
@@ -187,10 +227,18 @@ SCENARIOS: tuple[Scenario, ...] = (
         truncates=True,
     ),
     Scenario(
+        "the queue is truncated between two appends of a writer",
+        {"w1": appender(1, 1, pauses=True), "t": truncator()},
+        life_ms=SHORT_LIFE_MS,
+        before=prefilled(1),
+        truncates=True,
+    ),
+    Scenario(
         "the queue is truncated before an outcome is known",
-        {"w1": appender(1, bound_ms=3_150), "t": truncator()},
+        {"w1": appender(1, bound_ms=3_150), "t": in_turn(truncator(), appender(1))},
         faults=3,
         fault_kinds=frozenset({"unknown", "refused"}),
+        switches=1,
         life_ms=SHORT_LIFE_MS,
         before=prefilled(1),
         truncates=True,
@@ -210,6 +258,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         {"w1": appender(1), "w2": appender(1), "t": truncator()},
         faults=1,
         fault_kinds=frozenset({"slow"}),
+        switches=4,
         life_ms=SHORT_LIFE_MS,
         before=prefilled(1),
         truncates=True,

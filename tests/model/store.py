@@ -95,8 +95,12 @@ class ModelStore:
         )
 
     def newest(self, at_or_below: int) -> Row | None:
+        rows = self.backwards(at_or_below, 1)
+        return rows[0] if rows else None
+
+    def backwards(self, at_or_below: int, limit: int) -> list[Row]:
         slots = self.slots(0, at_or_below + 1)
-        return self.row(slots[-1], None, 0, bodies=False) if slots else None
+        return [self.row(slot, None, 0, bodies=False) for slot in slots[: -limit - 1 : -1]]
 
     def headers(self, start: int, limit: int) -> list[Row]:
         return [self.row(slot, None, 0, bodies=False) for slot in self.slots(start)[:limit]]

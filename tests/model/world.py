@@ -6,6 +6,7 @@ A run is decided by the choices alone, so that it can be played again.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -75,6 +76,8 @@ class World:
         self._closed = False
         scenario.before(self)
         self._direct = False
+        self._deposed = copy.deepcopy(self.store.rows)
+        self._deposed_changes = self.store.changes
         self.participants = {
             name: Participant(name, self._runner(name, run)) for name, run in scenario.cast.items()
         }
@@ -188,6 +191,8 @@ class World:
             kinds = ("unknown", "slow")
         else:
             kinds = ("unavailable", "slow")
+            if self.store.changes != self._deposed_changes:
+                kinds += ("stale",)
         return [kind for kind in kinds if kind in self.scenario.fault_kinds]
 
     def perform(self, action: Action) -> None:
@@ -227,6 +232,11 @@ class World:
             self._deliver(participant, call)
         elif kind == "slow":
             self._deliver(participant, call, slow=True)
+        elif kind == "stale":
+            rows, self.store.rows = self.store.rows, self._deposed
+            _, answer = self.execute(participant.name, call)
+            self.store.rows = rows
+            self._hand(participant, answer)
         else:
             self._fail(kind, participant, call)
 

@@ -31,6 +31,14 @@ SEED_EXAMPLES = [
         "hqueue(main):013:0> truncate_queue 'replication_dev_2_test_queue'",
         ["truncate", "replication_dev_2_test_queue"],
     ),
+    (
+        "add_subscriber 'replication_dev_2_test_queue', 'subscriber_1'",
+        ["add-subscriber", "--", "replication_dev_2_test_queue", "subscriber_1"],
+    ),
+    (
+        "hqueue(main):040:0> delete_subscriber 'replication_dev_2_test_queue', 'subscriber_1'",
+        ["delete-subscriber", "--", "replication_dev_2_test_queue", "subscriber_1"],
+    ),
 ]
 
 

@@ -77,7 +77,7 @@ def clock() -> SteppedClock:
 
 @pytest.fixture
 def gateways(monkeypatch: pytest.MonkeyPatch, clock: SteppedClock) -> Gateways:
-    monkeypatch.setattr("hqueue.hbase.gateways.Connection", FakeConnection)
+    monkeypatch.setattr("hqueue.hbase.gateway.Connection", FakeConnection)
     FakeConnection.opened = 0
     answer_all()
     addresses = tuple(GatewayAddress(host) for host in HOSTS)
@@ -198,6 +198,9 @@ def test_final_answers_are_final(error: Exception, kind: type[HQueueError]) -> N
         answered("q", True),
         answered("Failed after attempts=16", True),
         answered("o.a.h.h.client.RetriesExhaustedException: q" + STACK),
+        answered(
+            "o.a.h.h.DoNotRetryIOException: Zookeeper LIST could not be completed in 10000 ms"
+        ),
         answered(""),
         IllegalArgument(message=b"scanner ID is invalid"),
     ],

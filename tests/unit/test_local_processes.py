@@ -75,6 +75,24 @@ def test_a_process_is_in_a_session_of_its_own(
     assert (tmp_path / "p0.out").read_text(encoding="utf-8").startswith("True")
 
 
+def test_a_process_whose_first_thread_is_gone_runs_until_the_last_one_is(
+    start_python: list[LocalProcess], tmp_path: Path
+) -> None:
+    code = (
+        "import ctypes, threading, time; "
+        "threading.Thread(target=time.sleep, args=(120,)).start(); "
+        "print('up', flush=True); ctypes.CDLL(None).pthread_exit(None)"
+    )
+    process = begin(start_python, tmp_path, code)
+    deadline = time.monotonic() + 20
+    while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert process.alive()
+    end_all([process], orderly_s=0)
+    assert not process.alive()
+
+
 def test_the_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     me = psutil.Process()
     plan = ProcessPlan("p", "127.0.0.1", {"p": 1}, ("a", "b"), 2, "x.log")

@@ -1,0 +1,231 @@
+"""A batch's attempt for one slot of the chain."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hqueue import rowkey
+from hqueue.batch import Bodies, Header, decode_header, encode_header
+from hqueue.clock import Clock
+from hqueue.errors import HQueueError, Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS
+from hqueue.log.tail import Place, Tail
+from hqueue.ports import AppendPort
+
+__all__ = ["Appended", "Attempt"]
+
+LOOKS_MAX = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Appended:
+    """A batch that is in the log: the IDs ``[base, base + count)``, and what comes after it."""
+
+    base: int
+    count: int
+    next: Place
+    contended: bool = False
+    """Whether another writer took a slot that this append wanted."""
+
+
+class Attempt:
+    """One conditional put at one slot, in as many tries as it takes to learn whose the slot is.
+
+    Args:
+        partition: the partition.
+        port: the store.
+        clock: where time comes from.
+        tail: what the writer knows of the log's end. It is forgotten until the attempt is decided.
+        place: the slot, which is where the log ends by that knowledge.
+        bodies: the batch.
+        nonce: what tells this batch from another at the same slot.
+        now_ms: the time of the batch.
+    """
+
+    __slots__ = (
+        "_asked_ms",
+        "_base",
+        "_bodies",
+        "_clock",
+        "_count",
+        "_end",
+        "_header",
+        "_key",
+        "_nonce",
+        "_partition",
+        "_place",
+        "_port",
+        "_sent",
+        "_shorter",
+        "_tail",
+        "_tail_seen_ms",
+        "_tried",
+        "doubtful",
+    )
+
+    def __init__(
+        self,
+        *,
+        partition: int,
+        port: AppendPort,
+        clock: Clock,
+        tail: Tail,
+        place: Place,
+        bodies: Bodies,
+        nonce: bytes,
+        now_ms: int,
+    ) -> None:
+        self._partition, self._port, self._clock, self._tail = partition, port, clock, tail
+        self._place, self._bodies, self._nonce = place, bodies, nonce
+        self._base = max(place.slot, now_ms << SEQUENCE_BITS)
+        self._count = bodies.count
+        self._end = Place(self._base + bodies.span, place.ordinal + bodies.count)
+        self._key = rowkey.encode(partition, place.slot)
+        self._header = encode_header(
+            self._key,
+            bodies,
+            base=self._base,
+            ordinal=place.ordinal,
+            nonce=nonce,
+            published_ms=now_ms,
+        )
+        self._tail_seen_ms = tail.seen_ms
+        tail.forget()
+        self._tried = self._sent = False
+        self._shorter = 0
+        self.doubtful = False
+        """Whether a put of this attempt may have been applied, or may be yet."""
+
+    def once(self) -> Appended | None:
+        """One try: the batch is in; or it is not, and never will be (None).
+
+        Raises:
+            StoreUnavailableError: neither is known yet. Try again.
+        """
+        self._asked_ms = self._clock.monotonic_ms()
+        owner = None
+        if self._sent:
+            owner, is_free = self._look()
+            if owner is None and not is_free:
+                return None
+        elif self._tried and self._is_late():
+            return None
+        if owner is None and not self._send():
+            owner = self._owner()
+        if owner is not None and not self._is_ours(owner):
+            return None
+        return self._conclude()
+
+    def _look(self) -> tuple[Header | None, bool]:
+        """Whose batch lies at the slot; and if none does, whether one can.
+
+        It is one request, for two could be answered by two servers, one of which lost the
+        partition and knows less than the other: then the slot would seem to be passed by.
+        """
+        rows = self._port.backwards(self._partition, self._place.slot, 1)
+        end = Place(0, 0)
+        if rows:
+            header = decode_header(rows[0].key, rows[0].header or b"")
+            if rows[0].slot == self._place.slot:
+                return header, False
+            end = Place.after(header)
+        # The slot could have been collected; and what is sent again carries the time of the
+        # first try.
+        self._check_stillness()
+        if end == self._place:
+            return None, True
+        if end.slot < self._place.slot:
+            self._seen_shorter()
+        return None, False  # The log was truncated.
+
+    def _seen_shorter(self) -> None:
+        """The log seems to end before our place: it was truncated, or a deposed server answered.
+
+        Such a server ends soon after it goes on, so another look is worth it.
+        """
+        self._shorter += 1
+        if self._shorter < LOOKS_MAX:
+            raise StoreUnavailableError(
+                "the log seems to end before a place where it has been", partition=self._partition
+            )
+        raise RequestRefusedError(
+            "the log ends before a place where it has been: it was truncated",
+            partition=self._partition,
+        )
+
+    def _send(self) -> bool:
+        """Send the put; whether it won the slot."""
+        self._tried = True
+        try:
+            won = self._port.put_if_absent(
+                self._partition, self._place.slot, self._header, self._bodies.cells
+            )
+        except HQueueError as exc:
+            self._sent = self._sent or exc.outcome is Outcome.UNKNOWN
+            self.doubtful = self._sent
+            raise
+        self._sent = self.doubtful = True
+        return won
+
+    def _owner(self) -> Header:
+        """Whose batch lies at the slot, which is filled."""
+        data = self._port.header(self._partition, self._place.slot)
+        if data is None:
+            raise StoreUnavailableError(
+                "a batch that is in the log can't be seen yet", partition=self._partition
+            )
+        return decode_header(self._key, data)
+
+    def _is_ours(self, owner: Header) -> bool:
+        # One with our nonce need not be what we sent: another may append it, too.
+        self._base, self._count = owner.base, owner.count
+        self._end = Place.after(owner)
+        if owner.nonce == self._nonce:
+            return True
+        self.doubtful = False
+        # A header that was found says nothing of when it was written.
+        self._tail.know(self._end, self._tail_seen_ms)
+        return False
+
+    def _conclude(self) -> Appended | None:
+        """Our batch lies at the slot; whether it is in the log.
+
+        Had the tail been trusted for too long, the slot could be one that was filled once, and
+        collected or truncated away: no reader would come by.
+        """
+        if self._is_late() and not self._is_linked():
+            self._port.delete_row(self._partition, self._place.slot, self._bodies.cells)
+            return None
+        self._tail.know(self._end, self._asked_ms)
+        return Appended(self._base, self._count, self._end)
+
+    def _is_linked(self) -> bool:
+        """Whether our batch is a link of the chain that readers follow.
+
+        What a server says of the batches beside it counts only if it knows our batch as well.
+        """
+        slot = self._place.slot
+        rows = self._port.backwards(self._partition, slot, 2)
+        if len(rows) < 2:
+            rows = self._port.headers(self._partition, slot, 2)
+        if not rows or rows[0].slot != slot:
+            raise StoreUnavailableError(
+                "a batch that is in the log can't be seen yet", partition=self._partition
+            )
+        if len(rows) < 2:
+            return True
+        beside = rows[1]
+        if beside.slot < slot:
+            return decode_header(beside.key, beside.header or b"").end == slot
+        return beside.slot == self._end.slot
+
+    def _is_late(self) -> bool:
+        return self._clock.monotonic_ms() - self._tail_seen_ms > TAIL_TRUST_MS
+
+    def _check_stillness(self) -> None:
+        """Let no append go on that stood still until its slot could have been collected."""
+        if self._clock.monotonic_ms() - self._tail_seen_ms > HEADER_GRACE_MS / 2:
+            raise RequestRefusedError(
+                "this process stood still for too long to learn what became of the append",
+                partition=self._partition,
+            )

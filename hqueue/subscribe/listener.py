@@ -1,0 +1,156 @@
+"""What a subscriber does with its messages: listeners, and what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import enum
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import Message
+
+__all__ = ["Listener", "Listeners", "MessageListener", "Status"]
+
+logger = logging.getLogger(__name__)
+
+
+class Status(enum.IntEnum):
+    """What is to become of the messages that a listener was given."""
+
+    DONE = 0
+    """They are done with: the next ones."""
+
+    RETRY = 1
+    """The same messages again, after a pause, before any later ones of their partition."""
+
+    REJECT = 2
+    """They can't be dealt with: to the dead letters, and on with the next ones."""
+
+
+class MessageListener:
+    """A listener as a class: override `consume`, as a plain or an async method."""
+
+    def consume(self, messages: Sequence[Message]) -> Any:
+        """Deal with some messages of one partition, in their order.
+
+        Returns:
+            A `Status`; None for `Status.DONE`. An exception counts as `Status.RETRY`.
+        """
+        raise NotImplementedError
+
+
+Listener = MessageListener | Callable[[Sequence[Message]], Any]
+"""A `MessageListener`, or a plain or async function that does what its `consume` does."""
+
+
+class Listeners:
+    """A subscriber's listeners, called in turn. Thread-safe if they are.
+
+    Async ones run in one event loop, in a thread of its own that lives from `start` to `close`.
+
+    Args:
+        listeners: one, or several.
+        timeout_ms: how long an async listener may take before it is cancelled. A plain one can't
+            be stopped.
+    """
+
+    def __init__(self, listeners: Sequence[Listener] | Listener, timeout_ms: int) -> None:
+        if not isinstance(listeners, Sequence):
+            listeners = [listeners]
+        self._timeout_ms = timeout_ms
+        self._consume: list[Callable[[Sequence[Message]], Any]] = []
+        for listener in listeners:
+            consume = listener.consume if isinstance(listener, MessageListener) else listener
+            if not callable(consume):
+                raise InvalidInputError(
+                    "a listener is a MessageListener or a function", type=type(listener).__name__
+                )
+            self._consume.append(consume)
+        if not self._consume:
+            raise InvalidInputError("a subscriber needs at least one listener")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Get ready to be called."""
+        if any(_is_async(consume) for consume in self._consume):
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="hqueue-listeners", daemon=True
+            )
+            self._thread.start()
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller is called by the event loop."""
+        return threading.current_thread() is self._thread
+
+    def close(self) -> None:
+        """End the event loop; whatever still runs in it is cancelled."""
+        if self._loop is None or self._thread is None:
+            return
+        with contextlib.suppress(TimeoutError, concurrent.futures.TimeoutError):
+            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(
+                self._timeout_ms / 1e3
+            )
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(self._timeout_ms / 1e3)
+        if not self._loop.is_running():
+            self._loop.close()
+        self._loop = None
+
+    def consume(self, messages: Sequence[Message]) -> Status:
+        """Call the listeners in turn, until one answers anything but done; that is the answer.
+
+        Never raises: a listener that does is logged, and the messages come again. So do the
+        listeners before it get them again.
+        """
+        for consume in self._consume:
+            try:
+                status = self._call(consume, messages)
+            except Exception:
+                logger.exception("a listener failed; its messages will be delivered again")
+                return Status.RETRY
+            if status is not Status.DONE:
+                return status
+        return Status.DONE
+
+    def _call(
+        self, consume: Callable[[Sequence[Message]], Any], messages: Sequence[Message]
+    ) -> Status:
+        answer = consume(messages)
+        if inspect.isawaitable(answer):
+            if self._loop is None:
+                raise InvalidInputError("a listener is async, but does not look so")
+            running = asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop)
+            try:
+                answer = running.result(self._timeout_ms / 1e3)
+            finally:
+                running.cancel()
+        if answer is None:
+            return Status.DONE
+        if isinstance(answer, bool):  # As numbers, True would mean retry.
+            raise InvalidInputError("a listener answers with a Status or None", answer=answer)
+        return Status(answer)
+
+
+def _is_async(consume: object) -> bool:
+    return inspect.iscoroutinefunction(consume) or inspect.iscoroutinefunction(
+        getattr(consume, "__call__", None)  # noqa: B004  (whether it is async, not whether it is)
+    )
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

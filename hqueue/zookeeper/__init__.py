@@ -1,0 +1,53 @@
+"""The only user of kazoo: subscriptions, checkpoints, workers and claims in ZooKeeper.
+
+It provides the ports of `hqueue.coordination`. Every error is translated here, and every wait
+bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hqueue.config import Settings
+from hqueue.coordination import SessionState, Watch
+from hqueue.zookeeper.checkpoints import Checkpoints
+from hqueue.zookeeper.ownership import Ownership
+from hqueue.zookeeper.paths import Paths
+from hqueue.zookeeper.session import Session
+from hqueue.zookeeper.subscriptions import Subscriptions
+from hqueue.zookeeper.workers import Workers
+
+__all__ = ["ZooKeeperCoordination"]
+
+
+class ZooKeeperCoordination:
+    """The `Coordination` on ZooKeeper. Connects when it is first used.
+
+    In a forked child it begins a session of its own: what is present by the parent's stays the
+    parent's, and the parent's watches tell nothing in the child.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._session = Session(settings)
+        paths = Paths(settings.zookeeper_root)
+        self.subscriptions = Subscriptions(self._session, paths)
+        self.checkpoints = Checkpoints(self._session, paths)
+        self.workers = Workers(self._session, paths)
+        self.owners = Ownership(self._session, paths)
+
+    @property
+    def state(self) -> SessionState:
+        """As `Coordination.state`."""
+        return self._session.state
+
+    def on_state(self, listener: Callable[[SessionState], None]) -> Watch:
+        """As `Coordination.on_state`."""
+        return self._session.on_state(listener)
+
+    def confirm(self) -> float:
+        """As `Coordination.confirm`."""
+        return self._session.confirm()
+
+    def close(self) -> None:
+        """As `Coordination.close`."""
+        self._session.close()

@@ -1,0 +1,179 @@
+"""How far each subscriber is, in ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import NoNodeError, NotEmptyError
+
+from hqueue.clock import Deadline
+from hqueue.coordination import Checkpoint, SubscriptionKey
+from hqueue.errors import (
+    CheckpointMovedError,
+    InvalidInputError,
+    StoreUnavailableError,
+    SubscriberConnectedError,
+    SubscriberNotFoundError,
+)
+from hqueue.message import MessageID
+from hqueue.records import decode_checkpoint, encode_checkpoint
+from hqueue.zookeeper.paths import Paths
+from hqueue.zookeeper.requests import create, delete, get, put
+from hqueue.zookeeper.session import Session, Transaction
+
+__all__ = ["Checkpoints"]
+
+TRANSACTION_CHECKPOINTS_MAX = 250
+"""Checkpoints that are set together, however long their names: ZooKeeper bounds a transaction by
+its bytes (1 MiB)."""
+
+
+class Checkpoints:
+    """The `CheckpointPort` on ZooKeeper. Thread-safe. A revision is the node's version."""
+
+    def __init__(self, session: Session, paths: Paths) -> None:
+        self._session = session
+        self._paths = paths
+
+    def read(self, key: SubscriptionKey) -> Checkpoint | None:
+        """As `CheckpointPort.read`."""
+        return self.read_many([key]).get(key)
+
+    def read_many(self, keys: Iterable[SubscriptionKey]) -> dict[SubscriptionKey, Checkpoint]:
+        """As `CheckpointPort.read_many`."""
+        wanted = list(keys)
+        deadline = self._session.deadline()
+        for attempt in deadline.retrying():
+            with attempt:
+                found = self._read(wanted, deadline)
+        return found
+
+    def _read(
+        self, keys: list[SubscriptionKey], deadline: Deadline
+    ) -> dict[SubscriptionKey, Checkpoint]:
+        paths = [self._paths.subscriber(key) for key in keys]
+        answers = self._session.run([(path, get(path)) for path in paths], deadline)
+        return {
+            key: Checkpoint(decode_checkpoint(answer[0], path), answer[1].version)
+            for key, path, answer in zip(keys, paths, answers, strict=True)
+            if not isinstance(answer, NoNodeError)
+        }
+
+    def create(
+        self, starts: Mapping[SubscriptionKey, MessageID]
+    ) -> dict[SubscriptionKey, Checkpoint]:
+        """As `CheckpointPort.create`."""
+        deadline = self._session.deadline()
+        for attempt in deadline.retrying():
+            with attempt:
+                answers = self._session.run(
+                    [
+                        (key.subscriber, create(self._paths.subscriber(key), encode_checkpoint(at)))
+                        for key, at in starts.items()
+                    ],
+                    deadline,
+                )
+                found = self._read(list(starts), deadline)
+                if any(isinstance(answer, NoNodeError) for answer in answers) or len(found) < len(
+                    starts
+                ):
+                    raise StoreUnavailableError("checkpoints are deleted while they are created")
+        return found
+
+    def compare_and_set(
+        self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
+    ) -> Checkpoint:
+        """As `CheckpointPort.compare_and_set`."""
+        if next_id < known.next:
+            raise InvalidInputError(
+                "a checkpoint never goes back", subscriber=key.subscriber, next=str(next_id)
+            )
+        path, data = self._paths.subscriber(key), encode_checkpoint(next_id)
+        deadline = self._session.deadline()
+        lost = False
+        for attempt in deadline.retrying():
+            with attempt:
+                try:
+                    answer = self._session.run([(path, put(path, data, known.revision))], deadline)
+                except StoreUnavailableError:
+                    lost = True
+                    raise
+                if not isinstance(answer[0], Exception):
+                    return Checkpoint(next_id, answer[0].version)
+                done = Checkpoint(next_id, known.revision + 1)
+                if not lost or self._read([key], deadline).get(key) != done:
+                    raise CheckpointMovedError(
+                        "somebody else changed or deleted the checkpoint", **key._asdict()
+                    )
+        return done
+
+    def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> None:
+        """As `CheckpointPort.seek`.
+
+        That a subscriber is absent is part of the transaction: its address can be created.
+        """
+
+        def moving(key: SubscriptionKey, start: MessageID) -> Transaction:
+            def operations(transaction: TransactionRequest) -> None:
+                transaction.create(self._paths.address(key), b"", ephemeral=True)
+                transaction.set_data(self._paths.subscriber(key), encode_checkpoint(start))
+                transaction.delete(self._paths.address(key))
+
+            return operations
+
+        moves = [(key, moving(key, start)) for key, start in starts.items()]
+        for first in range(0, len(moves), TRANSACTION_CHECKPOINTS_MAX):
+            portion = moves[first : first + TRANSACTION_CHECKPOINTS_MAX]
+            self._change([key for key, _ in portion], _joined([move for _, move in portion]))
+
+    def delete(self, keys: Iterable[SubscriptionKey]) -> None:
+        """As `CheckpointPort.delete`. A node with a child, such as an address, can't be deleted.
+
+        The nodes above go with the last one.
+        """
+        deleted = list(keys)
+        deadline = self._session.deadline()
+        for attempt in deadline.retrying():
+            with attempt:
+                answers = self._session.run(
+                    [(k.subscriber, delete(self._paths.subscriber(k))) for k in deleted], deadline
+                )
+        for key, answer in zip(deleted, answers, strict=True):
+            if isinstance(answer, NotEmptyError):
+                raise _connected(key)
+        partitions = {self._paths.subscriber(key).rpartition("/")[0] for key in deleted}
+        for above in (partitions, {path.rpartition("/")[0] for path in partitions}):
+            self._session.run([(path, delete(path)) for path in sorted(above)], deadline)
+
+    def _change(self, keys: list[SubscriptionKey], operations: Transaction) -> None:
+        deadline = self._session.deadline()
+        for attempt in deadline.retrying():
+            with attempt:
+                (error,) = self._session.transact([(keys[0].subscriber, operations)], deadline)
+                if error is not None:
+                    self._tell_who(keys, deadline)
+                    raise StoreUnavailableError("subscribers come and go just now")
+
+    def _tell_who(self, keys: list[SubscriptionKey], deadline: Deadline) -> None:
+        """Raise for a subscriber that stands in the way of a transaction."""
+        found = self._read(keys, deadline)
+        for key in keys:
+            if key not in found:
+                raise SubscriberNotFoundError("there is no such subscriber", **key._asdict())
+        addresses = [(key.subscriber, get(self._paths.address(key))) for key in keys]
+        for key, answer in zip(keys, self._session.run(addresses, deadline), strict=True):
+            if not isinstance(answer, Exception):
+                raise _connected(key)
+
+
+def _joined(transactions: list[Callable[[TransactionRequest], object]]) -> Transaction:
+    def operations(transaction: TransactionRequest) -> None:
+        for each in transactions:
+            each(transaction)
+
+    return operations
+
+
+def _connected(key: SubscriptionKey) -> SubscriberConnectedError:
+    return SubscriberConnectedError("the subscriber is connected; stop it first", **key._asdict())

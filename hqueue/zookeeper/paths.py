@@ -1,0 +1,70 @@
+"""Where everything lies in ZooKeeper.
+
+    <root>/queues/<queue>/<partition>/<subscriber>            the checkpoint
+    <root>/queues/<queue>/<partition>/<subscriber>/topics     ephemeral: what is wanted, and how
+    <root>/queues/<queue>/<partition>/<subscriber>/address    ephemeral: where it listens
+    <root>/hosts/<worker>                                     ephemeral: a worker
+    <root>/owners/<queue>/<partition>                         ephemeral: which worker serves it
+
+These are seed 001's (section 3.5.4), but for the last two. `hqueue.records` says what is in them.
+"""
+
+from __future__ import annotations
+
+from hqueue.attributes import check_queue_name
+from hqueue.coordination import PartitionKey, SubscriptionKey, check_name
+
+__all__ = ["ADDRESS", "TOPICS", "Paths", "partition_number"]
+
+ADDRESS = "address"
+TOPICS = "topics"
+
+
+class Paths:
+    """The paths below a root.
+
+    Raises:
+        InvalidInputError: a name could not be a node's.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.queues = f"{root}/queues"
+        self.hosts = f"{root}/hosts"
+        self.owners = f"{root}/owners"
+
+    def queue(self, queue: str) -> str:
+        return f"{self.queues}/{check_queue_name(queue)}"
+
+    def subscriber(self, key: SubscriptionKey) -> str:
+        return f"{self.queue(key.queue)}/{key.partition:d}/{check_name(key.subscriber)}"
+
+    def address(self, key: SubscriptionKey) -> str:
+        return f"{self.subscriber(key)}/{ADDRESS}"
+
+    def topics(self, key: SubscriptionKey) -> str:
+        return f"{self.subscriber(key)}/{TOPICS}"
+
+    def worker(self, name: str) -> str:
+        return f"{self.hosts}/{check_name(name)}"
+
+    def owner(self, key: PartitionKey) -> str:
+        return f"{self.owners}/{check_queue_name(key.queue)}/{key.partition:d}"
+
+    def subscription_key(self, path: str) -> SubscriptionKey | None:
+        """Whose subscriber node this is, or is below; None for a path that hqueue did not make."""
+        parts = path[len(self.queues) + 1 :].split("/")
+        if len(parts) < 3 or (partition := partition_number(parts[1])) is None:
+            return None
+        return SubscriptionKey(parts[0], partition, parts[2])
+
+    def partition_key(self, path: str) -> PartitionKey | None:
+        """Which partition an owner's node is of; None for a path that hqueue did not make."""
+        queue, _, number = path[len(self.owners) + 1 :].partition("/")
+        partition = partition_number(number)
+        return None if partition is None else PartitionKey(queue, partition)
+
+
+def partition_number(name: str) -> int | None:
+    """The partition that a node is named after, if it is."""
+    return int(name) if name.isascii() and name.isdecimal() and len(name) <= 5 else None

@@ -1,0 +1,104 @@
+"""Which workers are there, in ZooKeeper."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from hqueue.coordination import WorkerRecord
+from hqueue.errors import (
+    HQueueError,
+    InvalidInputError,
+    RequestRefusedError,
+    UnsupportedFormatError,
+)
+from hqueue.records import decode_worker, encode_worker
+from hqueue.zookeeper.lasting import LastingNodes, NodeGroup
+from hqueue.zookeeper.mirror import Mirror
+from hqueue.zookeeper.paths import Paths
+from hqueue.zookeeper.requests import ensure
+from hqueue.zookeeper.session import Session
+from hqueue.zookeeper.tree import Leaf, below, leaves
+
+__all__ = ["Workers"]
+
+logger = logging.getLogger(__name__)
+
+WORKER_DEPTH = 1
+
+
+class Workers:
+    """The `WorkerPort` on ZooKeeper. Thread-safe."""
+
+    def __init__(self, session: Session, paths: Paths) -> None:
+        self._session = session
+        self._paths = paths
+        self._registered: dict[str, LastingNodes] = {}
+
+    def register(
+        self, worker: WorkerRecord, on_failure: Callable[[HQueueError], None]
+    ) -> LastingNodes:
+        """As `WorkerPort.register`."""
+        deadline = self._session.deadline()
+        for attempt in deadline.retrying():
+            with attempt:
+                self._session.one(self._paths.hosts, ensure(self._paths.hosts), deadline)
+
+        def same_address(data: bytes) -> bool:
+            try:
+                return decode_worker(data, "", worker.name).address == worker.address
+            except UnsupportedFormatError:
+                return False
+
+        registration = LastingNodes(
+            self._session,
+            [self._group(worker)],
+            ours=same_address,
+            taken=lambda path, data: RequestRefusedError(
+                "there is a worker of this name",
+                place=path,
+                record=data.decode(errors="replace"),
+            ),
+            missing=lambda path: RequestRefusedError("a node was deleted", place=path),
+            on_failure=on_failure,
+        )
+        self._registered[worker.name] = registration
+        return registration
+
+    def update(self, worker: WorkerRecord) -> None:
+        """As `WorkerPort.update`."""
+        registration = self._registered.get(worker.name)
+        if registration is None:
+            raise InvalidInputError("this worker was not registered here", worker=worker.name)
+        registration.replace([self._group(worker)])
+
+    def _group(self, worker: WorkerRecord) -> NodeGroup:
+        return NodeGroup(((self._paths.worker(worker.name), encode_worker(worker)),))
+
+    def list(self) -> Mapping[str, WorkerRecord]:
+        """As `WorkerPort.list`."""
+        deadline = self._session.deadline()
+        for attempt in deadline.retrying():
+            with attempt:
+                paths = below(self._session, [self._paths.hosts], deadline)
+                found = leaves(self._session, paths, deadline)
+        return self._view(found)
+
+    def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Mirror:
+        """As `WorkerPort.watch`."""
+        return Mirror(
+            self._session,
+            self._paths.hosts,
+            WORKER_DEPTH,
+            lambda found: listener(self._view(found)),
+        )
+
+    def _view(self, found: Mapping[str, Leaf]) -> dict[str, WorkerRecord]:
+        view = {}
+        for path, leaf in sorted(found.items()):
+            name = path.rpartition("/")[2]
+            try:
+                view[name] = decode_worker(leaf.data, path, name)
+            except UnsupportedFormatError as exc:
+                logger.warning("a worker is left out: %s", exc)
+        return view

@@ -1,0 +1,180 @@
+"""``python -m tests.faults.page FOLDER…``: write docs/reliability.md from the reports of runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .checker import KINDS
+from .schedule import FAULTS
+
+__all__ = ["page"]
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+Figures = dict[str, Any]
+
+_HEAD = """\
+# Reliability
+
+What the queue promises while servers die ([guarantees.md](guarantees.md)), and how often that was
+tried. This page is written by `python -m tests.faults.page FOLDER…` from the figures of the runs.
+
+**Promised:** a message whose put was acknowledged is read exactly once, in the order of the IDs
+that the puts returned; one whose put failed is never read; one whose outcome is unknown at most
+once; every reader sees the same order, and none a message appear behind it.
+
+{verdict}
+
+## The runs
+
+"""
+
+_HOW = """
+![seed {seed}](reliability-seed-{seed}.png)
+
+## How it is tried
+
+A real cluster on one machine (`hqueue local start --profile cluster`): ZooKeeper, a name node,
+three data nodes, a master, three region servers, three pairs of gateways, each a process of its
+own. Six producers (processes: single puts, batches, keyed, to any partition, one that writes on
+when its clock is wrong, one with `Producer`) and three readers (scans that go on from one another,
+scans from the middle, a follower) use a queue of six partitions through TCP proxies. A put gives up
+after 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes
+are met.
+
+Each process writes down what it tries before it tries it, and what came of it: **ok**, **fail**
+(not applied) or **unknown**. Then the producers end, the readers read on to the end, and one last
+reader reads everything, while the log's links, ordinals and checksums are checked. From these
+histories alone the checker ([tests/faults/checker.py](../tests/faults/checker.py)) looks for:
+
+"""
+
+_COMMAND = """
+Each of these is planted into a right history in
+[tests/faults/test_checker.py](../tests/faults/test_checker.py), and must be found.
+
+## What each fault does
+
+"""
+
+_RUN = """
+At most one fault of the servers and one of the producers are under way at a time. The schedule is
+drawn from the seed alone; all kinds come once before any comes twice. A fault that did not work as
+meant is not counted, and a run in which some kind never worked counts as failed.
+
+The longest stall is the longest time in which some partition took no put from any producer, while
+or just after the fault was under way. The machine ran other tests beside most of these runs.
+
+While a region server that stood still goes on, and has not learned that its regions were given to
+others, HBase lets it answer reads from what it knew. Scans in these moments are not counted as
+`stale`; what it means is in [guarantees.md](guarantees.md).
+
+## What it found
+
+- Such an answer could make an append believe that its slot was another's, and append again; or that
+  its batch was no link of the chain, and take it back. An append now decides by what one server
+  says in one answer, and only if that server knows the batch itself. Without a cluster: the fault
+  `stale` in [tests/model](../tests/model/scenarios.py).
+- A local server's process counted as ended when its first thread had, with its port still open:
+  [tests/unit/test_local_processes.py](../tests/unit/test_local_processes.py).
+
+## Run it
+
+```
+make test-faults                                      # 3 minutes, a random seed, every kind
+make test-faults FAULTS='--seed 1 --duration 600'     # a run of the table
+make test-faults FAULTS='--faults kill-meta,compact'  # some kinds only
+python -m tests.faults --seed 1 --plan                # only show what would happen
+python -m tests.faults.page reports/faults-*          # write this page
+```
+
+It prints the seed, each fault as it happens, and the verdict; `reports/faults-SEED/` has the
+histories, the figures and the picture, and the servers' logs if something was wrong. It ends with 0
+if all promises were kept, with 1 if one was broken, with 3 if the run itself failed.
+"""
+
+
+def page(runs: Sequence[Figures], pictured: int) -> str:
+    """The page.
+
+    Args:
+        runs: their figures.
+        pictured: the seed of the run that is shown as a picture.
+    """
+    wrong = sum(sum(run["violations"].values()) for run in runs)
+    puts = sum(sum(run["puts"].values()) for run in runs)
+    faults = sum(sum(run["faults"].values()) for run in runs)
+    minutes = sum(run["duration_s"] for run in runs) / 60
+    verdict = (
+        f"**Found:** in {minutes:.0f} minutes of {len(runs)} runs, with {faults:,} faults and "
+        f"{puts:,} puts, promises were broken {wrong} times."
+    )
+    parts = [
+        _HEAD.format(verdict=verdict),
+        _table(["", *(f"seed {run['seed']}" for run in runs)], _run_rows(runs)),
+        "\nFaults by kind, and the longest stall of each:\n\n",
+        _table(["", *(f"seed {run['seed']}" for run in runs)], _fault_rows(runs)),
+        _HOW.format(seed=pictured),
+        _table(["kind", "what"], _violation_rows()),
+        _COMMAND,
+        _table(
+            ["fault", "harms", "what it does"],
+            [[f"`{f.name}`", f.track, f.doc] for f in FAULTS.values()],
+        ),
+        _RUN,
+    ]
+    return "".join(parts)
+
+
+def _run_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
+    def row(title: str, value: Callable[[Figures], int]) -> list[str]:
+        return [title, *(f"{value(run):,}" for run in runs)]
+
+    yield row("seconds", lambda run: run["duration_s"])
+    for outcome in ("ok", "fail", "unknown"):
+        yield row(f"puts: {outcome}", lambda run, key=outcome: run["puts"][key])  # type: ignore[misc]
+    yield row("messages in the log", lambda run: run["messages"])
+    yield row("messages read", lambda run: run["reads"])
+    yield row("scans to the end", lambda run: run["scans"])
+    yield row("faults", lambda run: sum(run["faults"].values()))
+    for kind in KINDS:
+        yield row(f"**{kind}**", lambda run, key=kind: run["violations"][key])  # type: ignore[misc]
+
+
+def _fault_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
+    for kind in FAULTS:
+        cells = []
+        for run in runs:
+            count, stall_s = run["faults"].get(kind, 0), run["longest_stall_s"].get(kind)
+            cells.append(f"{count} ({stall_s} s)" if stall_s is not None else str(count))
+        yield [f"`{kind}`", *cells]
+
+
+def _violation_rows() -> Iterable[list[str]]:
+    return [[f"`{kind}`", text] for kind, text in KINDS.items()]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def main(
+    folders: Annotated[list[Path], typer.Argument(help="Of the runs' reports.")],
+    docs: Annotated[Path, typer.Option(help="Where the page goes.")] = DOCS,
+) -> None:
+    """Write the page, and copy the first run's picture beside it."""
+    runs = [json.loads((folder / "figures.json").read_text()) for folder in folders]
+    seed = runs[0]["seed"]
+    shutil.copy(folders[0] / "timeline.png", docs / f"reliability-seed-{seed}.png")
+    (docs / "reliability.md").write_text(page(runs, seed))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,123 @@
+"""The producers and readers of a run, each a process of its own."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import producer, reader
+from .specification import Specification
+
+__all__ = ["Processes"]
+
+_MODULES = {"producer": producer, "reader": reader}
+
+
+class Processes:
+    """Starts and ends them. One thread may `fill` while another `replace` s.
+
+    Args:
+        seed: of what they choose.
+        queue: the queue.
+        folder: of the history and of their logs.
+        settings: of their clients.
+    """
+
+    def __init__(self, seed: int, queue: str, folder: Path, settings: Mapping[str, object]) -> None:
+        self._queue = queue
+        self._folder = folder
+        self._settings = settings
+        self._random = random.Random(f"{seed} processes")
+        self._started = 0
+        self._filled = 0
+        self._running: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
+
+    def start_all(self) -> None:
+        """Start one of each style."""
+        for kind, module in _MODULES.items():
+            for style in module.STYLES:
+                self._add(kind, style)
+
+    def producers(self) -> dict[str, int]:
+        """The process IDs of the producers that run, by name."""
+        return {
+            name: process.pid
+            for (kind, name), process in self._running.items()
+            if kind == "producer" and process.poll() is None
+        }
+
+    def replace(self, name: str) -> None:
+        """Start a producer in place of one that was killed, of the same style."""
+        self._running.pop(("producer", name)).wait(timeout=30)
+        self._add("producer", name.rpartition("-")[0])
+
+    def fill(self, partition: int, timeout_s: float) -> None:
+        """Let a producer of its own write some megabytes into a partition."""
+        self._filled += 1
+        name = f"{producer.FILLING}-{self._filled}"
+        filling = self._start("producer", producer.FILLING, name, partition)
+        try:
+            filling.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            filling.kill()
+            filling.wait()
+
+    def end(self, kind: str, timeout_s: float) -> list[str]:
+        """Wait for all of a kind; those that failed or did not end, and their last words."""
+        failed = []
+        deadline = time.monotonic() + timeout_s
+        for key in [key for key in self._running if key[0] == kind]:
+            process = self._running.pop(key)
+            try:
+                code: object = process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                code = "it did not end"
+            if code != 0:
+                words = self._log(*key).read_text(errors="replace")[-2_000:]
+                failed.append(f"{key[1]}: {code}: {words}")
+        return failed
+
+    def kill(self) -> None:
+        """Leave none behind."""
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+    def _add(self, kind: str, style: str) -> None:
+        self._started += 1
+        name = f"{style}-{self._started}"
+        self._running[kind, name] = self._start(kind, style, name)
+
+    def _log(self, kind: str, name: str) -> Path:
+        return self._folder / f"{name}.{kind}.log"
+
+    def _start(
+        self, kind: str, style: str, name: str, partition: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        specification = Specification(
+            name=name,
+            style=style,
+            queue=self._queue,
+            folder=self._folder,
+            seed=self._random.randrange(2**32),
+            settings=self._settings,
+            partition=partition,
+        )
+        with self._log(kind, name).open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", _MODULES[kind].__name__, specification.to_json()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=Path(__file__).parents[2],
+                # Stopped processes in its group would cost a run without a terminal its life.
+                start_new_session=True,
+            )

@@ -1,0 +1,142 @@
+"""When which fault comes: drawn from the seed alone, so the same seed gives the same schedule.
+
+There are two tracks. At most one fault of the servers and one of the producers are under way at
+a time; on each track they come one after the other, with a calm between them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Collection, Iterator
+
+__all__ = ["FAULTS", "PRODUCERS", "SERVERS", "Fault", "Planned", "schedule"]
+
+CALM_S = (1.5, 4.0)
+SERVERS, PRODUCERS = "servers", "producers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A kind of fault.
+
+    Args:
+        name: its name.
+        doc: what it does.
+        lasts_s: for how long, from and to.
+        track: whom it harms.
+    """
+
+    name: str
+    doc: str
+    lasts_s: tuple[float, float]
+    track: str = SERVERS
+
+
+FAULTS: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Fault("kill-regionserver", "kill -9 a region server; start it again later", (4, 8)),
+        Fault("kill-meta", "kill -9 the region server that holds `hbase:meta`", (4, 8)),
+        Fault("kill-gateway", "kill -9 both gateways of a host", (2, 6)),
+        Fault("kill-datanode", "kill -9 a DataNode", (3, 6)),
+        Fault(
+            "pause-regionserver",
+            "SIGSTOP a region server for longer than every time-out, and let it go on",
+            (21, 24),
+        ),
+        Fault(
+            "pause-gateway",
+            "SIGSTOP both gateways of a host for longer than every time-out, and let them go on",
+            (21, 24),
+        ),
+        Fault("restart-master", "kill -9 the master, and start it again", (1, 3)),
+        Fault(
+            "move-regions",
+            "move all regions of a region server to the others, and back",
+            (0, 1),
+        ),
+        Fault(
+            "cut-connections",
+            "cut the connection of some requests before they come in, of some before their "
+            "answer, and let some wait for ever; hold some conditional puts back and deliver them "
+            "seconds later",
+            (5, 8),
+        ),
+        Fault("delay-connections", "delay every request by up to 300 ms", (4, 7)),
+        Fault("disable-queue", "disable the queue, and enable it", (1, 3)),
+        Fault(
+            "compact",
+            "fill a partition with megabytes until its memory is flushed twice, and compact its "
+            "files into one (a major compaction)",
+            (0, 1),
+        ),
+        Fault(
+            "kill-producer",
+            "kill -9 a producer while a put is under way, and start another",
+            (0, 1),
+            PRODUCERS,
+        ),
+        Fault(
+            "pause-producer",
+            "SIGSTOP a producer for longer than every time-out, and let it go on",
+            (22, 26),
+            PRODUCERS,
+        ),
+        Fault(
+            "set-clock",
+            "put the clock that a producer sees 1 to 5 minutes ahead or back",
+            (4, 8),
+            PRODUCERS,
+        ),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """One fault of a schedule.
+
+    Args:
+        fault: its kind.
+        after_s: the calm before it, from the end of the last one of its track.
+        lasts_s: for how long it lasts.
+        target: a number from which the one is chosen that it harms.
+        change: from -1 to 1, where it may go either way.
+    """
+
+    fault: str
+    after_s: float
+    lasts_s: float
+    target: int
+    change: float
+
+    def __str__(self) -> str:
+        return (
+            f"after {self.after_s:4.1f} s  {self.fault:20} for {self.lasts_s:4.1f} s  "
+            f"target {self.target % 1_000:3}  change {self.change:+.2f}"
+        )
+
+
+def schedule(seed: int, faults: Collection[str]) -> dict[str, Iterator[Planned]]:
+    """The faults of each track, without an end, each kind as often as the others.
+
+    On each track all kinds come once, in a random order, before any comes twice.
+    """
+    return {
+        track: _track(random.Random(f"{seed} {track}"), kinds)
+        for track in (SERVERS, PRODUCERS)
+        if (kinds := [name for name in FAULTS if name in faults and FAULTS[name].track == track])
+    }
+
+
+def _track(rng: random.Random, kinds: list[str]) -> Iterator[Planned]:
+    while True:
+        for name in rng.sample(kinds, len(kinds)):
+            yield Planned(
+                name,
+                rng.uniform(*CALM_S),
+                rng.uniform(*FAULTS[name].lasts_s),
+                rng.randrange(2**32),
+                rng.uniform(-1, 1),
+            )

@@ -1,0 +1,290 @@
+"""What the nemesis does to servers and connections."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import happybase
+from thriftpy2.thrift import TException
+
+from hqueue import Client
+from hqueue.errors import LocalServerError
+from hqueue.hbase import Gateways, region_locations
+from hqueue.local import LocalServer
+
+from ..integration.proxy import Fate, Proxies
+from .history import now_s
+from .nemesis import Harm, NotDoneError, insist
+from .schedule import Planned
+
+__all__ = ["ServerFaults"]
+
+_T = TypeVar("_T")
+
+HOSTS = 3
+MOVER = "org.apache.hadoop.hbase.util.RegionMover"
+BOUND_S = 90.0
+ENDS_WITHIN_S = 20.0
+ASK_EVERY_S = 10.0
+LOG_LINES = 5_000
+
+
+class ServerFaults:
+    """Faults of region servers, gateways, data nodes, the master, connections and the table.
+
+    A server that is down because of a fault is brought up again when it ends. One that won't come
+    up is tried again before the next fault: the rest of the cluster goes on, as it must.
+
+    Args:
+        server: the cluster.
+        client: a client that does not go through the proxies.
+        queue: the queue.
+        proxies: what producers and readers connect to.
+        fill: writes megabytes into a partition, within a time.
+        say: told what happens.
+    """
+
+    def __init__(
+        self,
+        server: LocalServer,
+        client: Client,
+        queue: str,
+        proxies: Proxies,
+        *,
+        fill: Callable[[int, float], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._server = server
+        self._client = client
+        self._queue = queue
+        self._proxies = proxies
+        self._fill = fill
+        self._say = say
+        self._whole_s = now_s()
+        self.deposed: list[tuple[float, float]] = []
+        """When a region server may have answered that had lost its regions and not noticed."""
+        self.kinds: dict[str, Callable[[Planned], Harm]] = {
+            name: self._healed(begin)
+            for name, begin in (
+                ("kill-regionserver", lambda item: self._killed(self._holder(item))),
+                ("kill-meta", lambda _: self._killed(self._holder_of_meta())),
+                ("kill-gateway", lambda item: self._killed(*_gateways(item))),
+                ("kill-datanode", lambda item: self._killed(f"datanode-{_host(item)}")),
+                ("pause-regionserver", self._pause_region_server),
+                ("pause-gateway", lambda item: self._paused(*_gateways(item))),
+                ("restart-master", lambda _: self._killed("master")),
+                ("move-regions", self._move_regions),
+                ("cut-connections", self._cut_connections),
+                ("delay-connections", self._delay_connections),
+                ("disable-queue", self._disable_queue),
+                ("compact", self._compact),
+            )
+        }
+
+    def heal(self) -> None:
+        """Bring up whatever is not: left by a fault, or ended by itself."""
+        for process in self._server.processes:
+            if process.paused:
+                self._server.resume(process.name)
+            if not process.alive:
+                self._say(f"{process.name} had ended; starting it")
+                if process.name.startswith("regionserver"):  # The machine was slow, perhaps.
+                    self.deposed.append((self._whole_s, now_s()))
+                self._restart(process.name)
+        self._whole_s = now_s()
+
+    def _healed(self, begin: Callable[[Planned], Harm]) -> Callable[[Planned], Harm]:
+        def healed(item: Planned) -> Harm:
+            self.heal()
+            return begin(item)
+
+        return healed
+
+    def _restart(self, name: str) -> None:
+        try:
+            self._server.restart(name, timeout_s=BOUND_S)
+        except LocalServerError as exc:
+            self._say(f"{name} did not come up, and is tried again later: {exc.text}")
+
+    def _killed(self, *names: str) -> Harm:
+        for name in names:
+            self._server.kill(name)
+
+        def mend() -> None:
+            for name in names:
+                self._restart(name)
+
+        return Harm(" ".join(names), mend)
+
+    def _paused(self, *names: str) -> Harm:
+        for name in names:
+            self._server.pause(name)
+
+        def mend() -> None:
+            for name in names:
+                self._server.resume(name)
+
+        return Harm(" ".join(names), mend)
+
+    def _holder(self, item: Planned) -> str:
+        """The region server that holds one of the partitions."""
+        located = insist(lambda: self._client.locations(self._queue), self._say)
+        return _region_server(located[item.target % len(located)].host)
+
+    def _holder_of_meta(self) -> str:
+        with contextlib.closing(Gateways(self._client.settings)) as gateways:
+            return _region_server(
+                insist(lambda: region_locations(gateways, "hbase:meta"), self._say)[0].host
+            )
+
+    def _alive(self, name: str) -> bool:
+        return any(p.name == name and p.alive for p in self._server.processes)
+
+    def _pause_region_server(self, item: Planned) -> Harm:
+        name = self._holder(item)
+        paused = self._paused(name)
+
+        def mend() -> None:
+            # It learns that the master has given its regions to others, and ends.
+            resumed_s = now_s()
+            paused.mend()
+            ended = self._within(ENDS_WITHIN_S, lambda: not self._alive(name))
+            self.deposed.append((resumed_s, now_s()))
+            if not ended:
+                raise NotDoneError("its session survived the pause")
+            self._restart(name)
+
+        return Harm(name, mend)
+
+    def _move_regions(self, item: Planned) -> Harm:
+        name = self._holder(item)
+        process = next(p for p in self._server.processes if p.name == name)
+        address = f"{process.host}:{process.ports[name]}"
+
+        def move(how: str) -> None:
+            said = self._server.run_tool(
+                MOVER,
+                *("-r", address, "-o", how, "-m", "4", "-t", "60"),
+                *("-f", str(self._server.home / "moved-regions")),
+                timeout_s=BOUND_S,
+            )
+            if said.returncode != 0:
+                raise NotDoneError(f"{how} failed: {said.stdout[-500:]} {said.stderr[-500:]}")
+
+        move("unload")
+        return Harm(name, lambda: move("load"))
+
+    def _cut_connections(self, item: Planned) -> Harm:
+        rng = random.Random(item.target)
+
+        def fate(method: str) -> Fate:
+            choice = rng.random()
+            if choice < 0.08 and method.startswith("check"):
+                return Fate.HOLD
+            for bound, other in (
+                (0.14, Fate.LOSE_REQUEST),
+                (0.22, Fate.LOSE_ANSWER),
+                (0.25, Fate.HANG),
+            ):
+                if choice < bound:
+                    return other
+            return Fate.PASS
+
+        def mend() -> None:
+            self._proxies.set_fate(lambda _: Fate.PASS)
+            held = 0
+            for proxy in self._proxies:
+                try:
+                    held += proxy.deliver()
+                except OSError as exc:
+                    self._say(f"a put that was held back found no gateway: {exc}")
+            self._say(f"{held} puts delivered late")
+
+        self._proxies.set_fate(fate)
+        return Harm("all gateways", mend)
+
+    def _delay_connections(self, item: Planned) -> Harm:
+        rng = random.Random(item.target)
+
+        def fate(_: str) -> Fate:
+            time.sleep(rng.random() * 0.3)
+            return Fate.PASS
+
+        self._proxies.set_fate(fate)
+        return Harm("all gateways", lambda: self._proxies.set_fate(lambda _: Fate.PASS))
+
+    def _disable_queue(self, _: Planned) -> Harm:
+        insist(lambda: self._client.disable_queue(self._queue), self._say)
+        return Harm(
+            self._queue, lambda: insist(lambda: self._client.enable_queue(self._queue), self._say)
+        )
+
+    def _compact(self, item: Planned) -> Harm:
+        regions = self._raw(lambda hbase: hbase.table(self._queue).regions())
+        partition = item.target % len(regions)
+        name: bytes = sorted(regions, key=lambda region: region["start_key"])[partition]["name"]
+        encoded = name.rstrip(b".").rpartition(b".")[2].decode()
+        flushed = self._logged("Finished flush", encoded)
+        compacted = self._logged("Completed major compaction", encoded)
+
+        def is_flushed_twice() -> bool:
+            return self._logged("Finished flush", encoded) >= flushed + 2
+
+        def is_compacted() -> bool:
+            return self._logged("Completed major compaction", encoded) > compacted
+
+        self._until(is_flushed_twice, lambda: self._fill(partition, BOUND_S))
+        self._until(is_compacted, lambda: self._raw(lambda hbase: hbase.client.compact(name)))
+        return Harm(f"partition {partition}")
+
+    def _logged(self, *texts: str) -> int:
+        """How many lines of the region servers' logs have all these texts."""
+        lines = self._server.last_log_lines(LOG_LINES, "regionserver-*")
+        return sum(all(text in line.text for text in texts) for line in lines)
+
+    def _until(self, done: Callable[[], bool], ask: Callable[[], object]) -> None:
+        """Ask for something, again now and then, until it is done."""
+        deadline = time.monotonic() + BOUND_S
+        while time.monotonic() < deadline:
+            ask()
+            if self._within(ASK_EVERY_S, done):
+                return
+        raise NotDoneError("it was asked for, but did not happen in time")
+
+    def _within(self, bound_s: float, done: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + bound_s
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+    def _raw(self, ask: Callable[[happybase.Connection], _T]) -> _T:
+        """Ask HBase past the library, through any gateway."""
+        deadline = time.monotonic() + BOUND_S
+        while True:
+            for gateway in self._server.gateways:
+                try:
+                    with contextlib.closing(
+                        happybase.Connection(gateway.host, gateway.thrift1_port, timeout=20_000)
+                    ) as connection:
+                        return ask(connection)
+                except (OSError, TException) as exc:
+                    if time.monotonic() > deadline:
+                        raise NotDoneError(f"no gateway answers: {exc}") from exc
+
+
+def _host(item: Planned) -> int:
+    return 1 + item.target % HOSTS
+
+
+def _gateways(item: Planned) -> tuple[str, str]:
+    return f"thrift1-{_host(item)}", f"thrift2-{_host(item)}"
+
+
+def _region_server(host: str) -> str:
+    return f"regionserver-{host.rpartition('.')[2]}"

@@ -1,0 +1,59 @@
+"""What a producer or reader process is told: the one argument of its command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from hqueue import Settings
+
+__all__ = ["Specification"]
+
+STOP, DRAINED = "stop", "drained"
+
+
+@dataclasses.dataclass(frozen=True)
+class Specification:
+    """What one process does.
+
+    Args:
+        name: of the process, and of its files.
+        style: one of its module's ``STYLES``.
+        queue: the queue.
+        folder: of the history, and of the marks by which the run tells when it is over.
+        seed: of its random choices.
+        settings: of its client.
+        partition: the one that it fills, for a producer that fills one.
+    """
+
+    name: str
+    style: str
+    queue: str
+    folder: Path
+    seed: int
+    settings: Mapping[str, object]
+    partition: int | None = None
+
+    def to_json(self) -> str:
+        """The form on the command line."""
+        return json.dumps({**dataclasses.asdict(self), "folder": str(self.folder)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Specification:
+        """Read the form on the command line."""
+        values = json.loads(text)
+        return cls(**{**values, "folder": Path(values["folder"])})
+
+    def client_settings(self, **changes: object) -> Settings:
+        """The settings of the client, with changes."""
+        return Settings(**{**self.settings, **changes})  # type: ignore[arg-type]
+
+    def stopped(self) -> bool:
+        """Whether no more is to be put."""
+        return (self.folder / STOP).exists()
+
+    def drained(self) -> bool:
+        """Whether all producers have ended, so that what is there now is all there will be."""
+        return (self.folder / DRAINED).exists()

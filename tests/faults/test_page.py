@@ -1,0 +1,32 @@
+"""The page tells what the runs found, also what is bad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .checker import KINDS
+from .page import page
+from .schedule import FAULTS
+
+
+def run(seed: int, lost: int) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "duration_s": 600,
+        "puts": {"ok": 1_000, "fail": 20, "unknown": 3},
+        "messages": 5_000,
+        "reads": 15_000,
+        "scans": 70,
+        "faults": dict.fromkeys(FAULTS, 2),
+        "violations": {**dict.fromkeys(KINDS, 0), "lost": lost},
+        "longest_stall_s": {"kill-meta": 12.5},
+    }
+
+
+def test_all_runs_are_in_the_page_with_what_they_found() -> None:
+    text = page([run(1, 0), run(2, 4)], 1)
+    assert f"20 minutes of 2 runs, with {4 * len(FAULTS)} faults and 2,046 puts" in text
+    assert "promises were broken 4 times" in text
+    assert "| **lost** | 0 | 4 |" in text
+    assert "| `kill-meta` | 2 (12.5 s) | 2 (12.5 s) |" in text
+    assert "![seed 1](reliability-seed-1.png)" in text

@@ -1,0 +1,34 @@
+"""The same seed gives the same schedule, in which each kind comes as often as the others."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from .schedule import FAULTS, PRODUCERS, SERVERS, Planned, schedule
+
+
+def beginning(seed: int) -> dict[str, list[Planned]]:
+    return {
+        track: list(itertools.islice(planned, 200))
+        for track, planned in schedule(seed, FAULTS).items()
+    }
+
+
+def test_the_same_seed_gives_the_same_schedule() -> None:
+    assert beginning(1) == beginning(1)
+    assert beginning(1)[SERVERS] != beginning(2)[SERVERS]
+
+
+@pytest.mark.parametrize("track", [SERVERS, PRODUCERS])
+def test_all_kinds_come_before_any_comes_again(track: str) -> None:
+    kinds = {name for name, fault in FAULTS.items() if fault.track == track}
+    came = [item.fault for item in beginning(1)[track]]
+    for first in range(0, len(kinds) * 5, len(kinds)):
+        assert set(came[first : first + len(kinds)]) == kinds
+
+
+def test_a_kind_that_is_wanted_alone_comes_alone() -> None:
+    (planned,) = schedule(1, ["kill-meta"]).values()
+    assert {item.fault for item in itertools.islice(planned, 5)} == {"kill-meta"}

@@ -1,0 +1,214 @@
+"""Workers as processes of their own, and what listeners got."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import hqueue
+from hqueue import Message
+from hqueue.coordination import SubscriptionKey
+from hqueue_workers import Worker, WorkerSettings
+
+from .waiting import wait_for
+
+__all__ = [
+    "SESSION_MS",
+    "Received",
+    "WorkerProcess",
+    "WorkerThread",
+    "checkpoint",
+    "put_numbers",
+]
+
+SESSION_MS = 4_000
+
+
+class WorkerProcess:
+    """``hqueue worker`` in a process of its own. It is killed with the block it was started for.
+
+    Args:
+        environment: its environment.
+        client: a client of the same server, to see the worker with.
+        settings: the worker's settings by name.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str], client: hqueue.Client, **settings: object
+    ) -> None:
+        self.name = f"worker-{uuid.uuid4().hex[:8]}"
+        self._client = client
+        given = {"name": self.name, "host": "127.0.0.1", "metrics_port": 0, **settings}
+        own = {f"HQUEUE_WORKER_{name.upper()}": str(value) for name, value in given.items()}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hqueue.cli", "-v", "worker"],
+            env={**environment, **own},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._log: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> WorkerProcess:
+        wait_for(self._is_there, "the worker is there")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.resume()
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What it said."""
+        return "".join(self._log)
+
+    def owns(self, queue: hqueue.Queue) -> set[int]:
+        """The partitions of a queue that it has claimed."""
+        owners = self._client.coordination.owners.list()
+        return {
+            k.partition for k, name in owners.items() if (k.queue, name) == (queue.name, self.name)
+        }
+
+    def kill(self) -> None:
+        """What a crash is."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self._process.poll() is None:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def terminate(self, timeout_s: float = 60) -> int:
+        """Ask it to end, and wait for that; its exit code."""
+        self._process.terminate()
+        code = self._process.wait(timeout_s)
+        self._reader.join()
+        return code
+
+    def _is_there(self) -> bool:
+        assert self._process.poll() is None, self.log
+        return self.name in self._client.coordination.workers.list()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        self._log.extend(self._process.stderr)
+
+
+class WorkerThread:
+    """A worker in a thread of this process, so that a test can reach its session.
+
+    Args:
+        client: its client; not shared with anything else.
+        settings: the worker's settings by name.
+    """
+
+    def __init__(self, client: hqueue.Client, **settings: object) -> None:
+        given: dict[str, Any] = {"host": "127.0.0.1", "metrics_port": 0, **settings}
+        self._settings = WorkerSettings(name=f"worker-{uuid.uuid4().hex[:8]}", **given)
+        self._client = client
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+
+    def __enter__(self) -> WorkerThread:
+        self._thread.start()
+        assert self._started.wait(60)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        worker = Worker(self._client, self._settings)
+        self._started.set()
+        await worker.run(self._stopping)
+
+
+class Received:
+    """A listener that keeps what it gets; by default all of it is done.
+
+    Args:
+        pause_s: how long it takes for each call.
+    """
+
+    def __init__(self, pause_s: float = 0) -> None:
+        self.calls: list[tuple[Message, ...]] = []
+        self.at_s: list[float] = []
+        self._pause_s = pause_s
+
+    def __call__(self, messages: Sequence[Message]) -> object:
+        self.calls.append(tuple(messages))
+        self.at_s.append(time.monotonic())
+        if self._pause_s:
+            time.sleep(self._pause_s)
+        return self.answer(messages)
+
+    def answer(self, messages: Sequence[Message]) -> object:
+        """The status of a call."""
+        return None
+
+    @property
+    def messages(self) -> list[Message]:
+        """Everything, in the order in which it came."""
+        return [message for call in list(self.calls) for message in call]
+
+    @property
+    def values(self) -> list[bytes]:
+        return [message.value for message in self.messages]
+
+    def await_values(self, values: Sequence[bytes], timeout_s: float = 60) -> None:
+        """Wait until all of these came."""
+        wanted = set(values)
+        wait_for(lambda: wanted <= set(self.values), "all messages came", timeout_s=timeout_s)
+
+    def check_order(self) -> int:
+        """Each partition came in its order, but for repetitions; how many those were.
+
+        Raises:
+            AssertionError: a message came for the first time after a later one.
+        """
+        seen: dict[int | None, list[int]] = defaultdict(list)
+        repeated = 0
+        for message in self.messages:
+            assert message.id is not None
+            ids = seen[message.partition]
+            if ids and message.id <= ids[-1]:
+                assert message.id in ids, "a message came after a later one"
+                repeated += 1
+            else:
+                ids.append(message.id)
+        return repeated
+
+
+def put_numbers(queue: hqueue.Queue, numbers: Sequence[int], topic: str = "t") -> list[bytes]:
+    """Put a message for each number, each alone, round the partitions."""
+    values = [b"%d" % number for number in numbers]
+    for number, value in zip(numbers, values, strict=True):
+        queue.put(Message(topic, value), partition=number % queue.partitions)
+    return values
+
+
+def checkpoint(client: hqueue.Client, queue: hqueue.Queue, partition: int, name: str) -> int:
+    found = client.coordination.checkpoints.read(SubscriptionKey(queue.name, partition, name))
+    assert found is not None
+    return int(found.next)

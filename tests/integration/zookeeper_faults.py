@@ -1,0 +1,66 @@
+"""What can happen to a session with ZooKeeper."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from hqueue.zookeeper import ZooKeeperCoordination
+
+from .proxy import Fate, Proxy
+from .waiting import wait_for
+
+__all__ = ["cut", "expire", "zookeeper_proxy"]
+
+
+@contextlib.contextmanager
+def zookeeper_proxy(zookeeper: str) -> Iterator[Proxy]:
+    """A proxy before a ZooKeeper; its own connection string is ``127.0.0.1:<port>``."""
+    host, _, port = zookeeper.rpartition(":")
+    proxy = Proxy("127.0.0.1", (host, int(port)), thrift=False)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+@contextlib.contextmanager
+def cut(proxy: Proxy) -> Iterator[None]:
+    """Nothing comes through, for the time of the block."""
+    proxy.fate = lambda method: Fate.LOSE_REQUEST
+    proxy.break_connections()
+    try:
+        yield
+    finally:
+        proxy.fate = lambda method: Fate.PASS
+
+
+def expire(coordination: ZooKeeperCoordination) -> None:
+    """Let ZooKeeper end a session: another client takes it over, and closes it.
+
+    When this returns, the session's owner has another one.
+    """
+    session: Any = coordination._session
+    kazoo = session._client
+    old = kazoo.client_id
+
+    def ended() -> bool:
+        current = session.id
+        if current not in (None, old[0]):
+            return True
+        if current is not None:
+            thief = KazooClient(
+                hosts=session.settings.zookeeper, client_id=old, timeout=session.timeout_ms / 1e3
+            )
+            with contextlib.suppress(KazooException, KazooTimeoutError):
+                thief.start(5)
+                thief.stop()
+                thief.close()
+        return False
+
+    wait_for(ended, "the session has ended, and there is another")

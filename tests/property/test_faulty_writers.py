@@ -1,0 +1,116 @@
+"""What a faulty writer could have written: its checksums fit, and what it says makes no sense."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+from array import array
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hqueue import CombinedPartitionScanner, CorruptLogError, Message, Scan
+from hqueue.arrow import SMALL_BATCH, record_batch
+from hqueue.batch import check_cell, decode_header, encode_bodies
+from hqueue.decode import messages_of
+from hqueue.log import Batch
+
+from .batches import ROW, header_bytes, read, signed
+
+COUNT = 2 * SMALL_BATCH
+TOGETHER = [Message("t", b"%d" % n) for n in range(COUNT)]
+MIXED = [Message("ab"[n % 2], b"%d" % n) for n in range(COUNT)]
+ENTRY_AT, SECOND_ENTRY_AT = 52, 52 + 18 + 1
+
+
+@pytest.mark.parametrize(
+    ("at", "field", "value"),
+    [
+        pytest.param(8, ">Q", 1_699_999_999_999 << 15, id="it begins below its row key"),
+        pytest.param(16, ">II", (2**32 - 1, 2**32 - 1), id="it promises four billion messages"),
+        pytest.param(ENTRY_AT, ">I", 0, id="a topic without messages"),
+        pytest.param(ENTRY_AT + 4, ">I", COUNT, id="messages beyond its end"),
+        pytest.param(ENTRY_AT + 16, ">B", 0, id="a raw cell of several messages"),
+        pytest.param(SECOND_ENTRY_AT + 18, "1s", b"a", id="a topic twice"),
+        pytest.param(ENTRY_AT + 18, "1s", b"c", id="topics in another order"),
+    ],
+)
+def test_a_header_that_contradicts_itself_is_an_error(at: int, field: str, value: Any) -> None:
+    body = bytearray(header_bytes(encode_bodies(MIXED))[:-4])
+    struct.pack_into(field, body, at, *(value if isinstance(value, tuple) else (value,)))
+    with pytest.raises(CorruptLogError) as raised:
+        decode_header(ROW, signed(bytes(body)))
+    assert raised.value.row == ROW.hex()
+
+
+def test_more_messages_than_a_batch_may_have_are_not_believed() -> None:
+    body = bytearray(header_bytes(encode_bodies(TOGETHER))[:-4])
+    struct.pack_into(">II", body, 16, 65_537, 65_537)
+    struct.pack_into(">I", body, ENTRY_AT, 65_537)
+    with pytest.raises(CorruptLogError):
+        decode_header(ROW, signed(bytes(body)))
+
+
+def forged(messages: list[Message], at: int, number: int) -> Batch:
+    """A batch with one number of its first cell changed, and everything else made to fit."""
+    batch = read(messages)
+    (entry, cell), *others = batch.cells
+    numbers = array("i", cell[: at + 4])
+    numbers[at // 4] = number
+    changed = numbers.tobytes() + cell[at + 4 :]
+    mended = dataclasses.replace(entry, checksum=zlib.crc32(changed))
+    return dataclasses.replace(batch, cells=((mended, changed), *others))
+
+
+IMPOSSIBLE = pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(forged(TOGETHER, 40, 2**31 - 1), id="an offset far beyond the cell"),
+        pytest.param(forged(TOGETHER, 40, -(2**31)), id="an offset before the cell"),
+        pytest.param(forged(TOGETHER, 40, 1), id="offsets that do not ascend"),
+        pytest.param(forged(MIXED, 4, 2**31 - 1), id="a position beyond the batch"),
+        pytest.param(forged(MIXED, 4, 0), id="a position twice"),
+        pytest.param(forged(MIXED, 0, 1), id="another first position than the header says"),
+    ],
+)
+
+
+@IMPOSSIBLE
+def test_impossible_offsets_and_positions_are_errors_that_name_the_row(batch: Batch) -> None:
+    for decode in (messages_of, lambda one: record_batch([one])):
+        with pytest.raises(CorruptLogError) as raised:
+            decode(batch)
+        assert raised.value.row == ROW.hex()
+        assert raised.value.topic == batch.cells[0][0].topic
+
+
+def test_a_first_offset_that_leaves_bytes_out_is_an_error() -> None:
+    entry, cell = forged(TOGETHER, 0, 1).cells[0]
+    with pytest.raises(CorruptLogError):
+        check_cell(ROW, entry, cell)
+
+
+@IMPOSSIBLE
+def test_a_scanner_gives_that_error_again_and_never_an_end(batch: Batch) -> None:
+    class Reader:
+        at_tail = False
+
+        def read(self, deadline: object) -> list[Batch]:
+            self.at_tail = True
+            return [batch]
+
+        def rest(self) -> None:
+            """Nothing is held."""
+
+    queue: Any = SimpleNamespace(reader=lambda *_: Reader(), deadline=lambda: None)
+    for by_id in (False, True):
+        scanner = CombinedPartitionScanner(queue, {0: Scan()}, by_id=by_id)
+        for _ in range(2):
+            with pytest.raises(CorruptLogError):
+                scanner.next()
+    scanner = CombinedPartitionScanner(queue, {0: Scan()})
+    for _ in range(2):
+        with pytest.raises(CorruptLogError):
+            next(scanner.arrow_batches())

@@ -1,0 +1,125 @@
+"""What is cut of a batch for a subscriber, and the window that batches lie in."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hqueue import Message, MessageID, Queue
+from hqueue.dead_letters import (
+    DeadLetter,
+    dead_letter_topic,
+    redrive_topic,
+    wrapped_dead_letter,
+    wrapped_redrive,
+)
+from hqueue_workers.stretch import Stretch, Wanted, Window
+from hqueue_workers.wire import decode_messages
+
+from .batches import few_topics, read
+
+NO_QUEUE = cast(Queue, None)
+"""Nothing here needs a queue: all values lie in their batches."""
+
+
+def stretch(messages: list[Message], gap: int = 3) -> Stretch:
+    batch = read(messages)
+    return Stretch(batch.header.base - gap, batch.header.end, batch.header.next_ordinal, batch)
+
+
+def sent(part: Stretch, wanted: Wanted) -> list[Message]:
+    return [m for portion in part.cut(NO_QUEUE, wanted) for m in decode_messages(portion.data)]
+
+
+def wants(
+    topics: frozenset[str] | None = None, messages_max: int = 1_000, bytes_max: int = 10**6
+) -> Wanted:
+    return Wanted("s", topics, messages_max, bytes_max)
+
+
+@given(few_topics, st.none() | st.frozensets(st.sampled_from("abcd"), min_size=1),
+       st.integers(1, 50), st.integers(1, 200))  # fmt: skip
+def test_portions_cover_a_stretch_with_all_that_is_wanted_in_order(
+    messages: list[Message], topics: frozenset[str] | None, messages_max: int, bytes_max: int
+) -> None:
+    part, wanted = stretch(messages), wants(topics, messages_max, bytes_max)
+    portions = part.cut(NO_QUEUE, wanted)
+    assert (portions[0].start, portions[-1].end) == (part.start, part.end)
+    for one, after in itertools.pairwise(portions):
+        assert one.end == after.start == after.first
+    batch = read(messages)
+    expected = [
+        Message(m.topic, m.value, MessageID.from_int(batch.header.base + place), 7)
+        for place, m in enumerate(messages)
+        if topics is None or m.topic in topics
+    ]
+    assert sent(part, wanted) == expected
+    for portion in portions:
+        here = decode_messages(portion.data)
+        assert portion.count == len(here) <= messages_max
+        assert len(here) == 1 or sum(len(m.value) for m in here) <= bytes_max
+        if here:
+            assert portion.first == here[0].id
+            assert portion.start <= portion.first < portion.end
+        assert portion.ordinal == batch.header.ordinal + max(0, portion.end - batch.header.base)
+
+
+@given(few_topics)
+def test_those_who_want_the_same_share_it(messages: list[Message]) -> None:
+    part = stretch(messages)
+    one = part.cut(NO_QUEUE, Wanted("one", None, 100, 1_000))
+    assert part.portions(Wanted("two", None, 100, 1_000)) is one
+    assert part.portions(Wanted("two", frozenset("abc"), 100, 1_000)) is one
+
+
+def test_dead_letters_and_redrives_are_not_delivered_unasked() -> None:
+    original = Message("t", b"value", MessageID(5, 6), 7)
+    letter = DeadLetter(original, "s", "why", 3, MessageID(8, 9))
+    messages = [
+        Message("t", b"1"),
+        wrapped_dead_letter(letter),
+        wrapped_redrive(letter),
+        Message("t", b"2"),
+    ]
+    part = stretch(messages)
+    assert messages[1].topic == dead_letter_topic("s")
+    assert messages[2].topic == redrive_topic("s")
+    assert [m.value for m in sent(part, Wanted("other", None, 10, 100))] == [b"1", b"2"]
+    own = sent(part, wants())
+    assert [(m.topic, m.value) for m in own] == [("t", b"1"), ("t", b"value"), ("t", b"2")]
+    # It has an ID of its own: that of its place in the log now.
+    assert own[0].id is not None
+    assert own[1].id == int(own[0].id) + 2
+    only = sent(part, wants(frozenset({"u"})))
+    assert [m.value for m in only] == [b"value"]
+
+
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=20), st.integers(0, 400), st.integers(0, 10)
+)
+def test_a_window_keeps_what_is_needed_and_what_fits(
+    lengths: list[int], place: int, kept: int
+) -> None:
+    window = Window(100)
+    at = 100
+    for length in lengths:
+        window.add([Stretch(at, at + length, 0, None)])
+        at += length
+    assert (window.start, window.end) == (100, at)
+    size = window.size // len(lengths)
+    window.trim(kept * size, place)
+    assert window.end == at
+    assert window.size <= max(1, kept) * size
+    if kept * size >= len(lengths) * size and place < at:
+        found = window.at(max(place, 100))
+        assert found is not None
+    for each in range(window.start, window.end):
+        covering: Any = window.at(each)
+        assert covering.start <= each < covering.end
+    assert window.at(window.end) is None
+    assert window.at(window.start - 1) is None
+    if place < at:  # The newest is kept for whoever waits for it.
+        assert window.start < window.end

@@ -1,0 +1,130 @@
+"""The bytes of a call, beside those of a Thrift library."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import thriftpy2
+from hypothesis import given
+from hypothesis import strategies as st
+from thriftpy2.protocol.binary import TBinaryProtocol
+from thriftpy2.thrift import TApplicationException, TMessageType
+from thriftpy2.transport import TMemoryBuffer
+
+from hqueue import Message, MessageID
+from hqueue_workers.wire import (
+    ReplyError,
+    call_head,
+    call_tail,
+    decode_messages,
+    encode_message,
+    read_reply,
+)
+
+IDL = Path(__file__).parents[2] / "thrift" / "subscriber.thrift"
+SERVICE = thriftpy2.load(str(IDL), module_name="test_wire_thrift").HQueueSubscriberService
+
+MESSAGES = st.lists(
+    st.builds(
+        Message,
+        st.text(min_size=1, max_size=20).filter(
+            lambda text: text.isprintable() and len(text.encode("utf-8", "ignore")) >= 1
+        ),
+        st.binary(max_size=200),
+        st.builds(MessageID, st.integers(0, 2**48 - 1), st.integers(0, 32_767)),
+        st.integers(0, 32_766),
+    ),
+    max_size=20,
+)
+SEQIDS = st.integers(0, 2**31 - 1)
+
+
+def reader(data: bytes) -> Callable[[int], Awaitable[bytes]]:
+    buffer = bytearray(data)
+
+    async def read(count: int) -> bytes:
+        if len(buffer) < count:
+            raise EOFError
+        piece = bytes(buffer[:count])
+        del buffer[:count]
+        return piece
+
+    return read
+
+
+def finished(work: Coroutine[Any, Any, int]) -> int:
+    """The result of what never has to wait."""
+    with pytest.raises(StopIteration) as ended:
+        work.send(None)
+    result: int = ended.value.value
+    return result
+
+
+def written(write: Callable[[Any], object]) -> bytes:
+    memory = TMemoryBuffer()
+    write(TBinaryProtocol(memory))
+    value: bytes = memory.getvalue()
+    return value
+
+
+def reply(name: str, kind: int, seqid: int, result: Any) -> bytes:
+    def write(protocol: Any) -> None:
+        protocol.write_message_begin(name, kind, seqid)
+        protocol.write_struct(result)
+        protocol.write_message_end()
+
+    return written(write)
+
+
+@given(MESSAGES, SEQIDS)
+def test_a_call_is_what_thrift_reads(messages: list[Message], seqid: int) -> None:
+    data = b"".join([call_head(seqid, len(messages)), *map(encode_message, messages), call_tail])
+    protocol = TBinaryProtocol(TMemoryBuffer(data), decode_response=False)
+    name, kind, read_seqid = protocol.read_message_begin()
+    arguments = SERVICE.consumeMessages_args()
+    protocol.read_struct(arguments)
+    assert name in ("consumeMessages", b"consumeMessages")
+    assert (kind, read_seqid) == (TMessageType.CALL, seqid)
+    assert [
+        (m.topic.decode(), m.value, MessageID(m.id.timestamp, m.id.sequenceID), m.partitionID)
+        for m in arguments.messages
+    ] == messages
+    assert protocol.trans.read(1) == b""
+
+
+@given(MESSAGES)
+def test_what_was_encoded_can_be_read_back(messages: list[Message]) -> None:
+    assert decode_messages(b"".join(map(encode_message, messages))) == messages
+
+
+@given(st.integers(-(2**31), 2**31 - 1), SEQIDS)
+def test_a_status_is_read(status: int, seqid: int) -> None:
+    result = SERVICE.consumeMessages_result(success=status)
+    data = reply("consumeMessages", TMessageType.REPLY, seqid, result)
+    assert finished(read_reply(reader(data), seqid)) == status
+
+
+@given(st.text(max_size=100), SEQIDS)
+def test_an_exception_is_an_error_with_its_text(text: str, seqid: int) -> None:
+    error = TApplicationException(TApplicationException.INTERNAL_ERROR, text)
+    data = reply("consumeMessages", TMessageType.EXCEPTION, seqid, error)
+    with pytest.raises(ReplyError) as caught:
+        finished(read_reply(reader(data), seqid))
+    assert str(caught.value) == (text or "the subscriber's answer has no status")
+
+
+def test_the_answer_to_another_call_is_an_error() -> None:
+    result = SERVICE.consumeMessages_result(success=0)
+    for name, seqid in (("consumeMessages", 2), ("somethingElse", 1)):
+        data = reply(name, TMessageType.REPLY, seqid, result)
+        with pytest.raises(ReplyError):
+            finished(read_reply(reader(data), 1))
+
+
+@given(st.binary(max_size=60))
+def test_whatever_else_comes_is_an_error(data: bytes) -> None:
+    with pytest.raises((ReplyError, EOFError)):
+        finished(read_reply(reader(data), 7))

@@ -1,0 +1,224 @@
+"""What subscribers of one partition get, who reads it for them, and what is held meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hqueue import PartitionReader, Queue, Scan
+from hqueue.clock import Clock, Deadline
+from hqueue.follow import poll
+from hqueue.log import Batch
+from hqueue.ports import ReadPort
+from hqueue_workers.feed import Feed
+from hqueue_workers.poller import Poller
+from hqueue_workers.scanner import MessageScanner
+from hqueue_workers.stretch import Wanted
+from hqueue_workers.wire import decode_messages
+from tests.unit.test_follow import Rows
+from tests.unit.worker_doubles import SteppedRuntime, settle
+
+BYTES_MAX = 20_000
+
+
+class Partitions:
+    """A queue of one partition in memory."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.name = "q"
+        self.rows = Rows()
+        self.readers: list[PartitionReader] = []
+        self._clock = clock
+
+    @property
+    def port(self) -> ReadPort:
+        return cast(ReadPort, self.rows)
+
+    def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
+        reader = PartitionReader(
+            partition,
+            self.port,
+            start=scan.start,
+            topics=frozenset(scan.topics) if scan.topics else None,
+            clock=self._clock,
+            bytes_max=bytes_max,
+        )
+        self.readers.append(reader)
+        return reader
+
+    def poll(
+        self,
+        readers: Sequence[PartitionReader],
+        bytes_max: int,
+        *,
+        rows_max: int,
+        deadline: Callable[[], Deadline],
+    ) -> Iterator[list[Batch]]:
+        return poll(readers, self.port, deadline, bytes_max, rows_max)
+
+
+class Subscriber:
+    """One who takes what its feed gives, as often as it is let."""
+
+    def __init__(self, scene: Scene, name: str, position: int = 0, calls: int = 10**9) -> None:
+        self.got: list[bytes] = []
+        self.calls = calls
+        self.may_go_on = asyncio.Event()
+        wanted = Wanted(name, None, 1_000, 2_000)
+        self.feed = Feed(
+            scene.queue,
+            wanted,
+            position,
+            shared=scene.shared,
+            alone=scene.scanner,
+            runtime=scene.runtime,
+        )
+        scene.runtime.start(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await self.feed.ready()
+            while self.calls <= 0:
+                self.may_go_on.clear()
+                await self.may_go_on.wait()
+            call = await self.feed.take(None, lambda _: True)
+            if call is None:  # It went out of memory while this one waited.
+                continue
+            self.calls -= 1
+            assert call.start == self.feed.position
+            self.got += [m.value for m in decode_messages(b"".join(call.parts))]
+            self.feed.advance(call.end)
+
+    def let(self, calls: int = 10**9) -> None:
+        self.calls = calls
+        self.may_go_on.set()
+
+
+class Scene:
+    """A partition with its shared scanner."""
+
+    def __init__(self) -> None:
+        self.runtime = SteppedRuntime()
+        self.partition = Partitions(cast(Clock, self.runtime.stepped))
+        self.queue = cast(Queue, self.partition)
+        self.poller = Poller(self.queue, self.runtime, 1_000)
+        self.runtime.start(self.poller.run())
+        self.scanners: list[MessageScanner] = []
+        self.shared = MessageScanner(self.queue, 0, self.runtime, lambda: BYTES_MAX, self.poller)
+
+    def scanner(self) -> MessageScanner:
+        self.scanners.append(MessageScanner(self.queue, 0, self.runtime, lambda: BYTES_MAX, None))
+        return self.scanners[-1]
+
+    def append(self, *values: bytes) -> None:
+        for value in values:
+            self.partition.rows.append(0, value)
+        self.poller.wake(0)
+
+
+def play(scene: Callable[[Scene], Any]) -> None:
+    async def run() -> None:
+        it = Scene()
+        await scene(it)
+        await it.runtime.close()
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in range(2_000):
+        if condition():
+            return
+        await settle()
+    raise AssertionError("it does not come to that")
+
+
+def test_those_near_the_end_share_what_was_read() -> None:
+    async def scene(it: Scene) -> None:
+        subscribers = [Subscriber(it, f"s{n}") for n in range(20)]
+        values = [b"%d" % n for n in range(50)]
+        for value in values:
+            it.append(value)
+            await until(lambda: all(s.got and s.got[-1] == value for s in subscribers))  # noqa: B023
+        assert all(s.got == values for s in subscribers)
+        assert not it.scanners
+        bodies = sum(size for _, size in it.partition.rows.asked)
+        assert bodies <= sum(map(len, values)), "no body was read twice"
+
+    play(scene)
+
+
+def test_one_who_is_slow_reads_alone_and_holds_up_nobody() -> None:
+    async def scene(it: Scene) -> None:
+        fast, slow = Subscriber(it, "fast"), Subscriber(it, "slow", calls=1)
+        values = [b"%04d" % n * 50 for n in range(400)]
+        for first in range(0, 400, 20):
+            it.append(*values[first : first + 20])
+            await until(lambda: len(fast.got) >= first + 20)  # noqa: B023
+            assert it.shared._window.size <= BYTES_MAX + 2_000
+        assert fast.got == values
+        assert len(slow.got) < 20
+        slow.let()
+        await until(lambda: len(slow.got) == 400)
+        assert slow.got == values
+        assert len(it.scanners) >= 1
+        # Having caught up, it is back with the others.
+        number = len(it.scanners)
+        it.append(b"last")
+        await until(lambda: slow.got[-1] == fast.got[-1] == b"last")
+        assert len(it.scanners) == number
+
+    play(scene)
+
+
+def test_nothing_is_read_while_nobody_goes_on() -> None:
+    async def scene(it: Scene) -> None:
+        slow = Subscriber(it, "slow", calls=1)
+        it.append(*(b"%04d" % n * 500 for n in range(200)))
+        await until(lambda: slow.calls == 0)
+        await settle()
+        held = it.shared._window.size
+        assert held <= BYTES_MAX + 10_000
+        read_to = it.shared.end
+        await settle()
+        assert it.shared.end == read_to
+        slow.let()
+        await until(lambda: len(slow.got) == 200)
+
+    play(scene)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30)), max_size=30), st.integers(0, 40))
+def test_everybody_gets_everything_in_order_however_they_take_turns(
+    turns: list[tuple[int, int]], start: int
+) -> None:
+    async def scene(it: Scene) -> None:
+        values = [b"%d" % n * 30 for n in range(40)]
+        it.append(*values)
+        position = it.partition.rows.rows[0][start].slot if start < 40 else 0
+        subscribers = [
+            Subscriber(it, "a", calls=0),
+            Subscriber(it, "b", position, calls=0),
+        ]
+        expected = [list(values), list(values[start:] if start < 40 else values)]
+        for number, (who, amount) in enumerate(turns):
+            if who == 2:
+                more = [b"more %d %d" % (number, n) for n in range(amount)]
+                it.append(*more)
+                for each in expected:
+                    each.extend(more)
+            else:
+                subscribers[who].let(amount)
+            await settle()
+        for subscriber, wanted in zip(subscribers, expected, strict=True):
+            subscriber.let()
+            it.poller.wake(0)
+            await until(lambda: len(subscriber.got) >= len(wanted))  # noqa: B023
+            assert subscriber.got == wanted
+
+    play(scene)

@@ -1,0 +1,167 @@
+"""When a worker asks for what comes next, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from hqueue import CorruptLogError, PartitionReader, Queue
+from hqueue.clock import Deadline
+from hqueue_workers.poller import Poller
+from hqueue_workers.stretch import Stretch, Wanted
+from tests.unit.worker_doubles import SteppedRuntime
+
+POLL_MS_MAX = 1_000.0
+
+
+class TimedRuntime(SteppedRuntime):
+    """A runtime in which time passes only where nothing else is to be done."""
+
+    def __init__(self, until_ms: float) -> None:
+        super().__init__()
+        self.over = asyncio.Event()
+        self._until_ms = self.stepped.now_ms + until_ms
+
+    async def wait(self, changed: asyncio.Event, timeout_ms: float) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if not changed.is_set():
+            if math.isinf(timeout_ms) or self.stepped.now_ms >= self._until_ms:
+                self.over.set()
+                await changed.wait()
+            self.stepped.now_ms += max(timeout_ms, 0.1)
+
+
+class Reader:
+    """A reader at its partition's end."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.cursor = 0
+        self.ordinal = 0
+        self.at_tail = True
+        self.checks = 0
+
+    def check_tail(self, deadline: Deadline) -> None:
+        self.checks += 1
+
+
+class Tail:
+    """One who waits for a partition, and goes on waiting when something came."""
+
+    def __init__(self, partition: int, poller: Poller) -> None:
+        self.partition = partition
+        self.reader = cast(PartitionReader, Reader(partition))
+        self.region_host: str | None = None
+        self.wanted: frozenset[Wanted] = frozenset()
+        self.end = 0
+        self.came_at_ms: list[float] = []
+        self._poller = poller
+        poller.add(self)
+        poller.demand(self)
+
+    def came(self, stretches: list[Stretch]) -> None:
+        self.end = stretches[-1].end
+        self.came_at_ms.append(self.poller_clock())
+        self._poller.demand(self)
+
+    def poller_clock(self) -> float:
+        return self._poller._clock.monotonic_ms()
+
+
+class Asked:
+    """A queue that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.name = "q"
+        self.requests: list[tuple[int, ...]] = []
+        self.ready: set[int] = set()
+        self.corrupt: set[int] = set()
+
+    def poll(self, readers: Sequence[Any], *_: Any, **options: Any) -> Iterator[list[Any]]:
+        asked = tuple(reader.partition for reader in readers)
+        if asked:
+            self.requests.append(asked)
+        for reader in readers:
+            if reader.partition in self.corrupt:
+                raise CorruptLogError("corrupt")
+            if reader.partition in self.ready:
+                self.ready.discard(reader.partition)
+                reader.cursor += 1
+        yield []
+
+
+def play(
+    partitions: int, until_ms: float, scene: Callable[[Poller, Asked, list[Tail]], None]
+) -> tuple[Asked, list[Tail]]:
+    async def run() -> tuple[Asked, list[Tail]]:
+        runtime, queue = TimedRuntime(until_ms), Asked()
+        poller = Poller(cast(Queue, queue), runtime, POLL_MS_MAX)
+        tails = [Tail(number, poller) for number in range(partitions)]
+        scene(poller, queue, tails)
+        runtime.start(poller.run())
+        await asyncio.wait(
+            {asyncio.ensure_future(runtime.over.wait()), runtime.failed},
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        await runtime.close()
+        return queue, tails
+
+    return asyncio.run(run())
+
+
+def test_a_thousand_idle_partitions_cost_about_a_request_a_second() -> None:
+    queue, tails = play(1_000, 60_000, lambda *_: None)
+    # One request here is one for each 256 partitions at HBase.
+    assert len(queue.requests) <= 60 + 15
+    assert all(cast(Any, tail.reader).checks in (1, 2) for tail in tails)
+    for number in (0, 999):
+        times = sum(number in asked for asked in queue.requests)
+        assert 50 <= times <= 75
+
+
+def test_one_that_was_woken_is_asked_for_at_once_and_alone() -> None:
+    def scene(poller: Poller, queue: Asked, tails: list[Tail]) -> None:
+        async def later() -> None:
+            while len(queue.requests) < 20:
+                await asyncio.sleep(0)
+            queue.ready.add(3)
+            poller.wake(3)
+
+        poller._runtime.start(later())
+
+    queue, tails = play(10, 60_000, scene)
+    assert (3,) in queue.requests
+    assert len(tails[3].came_at_ms) == 1
+    assert not any(tail.came_at_ms for tail in tails if tail.partition != 3)
+
+
+@pytest.mark.parametrize("partitions", [1, 10])
+def test_a_wake_up_that_was_lost_costs_one_pause_at_most(partitions: int) -> None:
+    appended_ms: list[float] = []
+
+    def scene(poller: Poller, queue: Asked, tails: list[Tail]) -> None:
+        async def later() -> None:
+            while len(queue.requests) < 20:
+                await asyncio.sleep(0)
+            queue.ready.add(0)
+            appended_ms.append(poller._clock.monotonic_ms())
+
+        poller._runtime.start(later())
+
+    _, tails = play(partitions, 60_000, scene)
+    (came_ms,) = tails[0].came_at_ms
+    assert came_ms - appended_ms[0] <= POLL_MS_MAX + 1
+
+
+def test_a_corrupt_partition_does_not_hold_up_the_others() -> None:
+    def scene(poller: Poller, queue: Asked, tails: list[Tail]) -> None:
+        queue.corrupt = {0}
+        queue.ready = {1, 2}
+
+    _, tails = play(3, 60_000, scene)
+    assert [len(tail.came_at_ms) for tail in tails] == [0, 1, 1]

@@ -1,0 +1,56 @@
+"""Health and metrics, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+__all__ = ["Answer", "Page", "serve_health"]
+
+HEAD_BYTES_MAX = 8 * 1024
+TIMEOUT_S = 10.0
+
+
+class Answer(NamedTuple):
+    """A page."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+Page = Callable[[], Awaitable[Answer]]
+
+
+async def serve_health(host: str, port: int, pages: Mapping[str, Page]) -> asyncio.Server:
+    """Serve these pages by their paths, until the server is closed.
+
+    Raises:
+        OSError: nothing can listen there.
+    """
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(
+            OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
+        ):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT_S)
+            method, _, rest = head.partition(b" ")
+            page = pages.get(rest.split(b" ", 1)[0].split(b"?", 1)[0].decode(errors="replace"))
+            if method not in (b"GET", b"HEAD") or page is None:
+                answer = Answer(404, "text/plain", b"there are: %a\n" % sorted(pages))
+            else:
+                answer = await page()
+            writer.write(
+                f"HTTP/1.1 {answer.status} {http.HTTPStatus(answer.status).phrase}\r\n"
+                f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\n"
+                "Connection: close\r\n\r\n".encode()
+            )
+            if method != b"HEAD":
+                writer.write(answer.body)
+            await asyncio.wait_for(writer.drain(), TIMEOUT_S)
+        writer.close()
+
+    return await asyncio.start_server(converse, host, port, limit=HEAD_BYTES_MAX)

@@ -1,0 +1,109 @@
+"""The queues that a worker reads: opened once, with who polls them and where their regions are."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping
+
+from hqueue import Client, HQueueError, Queue
+from hqueue.coordination import PartitionKey
+from hqueue_workers.poller import Poller
+from hqueue_workers.runtime import Runtime
+
+__all__ = ["OpenQueue", "OpenQueues"]
+
+logger = logging.getLogger(__name__)
+
+REGIONS_FRESH_MS = 30_000.0
+REGIONS_DOUBTFUL_MS = 2_000.0
+RETRY_MS = 5_000.0
+
+
+@dataclasses.dataclass
+class OpenQueue:
+    """A queue that is open."""
+
+    queue: Queue
+    poller: Poller
+    polling: asyncio.Task[None]
+    hosts: Mapping[int, str]
+    """The host of each partition's region, as it was when that was asked last."""
+    hosts_stale_ms: float
+
+
+class OpenQueues:
+    """All queues that are open. What can't be opened now is tried again after some seconds.
+
+    Args:
+        client: the connection.
+        runtime: what the worker runs on.
+        poll_ms_max: how long a partition's end is not looked at, at most.
+    """
+
+    def __init__(self, client: Client, runtime: Runtime, poll_ms_max: float) -> None:
+        self._client = client
+        self._runtime = runtime
+        self._poll_ms_max = poll_ms_max
+        self._open: dict[str, OpenQueue] = {}
+        self._retry_ms: dict[str, float] = {}
+
+    def __getitem__(self, name: str) -> OpenQueue:
+        return self._open[name]
+
+    def wake(self, name: str, partitions: Collection[int]) -> None:
+        """Something was appended to these partitions."""
+        if name in self._open:
+            for partition in partitions:
+                self._open[name].poller.wake(partition)
+
+    async def regions(
+        self, wanted: Collection[PartitionKey], doubtful: Collection[str]
+    ) -> dict[PartitionKey, str | None]:
+        """The partitions among these that exist, each with its region's host if that is known.
+
+        What is known of the doubtful queues is at most 2 s old.
+        """
+        names = {key.queue for key in wanted}
+        for name in self._open.keys() - names:
+            self._close(name)
+        await asyncio.gather(*(self._freshen(name, name in doubtful) for name in names))
+        return {
+            key: self._open[key.queue].hosts.get(key.partition)
+            for key in wanted
+            if key.queue in self._open and key.partition < self._open[key.queue].queue.partitions
+        }
+
+    def _close(self, name: str) -> None:
+        closed = self._open.pop(name)
+        closed.polling.cancel()
+        closed.queue.close()
+
+    async def _freshen(self, name: str, doubtful: bool) -> None:
+        """Open a queue that is not open; ask again where its regions are, now and then."""
+        now_ms = self._runtime.clock.monotonic_ms()
+        known = self._open.get(name)
+        due_ms = self._retry_ms.get(name, now_ms) if known is None else known.hosts_stale_ms
+        if known is not None and doubtful:
+            due_ms -= REGIONS_FRESH_MS - REGIONS_DOUBTFUL_MS
+        if now_ms < due_ms:
+            return
+        try:
+            queue = known.queue if known else await self._runtime.read(
+                lambda: self._client.queue(name)
+            )  # fmt: skip
+            located = await self._runtime.read(lambda: self._client.locations(name))
+        except HQueueError as exc:
+            logger.warning("queue %s can't be opened or located now: %s", name, exc)
+            self._retry_ms[name] = now_ms + RETRY_MS
+            if known is not None:
+                known.hosts_stale_ms = now_ms + RETRY_MS
+            return
+        hosts = {each.partition: each.host for each in located}
+        if known is not None:
+            known.hosts, known.hosts_stale_ms = hosts, now_ms + REGIONS_FRESH_MS
+            return
+        poller = Poller(queue, self._runtime, self._poll_ms_max)
+        polling = self._runtime.start(poller.run())
+        self._open[name] = OpenQueue(queue, poller, polling, hosts, now_ms + REGIONS_FRESH_MS)

@@ -1,0 +1,211 @@
+"""What was read of a partition, and the portions that a subscriber is sent of it."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import NamedTuple
+
+from hqueue import Batch, Message, PartitionReader, Queue, messages_of
+from hqueue.dead_letters import is_delivered_unasked, redrive_topic, unwrap
+from hqueue_workers.wire import encode_message
+
+__all__ = ["Portion", "Stretch", "Wanted", "Window", "stretches_of"]
+
+CUT_AT_ONCE_MESSAGES = 64
+OVERHEAD_BYTES = 1_000
+"""What a stretch takes in memory beside its bodies, about."""
+
+
+class Wanted(NamedTuple):
+    """What a subscriber wants of a partition: topics (None for all), and how much in a call."""
+
+    subscriber: str
+    topics: frozenset[str] | None
+    messages_max: int
+    bytes_max: int
+
+    @property
+    def read_topics(self) -> frozenset[str] | None:
+        """The topics to be read for it: its own, and what is put back to it."""
+        return None if self.topics is None else self.topics | {redrive_topic(self.subscriber)}
+
+    def wants(self, topic: str) -> bool:
+        """Whether it is sent what lies under this topic."""
+        if topic == redrive_topic(self.subscriber):
+            return True
+        return is_delivered_unasked(topic) if self.topics is None else topic in self.topics
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Portion:
+    """Messages that are sent together, encoded. IDs as integers.
+
+    It covers the IDs ``[start, end)``: who has its messages goes on from `end`. One without
+    messages only says that nothing wanted lies there.
+    """
+
+    start: int
+    end: int
+    first: int
+    """The ID of the first message; `end` if there is none."""
+    ordinal: int
+    """How many messages the partition had before `end`."""
+    count: int
+    data: bytes
+
+
+class Stretch:
+    """A part of a partition without a gap: one batch, or none that is wanted.
+
+    It covers the IDs ``[start, end)``. What is cut of it for one subscriber is there for all that
+    want the same.
+    """
+
+    __slots__ = ("_batch", "_cuts", "end", "offset", "ordinal", "size", "start")
+
+    def __init__(self, start: int, end: int, ordinal: int, batch: Batch | None) -> None:
+        self.start = start
+        self.end = end
+        self.ordinal = ordinal
+        """How many messages the partition had before `end`."""
+        self.offset = 0
+        """Bytes of the window that came before it."""
+        # The bodies are held twice: as they were read, and encoded.
+        bodies = 0 if batch is None else sum(len(cell) for _, cell in batch.cells)
+        self.size = 2 * bodies + OVERHEAD_BYTES
+        self._batch = batch
+        self._cuts: dict[tuple[object, ...], tuple[Portion, ...]] = {}
+
+    def portions(self, wanted: Wanted) -> tuple[Portion, ...] | None:
+        """What was cut of it already; also what takes no time to be cut. None if it must be."""
+        key = self._key(wanted)
+        cut = self._cuts.get(key)
+        if cut is None and key == ():
+            cut = (Portion(self.start, self.end, self.end, self.ordinal, 0, b""),)
+        return cut
+
+    def cut(self, queue: Queue, wanted: Wanted) -> tuple[Portion, ...]:
+        """Cut it into portions. May read from the queue; for threads that may wait.
+
+        Raises:
+            HQueueError: the original of a message that is put back can't be read.
+        """
+        known = self.portions(wanted)
+        if known is not None:
+            return known
+        assert self._batch is not None
+        cells = tuple(c for c in self._batch.cells if wanted.wants(c[0].topic))
+        messages: Iterable[Message | None] = messages_of(
+            dataclasses.replace(self._batch, cells=cells)
+        )
+        redriven = redrive_topic(wanted.subscriber)
+        if any(entry.topic == redriven for entry, _ in cells):
+            messages = [unwrap(queue, m) if m and m.topic == redriven else m for m in messages]
+        cut = self._cuts[self._key(wanted)] = tuple(self._portions(messages, wanted))
+        return cut
+
+    def _key(self, wanted: Wanted) -> tuple[object, ...]:
+        """Those with the same key get the same bytes; empty where nothing is wanted."""
+        cells = () if self._batch is None else self._batch.cells
+        topics = tuple(entry.topic for entry, _ in cells if wanted.wants(entry.topic))
+        return (topics, wanted.messages_max, wanted.bytes_max) if topics else ()
+
+    def _portions(self, messages: Iterable[Message | None], wanted: Wanted) -> list[Portion]:
+        assert self._batch is not None
+        to_ordinal = self._batch.header.ordinal - self._batch.header.base
+        portions: list[Portion] = []
+        start, first, size = self.start, self.end, 0
+        parts: list[bytes] = []
+
+        def close(end: int, ordinal: int) -> None:
+            portions.append(Portion(start, end, first, ordinal, len(parts), b"".join(parts)))
+
+        for message in messages:
+            if message is None:
+                continue
+            assert message.id is not None
+            place = int(message.id)
+            length = len(message.value)
+            if parts and (len(parts) >= wanted.messages_max or size + length > wanted.bytes_max):
+                close(place, to_ordinal + place)
+                start, size = place, 0
+                parts.clear()
+            if not parts:
+                first = place
+            parts.append(encode_message(message))
+            size += length
+        close(self.end, self.ordinal)
+        return portions
+
+
+def stretches_of(reader: PartitionReader, start: int, batches: Iterable[Batch]) -> list[Stretch]:
+    """What a reader that stood at `start` has passed by giving these batches."""
+    stretches = []
+    for batch in batches:
+        if batch.header.end > start:  # After a truncation the log may go on below.
+            stretches.append(Stretch(start, batch.header.end, batch.header.next_ordinal, batch))
+            start = batch.header.end
+    if reader.cursor > start:
+        stretches.append(Stretch(start, reader.cursor, reader.ordinal or 0, None))
+    return stretches
+
+
+class Window:
+    """Stretches one after another, without a gap: a part of a partition that is in memory."""
+
+    def __init__(self, start: int) -> None:
+        self.end = start
+        """The ID from which on nothing was read yet."""
+        self._stretches: list[Stretch] = []
+        self._bytes = 0
+
+    @property
+    def start(self) -> int:
+        """The ID from which on it is in memory."""
+        return self._stretches[0].start if self._stretches else self.end
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        return self._bytes - self._stretches[0].offset if self._stretches else 0
+
+    def add(self, stretches: Iterable[Stretch]) -> None:
+        """Add what comes next."""
+        for stretch in stretches:
+            stretch.offset = self._bytes
+            self._bytes += stretch.size
+            self._stretches.append(stretch)
+            self.end = stretch.end
+
+    def at(self, place: int) -> Stretch | None:
+        """The stretch that covers an ID."""
+        index = bisect.bisect_right(self._stretches, place, key=attrgetter("start")) - 1
+        if index < 0 or place >= self._stretches[index].end:
+            return None
+        return self._stretches[index]
+
+    def unread(self, place: int) -> int:
+        """Bytes in memory from an ID on, about."""
+        stretch = self.at(place)
+        return 0 if stretch is None else self._bytes - stretch.offset
+
+    def trim(self, bytes_max: int, needed_from: int) -> None:
+        """Forget what lies before an ID; and more, the oldest first, until it fits."""
+        floor = self._bytes - bytes_max
+        drop = 0
+        for stretch in self._stretches:
+            if stretch.end > needed_from and stretch.offset >= floor:
+                break
+            drop += 1
+        # The newest stays whatever it weighs, if it is needed: somebody waits for it.
+        if drop == len(self._stretches) and self.end > needed_from:
+            drop -= 1
+        del self._stretches[:drop]
+
+    def clear(self, start: int) -> None:
+        """Forget everything, and begin elsewhere."""
+        self._stretches.clear()
+        self.end = start

@@ -1,0 +1,195 @@
+"""The worker: a process that delivers the partitions that it has claimed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import secrets
+from collections.abc import Collection
+
+from hqueue import Client, HQueueError, SettingsError
+from hqueue.coordination import Address, PartitionKey, Registration, WorkerRecord
+from hqueue_workers.claims import Claims
+from hqueue_workers.health import Answer, serve_health
+from hqueue_workers.lagging import LagMeter
+from hqueue_workers.metrics import Metrics
+from hqueue_workers.partition import Channels, Deliveries, ServedPartition
+from hqueue_workers.queues import OpenQueues
+from hqueue_workers.runtime import Runtime
+from hqueue_workers.settings import WorkerSettings
+from hqueue_workers.tenure import Tenure
+from hqueue_workers.wakeups import WakeUps
+
+__all__ = ["Worker"]
+
+logger = logging.getLogger(__name__)
+
+SHARE_BYTES_MIN, SHARE_BYTES_MAX = 64 * 1024, 8 * 1024 * 1024
+LOAD_EVERY_MS = 10_000.0
+
+
+class Worker:
+    """Delivers the messages of some partitions to all their subscribers.
+
+    Any number of workers share the partitions that have subscribers. To be made within the event
+    loop that it runs on.
+
+    Args:
+        client: the connection; its session is the worker's.
+        settings: the worker's settings.
+    """
+
+    def __init__(self, client: Client, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._coordination = client.coordination
+        self._runtime = Runtime(settings.threads)
+        self._tenure = Tenure(self._coordination, self._runtime, self._lost)
+        self._metrics = Metrics()
+        self._meter = LagMeter(self._all_served, self._runtime)
+        self._queues = OpenQueues(client, self._runtime, settings.poll_ms_max)
+        self._deliveries = Deliveries(
+            runtime=self._runtime,
+            tenure=self._tenure,
+            checkpoints=self._coordination.checkpoints,
+            channels=Channels(self._tenure, settings.lines_per_subscriber),
+            metrics=self._metrics,
+            settings=settings,
+        )
+        self._share_bytes = SHARE_BYTES_MIN
+        self._claims: Claims[ServedPartition] = Claims(
+            coordination=self._coordination,
+            tenure=self._tenure,
+            runtime=self._runtime,
+            regions=self._queues.regions,
+            serve=self._serve,
+        )
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Deliver until `stopping` is set; then end the calls under way, and hand all over.
+
+        Raises:
+            SettingsError: it can't listen where the settings say.
+            HQueueError: it could not register, or can't go on.
+        """
+        runtime, claims = self._runtime, self._claims
+        servers: list[asyncio.Server] = []
+        try:
+            servers += [await self._listen_for_wakeups(), await self._serve_health()]
+            record = self._record(servers[0])
+            for work in (self._tenure, self._meter):
+                runtime.start(work.run())
+            registration = await runtime.coordinate(lambda: self._register(record))
+            await runtime.coordinate(claims.watch)
+            runtime.start(claims.run(record.name))
+            runtime.start(self._look_after(claims, record))
+            logger.info("worker %s takes wake-ups at %s", record.name, record.address)
+            await self._until(stopping)
+            # The others plan without this one from now on, and claim what it releases.
+            await runtime.coordinate(registration.close)
+            await claims.hand_over()
+        finally:
+            claims.close()
+            self._tenure.close()
+            for server in servers:
+                server.close()
+            await runtime.close()
+
+    async def _until(self, stopping: asyncio.Event) -> None:
+        """Wait for the end, wanted or not."""
+        wanted = asyncio.ensure_future(stopping.wait())
+        self._runtime.failed.add_done_callback(lambda _: wanted.cancel())
+        await asyncio.wait({wanted})
+        if self._runtime.failed.done():
+            self._runtime.failed.result()
+
+    def _record(self, server: asyncio.Server) -> WorkerRecord:
+        settings, port = self._settings, server.sockets[0].getsockname()[1]
+        name = settings.name or f"{settings.host}-{port}-{secrets.token_hex(3)}"
+        return WorkerRecord(name, Address(settings.host, port), settings.region_host)
+
+    def _register(self, record: WorkerRecord) -> Registration:
+        def failed(error: HQueueError) -> None:
+            self._runtime.call(lambda: self._runtime.fail(error))
+
+        return self._coordination.workers.register(record, failed)
+
+    async def _listen_for_wakeups(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.create_server(
+                lambda: WakeUps(self._queues.wake), self._settings.host, self._settings.port
+            )
+        except OSError as exc:
+            raise SettingsError(
+                "the worker can't listen for wake-ups here; see the settings host and port",
+                host=self._settings.host,
+                port=self._settings.port,
+                reason=str(exc),
+            ) from exc
+
+    async def _serve_health(self) -> asyncio.Server:
+        settings = self._settings
+        pages = {"/health": self._health_page, "/metrics": self._metrics_page}
+        try:
+            return await serve_health(settings.metrics_host, settings.metrics_port, pages)
+        except OSError as exc:
+            raise SettingsError(
+                "the worker can't serve its metrics here; see metrics_host and metrics_port",
+                metrics_host=settings.metrics_host,
+                metrics_port=settings.metrics_port,
+                reason=str(exc),
+            ) from exc
+
+    async def _health_page(self) -> Answer:
+        well = self._tenure.holds
+        document = {
+            "status": "delivering" if well else "waiting for ZooKeeper",
+            "partitions": len(self._claims.served),
+            "deliveries": sum(1 for p in self._claims.served.values() for _ in p.senders),
+        }
+        body = json.dumps(document).encode() + b"\n"
+        return Answer(200 if well else 503, "application/json", body)
+
+    async def _metrics_page(self) -> Answer:
+        lags, claimed = self._meter.lags(), len(self._claims.served)
+        body = await self._runtime.read(lambda: self._metrics.page(lags, claimed))
+        return Answer(200, "text/plain; version=0.0.4; charset=utf-8", body)
+
+    def _serve(self, key: PartitionKey) -> ServedPartition:
+        opened = self._queues[key.queue]
+        return ServedPartition(
+            key, opened.queue, opened.poller, self._deliveries, lambda: self._share_bytes
+        )
+
+    def _all_served(self) -> Collection[ServedPartition]:
+        return self._claims.served.values()
+
+    async def _look_after(self, claims: Claims[ServedPartition], record: WorkerRecord) -> None:
+        """Write checkpoints every so often; see to what goes on beside."""
+        load_ms = self._runtime.clock.monotonic_ms()
+        while True:
+            await self._runtime.sleep_ms(self._settings.checkpoint_ms)
+            senders = [s for served in claims.served.values() for s in served.senders]
+            # An even share for each scanner that there may be, so that none takes another's.
+            share = self._settings.memory_bytes_max // (1 + len(claims.served) + len(senders))
+            self._share_bytes = min(max(share, SHARE_BYTES_MIN), SHARE_BYTES_MAX)
+            if self._tenure.holds:
+                await asyncio.gather(*(sender.checkpoint.write() for sender in senders))
+            for served in claims.served.values():
+                served.look_after()
+            now_ms = self._runtime.clock.monotonic_ms()
+            if now_ms - load_ms >= LOAD_EVERY_MS and len(senders) != record.load:
+                load_ms = now_ms
+                record = dataclasses.replace(record, load=len(senders))
+                await self._tell(record)
+
+    async def _tell(self, record: WorkerRecord) -> None:
+        try:
+            await self._runtime.coordinate(lambda: self._coordination.workers.update(record))
+        except HQueueError as exc:
+            logger.info("the load was not told: %s", exc)
+
+    def _lost(self) -> None:
+        self._claims.lose()
