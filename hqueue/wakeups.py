@@ -6,18 +6,17 @@ the workers find by themselves a little later.
 
 from __future__ import annotations
 
-import collections
 import importlib.resources
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import thriftpy2
 from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TClient
-from thriftpy2.transport import TFramedTransport, TSocket
+from thriftpy2.transport import TFramedTransport, TMemoryBuffer
 
 from hqueue.clock import SYSTEM_CLOCK
 from hqueue.coordination import Address, Coordination, PartitionKey, Watch, WorkerRecord
@@ -28,7 +27,7 @@ __all__ = ["WORKER_SERVICE", "WakeUps"]
 
 logger = logging.getLogger(__name__)
 
-SEND_TIMEOUT_S = 0.5
+CONNECT_TIMEOUT_S = 0.5
 AVOIDED_MS = 2_000.0
 LOOK_FOR_ZOOKEEPER_EVERY_S = 60.0
 
@@ -43,9 +42,9 @@ with importlib.resources.as_file(
 class WakeUps:
     """Tells the workers that serve partitions of what is appended to them. Thread-safe.
 
-    A thread does it, which begins with the first append. It watches in ZooKeeper who serves what;
-    while nobody serves a partition, an append to it costs a look into a dictionary. Wake-ups that
-    come faster than they can be sent become one.
+    Whoever appends sends the wake-up itself, in one system call that never waits. A thread, which
+    begins with the first append, watches in ZooKeeper who serves what, and opens the connections.
+    While nobody serves a partition, an append to it costs a look into a dictionary.
 
     Args:
         coordinate: gives the session with the coordination service.
@@ -63,24 +62,36 @@ class WakeUps:
     def after_fork_in_child(self) -> None:
         self._owners: Mapping[PartitionKey, str] = {}
         self._workers: Mapping[str, WorkerRecord] = {}
-        self._pending: set[PartitionKey] = set()
+        self._routes: dict[PartitionKey, _Route | None] = {}
+        self._lines: dict[Address, _Line] = {}
+        self._waiting: set[_Route] = set()
         self._work = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._lines: dict[Address, _Line] = {}
 
     def appended(self, key: PartitionKey) -> None:
         """Something was appended to a partition. Returns at once, and never raises."""
         if self._thread is None:
             self._start()
-        if key in self._owners:
-            self._pending.add(key)
+        routes = self._routes
+        if key not in routes:
+            routes[key] = self._route(key)
+        route = routes[key]
+        if route is not None and not route.line.tell(route.frame):
+            self._waiting.add(route)
             self._work.set()
 
     def close(self) -> None:
         """Tell nothing more."""
         self._closed = True
         self._work.set()
+
+    def _route(self, key: PartitionKey) -> _Route | None:
+        worker = self._workers.get(self._owners.get(key, ""))
+        if worker is None:
+            return None
+        line = self._lines.setdefault(worker.address, _Line(worker.address))
+        return _Route(line, _frame(key))
 
     def _start(self) -> None:
         if self._closed or not self._starting.acquire(blocking=False):
@@ -112,67 +123,100 @@ class WakeUps:
         while not self._closed:
             self._work.wait()
             self._work.clear()
-            self._send_pending()
+            while self._waiting:
+                route = self._waiting.pop()
+                if route.line.connect():
+                    route.line.tell(route.frame)
         for watch in watches:
             watch.close()
-        for line in self._lines.values():
+        for line in list(self._lines.values()):
             line.close()
 
     def _see_workers(self, workers: Mapping[str, WorkerRecord]) -> None:
         self._workers = workers
+        self._routes = {}
+        here = {worker.address for worker in workers.values()}
+        for address in list(self._lines):
+            if address not in here:
+                self._lines.pop(address).close()
 
     def _see_owners(self, owners: Mapping[PartitionKey, str]) -> None:
         self._owners = owners
-
-    def _send_pending(self) -> None:
-        told: dict[tuple[Address, str], list[int]] = collections.defaultdict(list)
-        owners, workers = self._owners, self._workers
-        while self._pending:
-            key = self._pending.pop()
-            worker = workers.get(owners.get(key, ""))
-            if worker is not None:
-                told[worker.address, key.queue].append(key.partition)
-        for (address, queue), partitions in told.items():
-            line = self._lines.get(address)
-            if line is None:
-                line = self._lines[address] = _Line(address)
-            line.tell(queue, partitions)
-        if len(self._lines) > 2 * len(workers) + 8:  # Workers that are gone.
-            here = {worker.address for worker in workers.values()}
-            for address in self._lines.keys() - here:
-                self._lines.pop(address).close()
+        self._routes = {}
 
 
 class _Line:
-    """The connection to one worker."""
+    """The connection to one worker. Nothing but wake-ups goes through it, and nothing comes back.
+
+    Thread-safe, but for `connect`, which one thread calls.
+    """
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._client: Any = None
         self._avoided_until_ms = 0.0
 
-    def tell(self, queue: str, partitions: Sequence[int]) -> None:
-        """Send a wake-up, if the worker can be reached."""
-        if SYSTEM_CLOCK.monotonic_ms() < self._avoided_until_ms:
-            return
-        try:
+    def tell(self, frame: bytes) -> bool:
+        """Send a wake-up without waiting; whether that needs no connection first."""
+        with self._lock:
             if self._socket is None:
-                self._socket = socket.create_connection(self._address, SEND_TIMEOUT_S)
-                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                wire = TFramedTransport(TSocket(sock=self._socket))  # type: ignore[no-untyped-call]
-                self._client = TClient(WORKER_SERVICE, TBinaryProtocol(wire))  # type: ignore[no-untyped-call]
-            self._client.appended(queue, partitions)
-        except Exception as exc:  # Whatever it is, the worker looks by itself.
-            logger.debug("worker at %s was not told: %s", self._address, exc)
-            self._avoided_until_ms = SYSTEM_CLOCK.monotonic_ms() + AVOIDED_MS
-            self.close()
+                return SYSTEM_CLOCK.monotonic_ms() < self._avoided_until_ms
+            try:
+                if self._socket.send(frame) == len(frame):
+                    return True
+                reason = "it takes no more"
+            except OSError as exc:
+                reason = str(exc)
+            # A worker that does not read, or is gone. It looks by itself.
+            self._avoid(reason)
+            return True
+
+    def connect(self) -> bool:
+        """Open the connection, if it isn't; whether it is open."""
+        if self._socket is not None:
+            return True
+        try:
+            opened = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened.setblocking(False)
+        except OSError as exc:
+            with self._lock:
+                self._avoid(str(exc))
+            return False
+        with self._lock:
+            self._socket = opened
+        return True
 
     def close(self) -> None:
         """Close the connection."""
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    def _avoid(self, reason: str) -> None:
+        logger.debug("worker at %s was not told: %s", self._address, reason)
+        self._avoided_until_ms = SYSTEM_CLOCK.monotonic_ms() + AVOIDED_MS
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+class _Route(NamedTuple):
+    """How a worker is told of a partition that it serves."""
+
+    line: _Line
+    frame: bytes
+
+
+def _frame(key: PartitionKey) -> bytes:
+    """The call that tells of an append, as it is on the wire."""
+    sent = TMemoryBuffer()  # type: ignore[no-untyped-call]
+    wire = TFramedTransport(sent)  # type: ignore[no-untyped-call]
+    TClient(WORKER_SERVICE, TBinaryProtocol(wire)).appended(key.queue, [key.partition])  # type: ignore[no-untyped-call]
+    frame: bytes = sent.getvalue()  # type: ignore[no-untyped-call]
+    return frame
 
 
 def _listens(hosts: str) -> bool:
@@ -181,7 +225,7 @@ def _listens(hosts: str) -> bool:
         host, colon, port = part.strip().rpartition(":")
         address = (host.strip("[]"), int(port)) if colon and port.isdecimal() else (part, 2181)
         try:
-            socket.create_connection(address, SEND_TIMEOUT_S).close()
+            socket.create_connection(address, CONNECT_TIMEOUT_S).close()
         except OSError:
             continue
         return True

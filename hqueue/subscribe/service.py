@@ -13,7 +13,7 @@ import thriftpy2
 from thriftpy2.thrift import TApplicationException
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import Message, MessageID
+from hqueue.message import Message, MessageID, topic_bytes
 from hqueue.subscribe.listener import Listeners, Status
 
 __all__ = ["Consumption", "subscriber_service"]
@@ -88,6 +88,14 @@ def _message(message: Any) -> Message:
     message_id = None
     if message.id is not None:
         message_id = MessageID(message.id.timestamp, message.id.sequenceID)
-    return Message(
-        (message.topic or b"").decode(), message.value or b"", message_id, message.partitionID
+    # Built without a call in Python: its value is bounded with the call, and its topic is checked.
+    return tuple.__new__(
+        Message, (_topic(message.topic), message.value or b"", message_id, message.partitionID)
     )
+
+
+@functools.lru_cache(maxsize=4_096)
+def _topic(encoded: bytes | None) -> str:
+    topic = (encoded or b"").decode()
+    topic_bytes(topic)
+    return topic

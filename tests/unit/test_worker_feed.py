@@ -117,7 +117,7 @@ class Scene:
     def append(self, *values: bytes) -> None:
         for value in values:
             self.partition.rows.append(0, value)
-        self.poller.wake(0)
+            self.poller.wake(0)
 
 
 def play(scene: Callable[[Scene], Any]) -> None:

@@ -165,3 +165,27 @@ def test_a_corrupt_partition_does_not_hold_up_the_others() -> None:
 
     _, tails = play(3, 60_000, scene)
     assert [len(tail.came_at_ms) for tail in tails] == [0, 1, 1]
+
+
+def test_one_wake_up_costs_one_request_and_three_cost_three() -> None:
+    asked: list[int] = []
+
+    def scene(poller: Poller, queue: Asked, tails: list[Tail]) -> None:
+        async def later() -> None:
+            while len(queue.requests) < 20:
+                await asyncio.sleep(0)
+            for wake_ups in (1, 3):
+                before = len(queue.requests)
+                for _ in range(wake_ups):
+                    poller.wake(0)
+                for _ in range(wake_ups):
+                    queue.ready.add(0)
+                    came = len(tails[0].came_at_ms)
+                    while len(tails[0].came_at_ms) == came:
+                        await asyncio.sleep(0)
+                asked.append(len(queue.requests) - before)
+
+        poller._runtime.start(later())
+
+    play(1, 60_000, scene)
+    assert asked == [1, 3]

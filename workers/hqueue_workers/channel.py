@@ -16,6 +16,7 @@ __all__ = ["Channel", "Line", "NoAnswerError"]
 
 CONNECT_TIMEOUT_S = 3.0
 SEND_BYTES = 64 * 1024
+RECEIVE_BYTES = 4_096
 
 
 class NoAnswerError(Exception):
@@ -66,8 +67,13 @@ class Line:
     def __init__(self, address: Address, may_send: Callable[[], bool]) -> None:
         self._address = address
         self._may_send = may_send
+        self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
         self._seqids = itertools.cycle(range(1, 2**31))
+        self._calling = False
+        self._received = bytearray()
+        self._failure: Exception | None = None
+        self._changed: asyncio.Future[None] | None = None
 
     async def call(self, call: Call, timeout_s: float) -> int:
         """Call the subscriber; its status.
@@ -75,47 +81,58 @@ class Line:
         Nothing is sent from the moment on at which it may not be: a call that is cut off in its
         middle is none.
 
+        Args:
+            call: the messages.
+            timeout_s: the bound on the call, once there is a connection.
+
         Raises:
             NoAnswerError: there was no answer in time, or none that could be understood.
         """
         try:
-            return await asyncio.wait_for(self._call(call), timeout_s)
-        except asyncio.TimeoutError as exc:
-            raise NoAnswerError(f"no answer in {timeout_s:g} s") from exc
+            return await self._call(call, timeout_s)
         except (OSError, EOFError, ReplyError) as exc:
             raise NoAnswerError(str(exc) or type(exc).__name__) from exc
+        finally:
+            self._calling = False
+            if self._failure is not None or self._received:
+                self.close()
 
     def close(self) -> None:
         """Close the connection. The next call opens another."""
         if self._socket is not None:
+            self._loop.remove_reader(self._socket)
             self._socket.close()
             self._socket = None
 
-    async def _call(self, call: Call) -> int:
+    async def _call(self, call: Call, timeout_s: float) -> int:
         seqid = next(self._seqids)
         data = b"".join((call_head(seqid, call.count), *call.parts, call_tail))
-        sent = False
-        if self._socket is not None:
-            # One that was closed meanwhile, as by a restart, shows that now or at the answer.
-            with contextlib.suppress(OSError):
-                await self._send(self._socket, data)
-                sent = True
-        if not sent:
-            self.close()
-            self._socket = await self._open()
+        if self._socket is None:
+            await self._open()
+        self._calling = True
+        late = TimeoutError(f"no answer in {timeout_s:g} s")
+        ends = self._loop.call_later(timeout_s, self._fail, late)
+        try:
+            assert self._socket is not None
             await self._send(self._socket, data)
-        return await read_reply(self._read, seqid)
+            return await read_reply(self._read, seqid)
+        finally:
+            ends.cancel()
 
-    async def _open(self) -> socket.socket:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
+    async def _open(self) -> None:
+        try:
+            found = await asyncio.wait_for(
+                self._loop.getaddrinfo(*self._address, type=socket.SOCK_STREAM), CONNECT_TIMEOUT_S
+            )
+        except asyncio.TimeoutError as exc:
+            raise TimeoutError("its host's name is not resolved") from exc
         error: OSError | None = None
         for family, kind, protocol, _, place in found:
             opened = socket.socket(family, kind, protocol)
             try:
                 opened.setblocking(False)
                 opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await asyncio.wait_for(loop.sock_connect(opened, place), CONNECT_TIMEOUT_S)
+                await asyncio.wait_for(self._loop.sock_connect(opened, place), CONNECT_TIMEOUT_S)
             except asyncio.TimeoutError:
                 opened.close()
                 error = TimeoutError("it can't be reached")
@@ -126,7 +143,10 @@ class Line:
                 opened.close()
                 raise
             else:
-                return opened
+                self._socket, self._failure = opened, None
+                self._received.clear()
+                self._loop.add_reader(opened, self._on_readable, opened)
+                return
         raise error or OSError("its host has no address")
 
     async def _send(self, to: socket.socket, data: bytes) -> None:
@@ -141,26 +161,59 @@ class Line:
             try:
                 view = view[to.send(view[:SEND_BYTES]) :]
             except BlockingIOError:
-                await _writable(to)
+                self._loop.add_writer(to, self._wake)
+                try:
+                    await self._change()
+                finally:
+                    self._loop.remove_writer(to)
 
     async def _read(self, count: int) -> bytes:
-        loop = asyncio.get_running_loop()
-        data = b""
-        while len(data) < count:
-            assert self._socket is not None
-            piece = await loop.sock_recv(self._socket, count - len(data))
-            if not piece:
-                raise EOFError("the subscriber closed the connection")
-            data += piece
+        while len(self._received) < count:
+            await self._change()
+        data = bytes(self._received[:count])
+        del self._received[:count]
         return data
 
+    async def _change(self) -> None:
+        """Wait until something was received, or can be sent.
 
-async def _writable(of: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    number = of.fileno()
-    loop.add_writer(number, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_writer(number)
+        Raises:
+            OSError, EOFError: neither will be.
+        """
+        if self._failure is None:
+            self._changed = self._loop.create_future()
+            try:
+                await self._changed
+            finally:
+                self._changed = None
+        if self._failure is not None:
+            raise self._failure
+
+    def _on_readable(self, of: socket.socket) -> None:
+        try:
+            data = of.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as exc:
+            self._fail(exc)
+            return
+        if not data:
+            self._fail(EOFError("the subscriber closed the connection"))
+        elif not self._calling:
+            self._fail(EOFError("the subscriber spoke without being called"))
+        else:
+            self._received += data
+            self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        """Nothing more comes of this connection."""
+        self._failure = error
+        if not self._calling:
+            self.close()
+        elif self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)

@@ -31,6 +31,7 @@ HITS_TO_READ_AHEAD = 4
 """After so many answers with a batch, one after another, several are asked for at a time: that
 takes two requests, and is worth it where several come."""
 HITS_UNTIL_NEXT_TRY = 16
+TOLD_TO_READ_AHEAD = 4
 ROWS_AHEAD = 100
 BYTES_MAX = 1024 * 1024
 
@@ -55,17 +56,19 @@ class _Waiting:
     """What the poller knows of one tail."""
 
     __slots__ = ("broken", "busy", "checked_ms", "demanded", "due_ms", "hits", "pause_ms", "tail",
-                 "woken", "woken_ms")  # fmt: skip
+                 "told", "told_ms")  # fmt: skip
 
     def __init__(self, tail: Tail, now_ms: float, checked_ms: float) -> None:
         self.tail = tail
-        self.demanded = self.busy = self.woken = False
+        self.demanded = self.busy = False
+        self.told = 0
+        """Appends that were told of, and whose batches did not come yet, about."""
         self.broken = False
         """Whether it was asked for when something was corrupt: then it is asked for alone."""
         self.hits = 0
         self.due_ms = now_ms
         self.pause_ms = PAUSE_MS_MIN
-        self.woken_ms = -WOKEN_TRUST_MS
+        self.told_ms = -WOKEN_TRUST_MS
         self.checked_ms = checked_ms
 
 
@@ -74,7 +77,7 @@ class _Asked:
 
     __slots__ = ("ahead", "check", "reader", "start", "stretches", "wanted")
 
-    def __init__(self, tail: Tail, check: bool, ahead: bool) -> None:
+    def __init__(self, tail: Tail, *, check: bool, ahead: bool) -> None:
         self.reader = tail.reader
         self.start = tail.end
         self.wanted = tail.wanted
@@ -88,11 +91,10 @@ class _Asked:
 class Poller:
     """Asks for the next batch of each partition for which somebody waits.
 
-    A partition is asked for at once when a producer told of an append, and after each answer that
-    had something; else after a pause that doubles from a few milliseconds to `poll_ms_max`, as a
-    safety net. So an idle
-    queue of 1,000 partitions costs some requests a second. Where batches come in quick succession
-    it asks for several at a time.
+    A partition is asked for at once when a producer told of an append; where none tells, after
+    each answer that had something; else after a pause that doubles from a few milliseconds to
+    `poll_ms_max`, as a safety net. So an idle queue of 1,000 partitions costs some requests a
+    second. Where batches come in quick succession it asks for several at a time.
 
     One for each queue, used by the event loop's thread; the requests are made by other threads.
     """
@@ -131,8 +133,8 @@ class Poller:
         """Something was appended to this partition."""
         waiting = self._waiting.get(partition)
         if waiting is not None:
-            waiting.woken = True
-            waiting.woken_ms = self._clock.monotonic_ms()
+            waiting.told += 1
+            waiting.told_ms = self._clock.monotonic_ms()
             self._expect(waiting)
 
     async def run(self) -> None:
@@ -147,7 +149,7 @@ class Poller:
         """Look again whether this one is due."""
         if not waiting.demanded or waiting.busy:
             return
-        if waiting.woken:
+        if waiting.told:
             self._woken.append(waiting)
         self._next_due_ms = min(self._next_due_ms, waiting.due_ms)
         self._changed.set()
@@ -167,7 +169,7 @@ class Poller:
         groups: dict[object, list[_Waiting]] = defaultdict(list)
         for waiting in due:
             if not waiting.busy:
-                waiting.busy, waiting.woken = True, False
+                waiting.busy = True
                 groups[waiting if waiting.broken else waiting.tail.region_host].append(waiting)
         for group in groups.values():
             self._runtime.start(self._ask(group))
@@ -175,13 +177,22 @@ class Poller:
     async def _ask(self, group: list[_Waiting]) -> None:
         now_ms = self._clock.monotonic_ms()
         asked = [
-            _Asked(w.tail, now_ms - w.checked_ms >= CHECK_EVERY_MS, w.hits >= HITS_TO_READ_AHEAD)
+            _Asked(
+                w.tail,
+                check=now_ms - w.checked_ms >= CHECK_EVERY_MS,
+                ahead=w.hits >= HITS_TO_READ_AHEAD or w.told >= TOLD_TO_READ_AHEAD,
+            )
             for w in group
         ]
+        told = [waiting.told for waiting in group]
         error = await self._runtime.read(lambda: self._ask_once(asked))
         now_ms = self._clock.monotonic_ms()
-        for waiting, answer in zip(group, asked, strict=True):
+        for waiting, answer, told_before in zip(group, asked, told, strict=True):
             waiting.busy = False
+            # Where less came than was told of before it was asked for, no more is there.
+            came = len(answer.stretches)
+            waiting.told -= came if 0 < came < told_before else told_before
+            waiting.told = max(0, waiting.told)
             if self._waiting.get(answer.reader.partition) is not waiting:
                 continue  # It was removed meanwhile.
             moved = bool(answer.stretches) or not answer.reader.at_tail
@@ -237,9 +248,9 @@ class Poller:
     ) -> float:
         if error is not None:
             return min(max(PAUSE_MS_FAILED, waiting.pause_ms * 2), PAUSE_MS_FAILED_MAX)
+        told = now_ms - waiting.told_ms < WOKEN_TRUST_MS
         if moved:
-            return 0.0  # There may be more already than was told of.
-        told = now_ms - waiting.woken_ms < WOKEN_TRUST_MS
+            return PAUSE_MS_MIN if told else 0.0
         pause_ms_min = PAUSE_MS_WOKEN if told else PAUSE_MS_MIN
         return min(max(pause_ms_min, waiting.pause_ms * 2), self._poll_ms_max)
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from thriftpy2.protocol.binary import TBinaryProtocol
+from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TProcessor
-from thriftpy2.transport import TMemoryBuffer
+from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.wakeups import WORKER_SERVICE
 
@@ -58,7 +58,7 @@ class WakeUps(asyncio.Protocol):
 
 
 def _protocol(frame: bytes) -> Any:
-    return TBinaryProtocol(TMemoryBuffer(frame))  # type: ignore[no-untyped-call]
+    return TCyBinaryProtocol(TCyMemoryBuffer(frame))  # type: ignore[no-untyped-call]
 
 
 class _Handler:
