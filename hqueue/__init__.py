@@ -44,7 +44,7 @@ from hqueue.errors import (
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import Message, MessageID, MessageIDs
 from hqueue.producer import Delivery, Producer
-from hqueue.queue import PartitionEnds, Queue
+from hqueue.queue import PartitionEnds, PartitionLag, Queue
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.subscribe import MessageListener, Status, Subscriber, Subscription
 
@@ -71,6 +71,7 @@ __all__ = [
     "NotAQueueError",
     "Outcome",
     "PartitionEnds",
+    "PartitionLag",
     "PartitionLocation",
     "PartitionReader",
     "PartitionScanner",

@@ -79,6 +79,8 @@ class Client:
         self._tables = Tables(self._gateways)
         self._coordination = ZooKeeperCoordination(settings)
         self._wake_ups = WakeUps(lambda: self._coordination, settings.zookeeper)
+        if not settings.wake_workers:
+            self._wake_ups.close()
 
     def __enter__(self) -> Client:
         return self

@@ -82,10 +82,6 @@ class Deadline:
             first, failure = failure, None
             raise first
 
-        return self.retrying()(next_try)
-
-    def retrying(self) -> tenacity.Retrying:
-        """The attempts of `run`, for a loop: ``for attempt in deadline.retrying():``."""
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(StoreUnavailableError),
             stop=lambda _: self.expired,
@@ -94,4 +90,4 @@ class Deadline:
                 min(float(seconds) * 1e3, self.remaining_ms)
             ),
             reraise=True,
-        )
+        )(next_try)

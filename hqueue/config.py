@@ -136,6 +136,8 @@ def _listed(name: str, kind: type[_Item], value: object) -> tuple[_Item, ...]:
     return tuple(item if isinstance(item, kind) else kind.parse(str(item)) for item in value)
 
 
+_SWITCH = {"true": True, "1": True, "false": False, "0": False}
+
 _LISTED: Mapping[str, type[Any]] = {
     "gateways": GatewayAddress,
     "zookeeper_auth": Credential,
@@ -165,6 +167,10 @@ class Settings:
     zookeeper_acl: tuple[AccessRule, ...] = (AccessRule("world", "anyone", "cdrwa"),)
     """Who may do what with the nodes that are created: ``scheme:id:permissions``, as ZooKeeper's
     own command line writes it; ``auth::cdrwa`` for none but oneself."""
+
+    wake_workers: bool = True
+    """Whether workers are told of appends. For that a process that appends holds a session with
+    ZooKeeper, once it finds it; without it workers find messages up to a second later."""
 
     transport: str = "buffered"
     """The gateways' Thrift transport: ``buffered`` or ``framed``."""
@@ -210,6 +216,13 @@ class Settings:
                     raise SettingsError(
                         "this setting is a whole number above 0", **_at(field, value)
                     )
+            elif field.type == "bool":
+                value = _SWITCH.get(value.strip().lower()) if isinstance(value, str) else value
+                if not isinstance(value, bool):
+                    raise SettingsError(
+                        "this setting is true or false", **_at(field, getattr(self, field.name))
+                    )
+                object.__setattr__(self, field.name, value)
             elif field.type == "str" and not (isinstance(value, str) and value):
                 raise SettingsError("this setting is a text", **_at(field, value))
         if self.transport not in ("buffered", "framed"):

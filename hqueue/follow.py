@@ -109,10 +109,7 @@ def _read_ahead(
 ) -> Iterator[list[Batch]]:
     """The next batches of one reader: their headers, and then as many as `bytes_max` allows."""
     partition, slot = reader.place
-    headers: list[Row] = []
-    for attempt in deadline().retrying():
-        with attempt:
-            headers = reads.headers(partition, slot, rows_max)
+    headers = deadline().run(partial(reads.headers, partition, slot, rows_max))
     portions = _portions(headers, reader.topics, bytes_max)
     reader.at_tail = len(portions) <= 1 and len(headers) < rows_max
     for portion in portions[:1]:

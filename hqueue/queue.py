@@ -23,7 +23,8 @@ from hqueue.hbase import TableAppends, TableReads
 from hqueue.lanes import Lanes
 from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionCheck, PartitionChecker
-from hqueue.log.ends import PartitionEnds, count_before, ends_of
+from hqueue.log.ends import PartitionEnds, ends_of
+from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs
 from hqueue.producer import Producer
@@ -33,7 +34,7 @@ from hqueue.subscribe import Listener, Subscriber, Subscription
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PartitionEnds", "Queue"]
+__all__ = ["PartitionEnds", "PartitionLag", "Queue"]
 
 
 class Queue:
@@ -258,22 +259,34 @@ class Queue:
     def ends(self, partitions: Sequence[int] | None = None) -> list[PartitionEnds]:
         """Where each partition begins and ends now. Two small requests a partition.
 
-        The difference of two ordinals is a number of messages: so the lag of a reader is exact
-        without reading.
+        The difference of two ordinals is a number of messages. How far somebody is behind who is
+        somewhere between the ends: `lag`.
 
         Args:
             partitions: which; all if None.
         """
         return [ends_of(p, self._reads, self.deadline()) for p in self._partitions(partitions)]
 
-    def count_before(self, partition: int, message_id: MessageID) -> int:
-        """How many messages a partition ever had before an ID, expired ones too.
+    def lag(self, places: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
+        """How far behind somebody is who goes on from these IDs, by partition.
 
-        Subtracted from a `PartitionEnds.next_ordinal` it is the lag of whoever is at that ID, in
-        messages of all topics.
+        Three small requests a partition, and no message is read. Messages that have expired count
+        as long as their headers are kept.
+
+        Args:
+            places: for each partition the first ID that was not read yet.
+
+        Raises:
+            InvalidInputError: there is no such partition.
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            CorruptLogError: a header can't be read.
         """
-        self._check_partition(partition)
-        return count_before(partition, message_id, self._reads, self.deadline())
+        return {
+            partition: lag_at(
+                partition, int(places[partition]), self._reads, self.deadline(), self._clock
+            )
+            for partition in self._partitions(list(places))
+        }
 
     def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
         """Walk the log from its first batch to its last: links, ordinals and every checksum.

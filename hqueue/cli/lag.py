@@ -18,8 +18,8 @@ from hqueue.coordination import PartitionKey, SubscriptionKey
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from hqueue import PartitionLag
     from hqueue.client import Client
-    from hqueue.lag import PartitionLag
 
 __all__ = ["register"]
 
@@ -80,8 +80,6 @@ def lag(
 
 
 def _look(client: Client, queue: str | None, subscriber: str | None) -> list[_Row]:
-    from hqueue.lag import lag_of  # noqa: PLC0415  (not needed for help)
-
     coordination = client.coordination
     present = coordination.subscriptions.list(queue)
     wanted = [key for key in present if subscriber in (None, key.subscriber)]
@@ -97,7 +95,7 @@ def _look(client: Client, queue: str | None, subscriber: str | None) -> list[_Ro
                 if key.partition >= opened.partitions:
                     continue  # The queue was made anew with fewer.
                 at = checkpoints[key].next
-                found = lag_of(opened, {key.partition: at})[key.partition]
+                found = opened.lag({key.partition: at})[key.partition]
                 worker = owners.get(PartitionKey(name, key.partition))
                 there = present[key] is not None
                 rows.append(_Row(key, worker, there, found))

@@ -63,8 +63,7 @@ def _lag(queue: Queue, partition: int, at: MessageID) -> int | None:
     if partition >= queue.partitions:
         return None  # The queue was made anew with fewer.
     try:
-        (end,) = queue.ends([partition])
-        return max(0, end.next_ordinal - queue.count_before(partition, at))
+        return queue.lag({partition: at})[partition].messages
     except QueueStateError:
         return None
 

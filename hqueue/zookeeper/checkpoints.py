@@ -44,10 +44,7 @@ class Checkpoints:
         """As `CheckpointPort.read_many`."""
         wanted = list(keys)
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                found = self._read(wanted, deadline)
-        return found
+        return deadline.run(lambda: self._read(wanted, deadline))
 
     def _read(
         self, keys: list[SubscriptionKey], deadline: Deadline
@@ -65,21 +62,22 @@ class Checkpoints:
     ) -> dict[SubscriptionKey, Checkpoint]:
         """As `CheckpointPort.create`."""
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                answers = self._session.run(
-                    [
-                        (key.subscriber, create(self._paths.subscriber(key), encode_checkpoint(at)))
-                        for key, at in starts.items()
-                    ],
-                    deadline,
-                )
-                found = self._read(list(starts), deadline)
-                if any(isinstance(answer, NoNodeError) for answer in answers) or len(found) < len(
-                    starts
-                ):
-                    raise StoreUnavailableError("checkpoints are deleted while they are created")
-        return found
+
+        def create_missing() -> dict[SubscriptionKey, Checkpoint]:
+            answers = self._session.run(
+                [
+                    (key.subscriber, create(self._paths.subscriber(key), encode_checkpoint(at)))
+                    for key, at in starts.items()
+                ],
+                deadline,
+            )
+            found = self._read(list(starts), deadline)
+            gone = any(isinstance(answer, NoNodeError) for answer in answers)
+            if gone or len(found) < len(starts):
+                raise StoreUnavailableError("checkpoints are deleted while they are created")
+            return found
+
+        return deadline.run(create_missing)
 
     def compare_and_set(
         self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
@@ -92,21 +90,24 @@ class Checkpoints:
         path, data = self._paths.subscriber(key), encode_checkpoint(next_id)
         deadline = self._session.deadline()
         lost = False
-        for attempt in deadline.retrying():
-            with attempt:
-                try:
-                    answer = self._session.run([(path, put(path, data, known.revision))], deadline)
-                except StoreUnavailableError:
-                    lost = True
-                    raise
-                if not isinstance(answer[0], Exception):
-                    return Checkpoint(next_id, answer[0].version)
-                done = Checkpoint(next_id, known.revision + 1)
-                if not lost or self._read([key], deadline).get(key) != done:
-                    raise CheckpointMovedError(
-                        "somebody else changed or deleted the checkpoint", **key._asdict()
-                    )
-        return done
+
+        def move() -> Checkpoint:
+            nonlocal lost
+            try:
+                answer = self._session.run([(path, put(path, data, known.revision))], deadline)
+            except StoreUnavailableError:
+                lost = True
+                raise
+            if not isinstance(answer[0], Exception):
+                return Checkpoint(next_id, answer[0].version)
+            done = Checkpoint(next_id, known.revision + 1)
+            if not lost or self._read([key], deadline).get(key) != done:
+                raise CheckpointMovedError(
+                    "somebody else changed or deleted the checkpoint", **key._asdict()
+                )
+            return done
+
+        return deadline.run(move)
 
     def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> None:
         """As `CheckpointPort.seek`.
@@ -134,11 +135,8 @@ class Checkpoints:
         """
         deleted = list(keys)
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                answers = self._session.run(
-                    [(k.subscriber, delete(self._paths.subscriber(k))) for k in deleted], deadline
-                )
+        deletes = [(key.subscriber, delete(self._paths.subscriber(key))) for key in deleted]
+        answers = deadline.run(lambda: self._session.run(deletes, deadline))
         for key, answer in zip(deleted, answers, strict=True):
             if isinstance(answer, NotEmptyError):
                 raise _connected(key)
@@ -148,12 +146,14 @@ class Checkpoints:
 
     def _change(self, keys: list[SubscriptionKey], operations: Transaction) -> None:
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                (error,) = self._session.transact([(keys[0].subscriber, operations)], deadline)
-                if error is not None:
-                    self._tell_who(keys, deadline)
-                    raise StoreUnavailableError("subscribers come and go just now")
+
+        def change() -> None:
+            (error,) = self._session.transact([(keys[0].subscriber, operations)], deadline)
+            if error is not None:
+                self._tell_who(keys, deadline)
+                raise StoreUnavailableError("subscribers come and go just now")
+
+        deadline.run(change)
 
     def _tell_who(self, keys: list[SubscriptionKey], deadline: Deadline) -> None:
         """Raise for a subscriber that stands in the way of a transaction."""

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoNodeError
@@ -146,10 +147,7 @@ class LastingNodes:
         patience = Deadline(SYSTEM_CLOCK, 1.5 * self._session.timeout_ms + 1_000)
         while not self._closed:
             deadline = self._session.deadline()
-            for attempt in deadline.retrying():
-                with attempt:
-                    session_id = self._session.connect(deadline)
-                    taken = self._try_to_make(session_id, deadline)
+            session_id, taken = deadline.run(partial(self._try_to_make, deadline))
             if taken is None:
                 if self._session.id == session_id:
                     self._made_by = session_id
@@ -158,8 +156,11 @@ class LastingNodes:
                 raise self._taken(*taken)
             SYSTEM_CLOCK.sleep_ms(PAUSE_MS)
 
-    def _try_to_make(self, session_id: int, deadline: Deadline) -> tuple[str, bytes] | None:
-        """Create what can be created; returns a last node that is another's for now."""
+    def _try_to_make(self, deadline: Deadline) -> tuple[int, tuple[str, bytes] | None]:
+        """Create what can be created; returns by which session, and a last node that is another's
+        for now.
+        """
+        session_id = self._session.connect(deadline)
         created = self._session.transact(
             [(group.place, _creation(group, ())) for group in self._groups], deadline
         )
@@ -187,7 +188,7 @@ class LastingNodes:
         for (group, _), error in zip(stale, replaced, strict=True):
             if error is not None:  # It changed just now: look again.
                 taken = taken or (group.place, b"")
-        return taken
+        return session_id, taken
 
     def _read(self, groups: Sequence[NodeGroup], deadline: Deadline) -> list[list[_Found | None]]:
         paths = [path for group in groups for path, _ in group.nodes]

@@ -33,23 +33,26 @@ class Ownership:
         paths = {self._paths.owner(key): key for key in partitions}
         data = encode_owner(worker)
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                session_id = self._session.connect(deadline)
-                self._session.run(
-                    [(path, create(path, data, ephemeral=True)) for path in paths], deadline
-                )
-                claimed = self._own(paths, session_id)
-        return {paths[path] for path in claimed}
+
+        def claim() -> set[PartitionKey]:
+            session_id = self._session.connect(deadline)
+            self._session.run(
+                [(path, create(path, data, ephemeral=True)) for path in paths], deadline
+            )
+            return {paths[path] for path in self._own(paths, session_id)}
+
+        return deadline.run(claim)
 
     def release(self, partitions: Collection[PartitionKey]) -> None:
         """As `OwnerPort.release`."""
         paths = [self._paths.owner(key) for key in partitions]
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                own = self._own(paths, self._session.connect(deadline))
-                self._session.run([(path, delete(path)) for path in own], deadline)
+
+        def release() -> None:
+            own = self._own(paths, self._session.connect(deadline))
+            self._session.run([(path, delete(path)) for path in own], deadline)
+
+        deadline.run(release)
 
     def _own(self, paths: Collection[str], session_id: int) -> list[str]:
         """Those of these nodes that are this session's."""
@@ -65,12 +68,13 @@ class Ownership:
     def list(self) -> Mapping[PartitionKey, str]:
         """As `OwnerPort.list`."""
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                queues = below(self._session, [self._paths.owners], deadline)
-                partitions = below(self._session, queues, deadline)
-                found = leaves(self._session, partitions, deadline)
-        return self._view(found)
+
+        def look() -> Mapping[str, Leaf]:
+            queues = below(self._session, [self._paths.owners], deadline)
+            partitions = below(self._session, queues, deadline)
+            return leaves(self._session, partitions, deadline)
+
+        return self._view(deadline.run(look))
 
     def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> Mirror:
         """As `OwnerPort.watch`."""

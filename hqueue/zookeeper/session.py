@@ -87,6 +87,7 @@ class Session:
         self._state = SessionState.SUSPENDED
         self._listeners: list[_Listener] = []
         self._grace: threading.Timer | None = None
+        self._granted_ms: int | None = None
 
     def after_fork_in_child(self) -> None:
         if self._client is not None:
@@ -100,8 +101,10 @@ class Session:
 
     @property
     def timeout_ms(self) -> int:
-        """How long ZooKeeper keeps a session without a sign of life."""
-        return self.settings.zookeeper_session_timeout_ms
+        """How long ZooKeeper keeps a session without a sign of life: as its servers granted it,
+        which keep what was asked for within their own bounds.
+        """
+        return self._granted_ms or self.settings.zookeeper_session_timeout_ms
 
     @property
     def state(self) -> SessionState:
@@ -271,8 +274,31 @@ class Session:
             ),
         )
         client.add_listener(lambda state: self._changed(client, _STATES[state]))
+        self._watch_handshake(client._connection)
         client.start_async()
         return client
+
+    def _watch_handshake(self, connection: Any) -> None:
+        """Learn the session time-out that is granted: kazoo keeps it to itself."""
+        shake_hands = connection._connect
+
+        def watched(*arguments: Any) -> tuple[float, float]:
+            read_ms, connect_ms = shake_hands(*arguments)
+            self._granted(round(read_ms * 3 / 2))  # It reads for two thirds of the time-out.
+            return read_ms, connect_ms
+
+        connection._connect = watched
+
+    def _granted(self, timeout_ms: int) -> None:
+        asked_ms = self.settings.zookeeper_session_timeout_ms
+        if timeout_ms not in (asked_ms, self._granted_ms):
+            logger.warning(
+                "ZooKeeper keeps a session for %d ms, not for %d as zookeeper_session_timeout_ms "
+                "asks: its servers have bounds of their own",
+                timeout_ms,
+                asked_ms,
+            )
+        self._granted_ms = timeout_ms
 
     def _changed(self, client: KazooClient, state: SessionState) -> None:
         """Take in what kazoo says. Called by kazoo's connection thread."""

@@ -78,18 +78,20 @@ class Subscriptions:
     def list(self, queue: str | None = None) -> Mapping[SubscriptionKey, Presence | None]:
         """As `SubscriptionPort.list`: a level of the tree in one go."""
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                if queue is None:
-                    queues = below(self._session, [self._paths.queues], deadline)
-                else:
-                    queues = [self._paths.queue(queue)]
-                partitions = below(self._session, queues, deadline)
-                subscribers = below(self._session, partitions, deadline)
-                parts = below(self._session, subscribers, deadline)
-                presences = self._view(leaves(self._session, parts, deadline))
-        keys = [key for path in subscribers if (key := self._paths.subscription_key(path))]
-        return {key: presences.get(key) for key in sorted(keys)}
+
+        def look() -> dict[SubscriptionKey, Presence | None]:
+            if queue is None:
+                queues = below(self._session, [self._paths.queues], deadline)
+            else:
+                queues = [self._paths.queue(queue)]
+            partitions = below(self._session, queues, deadline)
+            subscribers = below(self._session, partitions, deadline)
+            parts = below(self._session, subscribers, deadline)
+            presences = self._view(leaves(self._session, parts, deadline))
+            keys = [key for path in subscribers if (key := self._paths.subscription_key(path))]
+            return {key: presences.get(key) for key in sorted(keys)}
+
+        return deadline.run(look)
 
     def watch(self, listener: Callable[[Mapping[SubscriptionKey, Presence]], None]) -> Mirror:
         """As `SubscriptionPort.watch`. Checkpoints lie above the mirror's depth."""

@@ -40,9 +40,8 @@ class Workers:
     ) -> LastingNodes:
         """As `WorkerPort.register`."""
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                self._session.one(self._paths.hosts, ensure(self._paths.hosts), deadline)
+        hosts = self._paths.hosts
+        deadline.run(lambda: self._session.one(hosts, ensure(hosts), deadline))
 
         def same_address(data: bytes) -> bool:
             try:
@@ -78,11 +77,12 @@ class Workers:
     def list(self) -> Mapping[str, WorkerRecord]:
         """As `WorkerPort.list`."""
         deadline = self._session.deadline()
-        for attempt in deadline.retrying():
-            with attempt:
-                paths = below(self._session, [self._paths.hosts], deadline)
-                found = leaves(self._session, paths, deadline)
-        return self._view(found)
+
+        def look() -> Mapping[str, Leaf]:
+            paths = below(self._session, [self._paths.hosts], deadline)
+            return leaves(self._session, paths, deadline)
+
+        return self._view(deadline.run(look))
 
     def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Mirror:
         """As `WorkerPort.watch`."""

@@ -25,7 +25,7 @@ from hqueue import (
     Message,
     MessageID,
     MessageListener,
-    Scan,
+    PartitionLag,
     Status,
     SubscriberConnectedError,
     SubscriberExistsError,
@@ -412,22 +412,19 @@ def test_subscribers_are_added_listed_moved_and_deleted_while_they_are_away(
     assert [s.subscriber for s in client.list_subscribers(queue.name)] == ["b"]
 
 
-def test_the_count_before_an_id_is_the_number_of_messages_that_a_scan_finds_there(
+def test_the_lag_from_an_id_on_is_the_number_of_messages_that_a_scan_finds_there(
     make_queue: MakeQueue,
 ) -> None:
     queue = make_queue(2)
-    assert queue.count_before(0, MessageID(5)) == 0
+    assert queue.lag({0: MessageID(5)})[0] == PartitionLag(0, 0, 0)
     for size in (1, 5, 2, 300):
         queue.put([Message("t", b"%d" % n) for n in range(size)], partition=0)
     ids = [m.id for m in queue.scan(partition=0) if m.id is not None]
     places = {0, *ids, *(i + 1 for i in ids), *(i - 1 for i in ids), 2**63 - 1}
     for place in sorted(places):
-        before = sum(i < place for i in ids)
-        assert queue.count_before(0, MessageID.from_int(place)) == before
-    (end,) = queue.ends([0])
-    assert end.next_ordinal - queue.count_before(0, ids[7]) == len(
-        list(queue.partition_scanner(0, Scan(ids[7])))
-    )
+        lag = queue.lag({0: MessageID.from_int(place)})[0]
+        assert lag.passed == sum(i < place for i in ids)
+        assert lag.messages == sum(i >= place for i in ids)
     for partition in (2, -1):
         with pytest.raises(InvalidInputError):
-            queue.count_before(partition, MessageID(0))
+            queue.lag({partition: MessageID(0)})

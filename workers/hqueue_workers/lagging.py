@@ -6,9 +6,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from hqueue import HQueueError, MessageID, Queue
+from hqueue import HQueueError, MessageID, PartitionLag, Queue
 from hqueue.coordination import SubscriptionKey
-from hqueue.lag import PartitionLag, lag_of
 from hqueue_workers.metrics import Lag
 from hqueue_workers.partition import ServedPartition
 from hqueue_workers.runtime import Runtime
@@ -75,7 +74,7 @@ def _measure(
     measured = {}
     for key, place in places:
         try:
-            lag = lag_of(queue, {key.partition: MessageID.from_int(place)})
+            lag = queue.lag({key.partition: MessageID.from_int(place)})
         except HQueueError as exc:
             logger.debug("a lag was not measured: %s", exc)
             break

@@ -1,225 +1,31 @@
-"""What push delivery needs of a coordination service: small records, presence, and claims.
-
-Subscribers and workers are written against these ports alone; `hqueue.zookeeper` provides them.
-Nothing in them is a path or a session's detail, so that another store with compare-and-set and
-leases can stand behind them. How a record looks as bytes is in `hqueue.records`. A client's
-session is `Client.coordination`.
-
-Each method is bounded by the operation's bound of its settings and repeats what is safe to
-repeat. Each raises
-
-- `StoreUnavailableError` when the service gave no usable answer within the bound;
-- `RequestRefusedError` when it will not do it (access rights, for example);
-- `UnsupportedFormatError` for a record of a version that this release doesn't know;
-- `ClosedError` after `Coordination.close`, and in a forked child.
-
-What exists for as long as its maker lives is called *present*: it disappears by itself when the
-maker's session ends, orderly or not, and never because of a connection that was merely cut and
-came back in time.
-"""
+"""What a coordination service must do. What all of it has in common is said in the package."""
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from hqueue.errors import HQueueError, InvalidInputError
-from hqueue.message import MessageID, topic_bytes
+from hqueue.coordination.records import (
+    Checkpoint,
+    PartitionKey,
+    Presence,
+    SubscriptionKey,
+    WorkerRecord,
+)
+from hqueue.errors import HQueueError
+from hqueue.message import MessageID
 
 __all__ = [
-    "Address",
-    "Checkpoint",
     "CheckpointPort",
     "Coordination",
-    "DeliveryOptions",
     "OwnerPort",
-    "PartitionKey",
-    "Presence",
     "Registration",
     "SessionState",
-    "SubscriptionKey",
     "SubscriptionPort",
     "Watch",
     "WorkerPort",
-    "WorkerRecord",
-    "check_name",
 ]
-
-NAME_LENGTH_MAX = 200
-
-
-class Address(NamedTuple):
-    """Where a Thrift server listens. Written ``host:port``; IPv6 hosts stand in brackets."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read what ``str(address)`` gave.
-
-        Raises:
-            InvalidInputError: it is no host and port.
-        """
-        host, colon, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if (
-            not colon
-            or not host
-            or any(c.isspace() for c in host)
-            or not (port.isascii() and port.isdecimal() and 1 <= int(port[:6]) <= 65_535)
-        ):
-            raise InvalidInputError("an address is written host:port", address=text)
-        return cls(host, int(port))
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", re.ASCII)
-
-
-def check_name(name: object) -> str:
-    """The name of a subscriber or a worker.
-
-    Raises:
-        InvalidInputError: it has other characters than a queue's name, or is too long.
-    """
-    if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
-        raise InvalidInputError(
-            "the name of a subscriber or worker has letters, digits, '_', '-' and '.', begins "
-            "with none of the last two, and has at most 200 characters",
-            name=name,
-        )
-    return name
-
-
-class PartitionKey(NamedTuple):
-    """A partition of a queue."""
-
-    queue: str
-    partition: int
-
-
-class SubscriptionKey(NamedTuple):
-    """One subscriber's interest in one partition: what has a checkpoint, and is delivered to."""
-
-    queue: str
-    partition: int
-    subscriber: str
-
-    @property
-    def partition_key(self) -> PartitionKey:
-        return PartitionKey(self.queue, self.partition)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeliveryOptions:
-    """How a subscriber wants its messages delivered. Times in milliseconds.
-
-    Raises:
-        InvalidInputError: an option is out of range.
-    """
-
-    attempts_max: int | None = None
-    """How often a message may be answered with *retry* before it goes to the dead letters; None
-    for no limit. A subscriber that can't be reached is no attempt."""
-
-    backoff_ms_min: int = 100
-    """The pause before the first repetition. Each further one is twice as long."""
-
-    backoff_ms_max: int = 30_000
-    """The longest pause between repetitions."""
-
-    delay_ms: int = 0
-    """How old a message is at least when it is delivered."""
-
-    timeout_ms: int = 30_000
-    """How long the listeners may take for one call. No answer by then counts as none."""
-
-    batch_messages_max: int = 1_000
-    """Messages of one call, at most."""
-
-    batch_bytes_max: int = 1024 * 1024
-    """Values of one call in bytes, about; at least one message."""
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value, (low, high) = getattr(self, field.name), _BOUNDS[field.name]
-            if value is None and field.name == "attempts_max":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidInputError(
-                    "a delivery option is out of range",
-                    option=field.name,
-                    value=value,
-                    low=low,
-                    high=high,
-                )
-        if self.backoff_ms_min > self.backoff_ms_max:
-            raise InvalidInputError(
-                "backoff_ms_min is above backoff_ms_max",
-                backoff_ms_min=self.backoff_ms_min,
-                backoff_ms_max=self.backoff_ms_max,
-            )
-
-
-_BOUNDS = {
-    "attempts_max": (1, 1_000_000),
-    "backoff_ms_min": (1, 3_600_000),
-    "backoff_ms_max": (1, 86_400_000),
-    "delay_ms": (0, 30 * 86_400_000),
-    "timeout_ms": (100, 3_600_000),
-    "batch_messages_max": (1, 65_536),
-    "batch_bytes_max": (1, 8 * 1024 * 1024),
-}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Presence:
-    """A subscriber that is there: where it listens, what it wants, and how."""
-
-    address: Address
-    topics: frozenset[str] | None = None
-    """The topics wanted; None for all."""
-    delivery: DeliveryOptions = DeliveryOptions()
-    revision: int = 0
-    """Differs whenever the presence was made anew, also with the same content. Set by the
-    service; what is registered has 0."""
-
-    def __post_init__(self) -> None:
-        if self.topics is not None:
-            if not self.topics:
-                raise InvalidInputError("topics has at least one; None means all")
-            for topic in self.topics:
-                topic_bytes(topic)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """How far a subscriber is in a partition."""
-
-    next: MessageID
-    """The first ID that is not yet delivered. It need not be that of a message."""
-    revision: int
-    """What compare-and-set compares. Meaningless to everybody else."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class WorkerRecord:
-    """A worker that is there."""
-
-    name: str
-    address: Address
-    """Where it takes wake-ups."""
-    region_host: str
-    """The region server's host that it sits on, as HBase names it."""
-    load: int = 0
-    """How much it has to do, in a measure that all workers share."""
 
 
 class SessionState(enum.Enum):
