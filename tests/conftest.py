@@ -5,6 +5,7 @@ end. Tests keep apart by queue names of their own.
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,10 @@ from hqueue import local
 # How long an example takes is the machine's matter, and nothing that a test could prove.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+# A shell that starts the tests in the background has them ignore it, and all that they start: then
+# no command could be interrupted.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _servers: list[local.LocalServer] = []
 

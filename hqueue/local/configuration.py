@@ -12,7 +12,7 @@ from hqueue.local.home import Home
 from hqueue.local.java import MODULE_OPTIONS, Java
 from hqueue.local.process import ProcessPlan, home_mark
 
-__all__ = ["FULL_COMPILER", "QUICK_COMPILER", "Launcher", "Xml"]
+__all__ = ["FULL_COMPILER", "QUICK_COMPILER", "TOOL_LOGGING", "Launcher", "Xml"]
 
 Xml = Mapping[str, object]
 """Hadoop's settings by name. True and False are written in lower case."""
@@ -40,6 +40,19 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 log4j.logger.org.apache.zookeeper.ClientCnxn=WARN
 """
 
+TOOL_LOGGING = "tool-log4j.properties"
+"""In the folder of the settings: how a tool logs that runs beside the servers."""
+
+_TOOL_LOGGING = """\
+log4j.rootLogger=INFO,stderr
+log4j.appender.stderr=org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.target=System.err
+log4j.appender.stderr.layout=org.apache.log4j.EnhancedPatternLayout
+log4j.appender.stderr.layout.ConversionPattern=%-5p %c{2}: %m%n
+log4j.logger.org.apache.zookeeper=WARN
+log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
+"""
+
 
 @dataclasses.dataclass(frozen=True)
 class Launcher:
@@ -55,6 +68,7 @@ class Launcher:
         self.home.conf.mkdir(parents=True)
         self.home.logs.mkdir(parents=True, exist_ok=True)
         self.home.temporary.mkdir(parents=True, exist_ok=True)
+        (self.home.conf / TOOL_LOGGING).write_text(_TOOL_LOGGING, encoding="utf-8")
 
     def plan(
         self,

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from hqueue.config import GatewayAddress, Settings
 from hqueue.errors import LocalServerError
+from hqueue.local.configuration import TOOL_LOGGING
 from hqueue.local.home import Home, State
 from hqueue.local.logs import LogLine, read_lines
 from hqueue.local.process import LocalProcess, end_all, spawn
@@ -195,15 +196,18 @@ class LocalServer:
     ) -> subprocess.CompletedProcess[str]:
         """Run a main class of the server's jars, such as HBase's RegionMover, as its client.
 
+        Its log is on its standard error.
+
         Raises:
             LocalServerError: it did not end in time; it was killed.
         """
         gateway = next(p for p in self._state().processes if p.name.startswith("thrift1"))
         command = gateway.plan.command
         before_main = command.index("-cp") + 2
+        logging = f"-Dlog4j.configuration=file:{self._home.conf / TOOL_LOGGING}"
         try:
             return subprocess.run(
-                [*command[:before_main], main_class, *arguments],
+                [*command[:before_main], logging, main_class, *arguments],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -48,9 +48,9 @@ def main(
             raise typer.BadParameter(f"{name}: the faults are {', '.join(FAULTS)}")
     seed = random.randrange(10**6) if seed is None else seed
     if plan:
-        for track, planned in schedule(seed, chosen).items():
-            typer.echo(f"{track}:")
-            for item in itertools.islice(planned, PLANNED_SHOWN):
+        for track in schedule(seed, chosen):
+            typer.echo(f"{track.name}:")
+            for item in itertools.islice(track.planned, PLANNED_SHOWN):
                 typer.echo(item)
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that all processes are ended.

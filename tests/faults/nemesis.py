@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from hqueue import HQueueError
 
 from .history import now_s
-from .schedule import Planned
+from .schedule import Planned, Track
 
 __all__ = ["Event", "Harm", "Nemesis", "NotDoneError", "insist"]
 
 _T = TypeVar("_T")
 
 INSIST_S = 180.0
+EXTRA_S = 300.0
+"""After a run's time: for the kinds of faults that have not taken place."""
 
 
 class NotDoneError(Exception):
@@ -64,53 +66,59 @@ class Nemesis:
         self._kinds = kinds
         self._say = say
         self._stopped = threading.Event()
-        self._left: set[str] = set()
-        """Kinds that have not come yet."""
         self.events: list[Event] = []
 
-    def run(
-        self, tracks: Mapping[str, Iterable[Planned]], faults: Iterable[str], duration_s: float
-    ) -> None:
+    def run(self, tracks: Collection[Track], duration_s: float) -> None:
         """Carry out a schedule; what can be mended is when this returns.
 
-        How far it gets depends on how fast the machine is. It ends when the time is over, but
-        not before each kind of fault has come.
+        How far it gets depends on how fast the machine is. When the time is over, only those kinds
+        of faults come that have not taken place, for `EXTRA_S` at most.
 
         Args:
             tracks: the schedule.
-            faults: the kinds in it.
             duration_s: the time.
         """
-        self._left = set(faults)
         ends_s = now_s() + duration_s
         with ThreadPoolExecutor(len(tracks), "nemesis") as pool:
-            running = [pool.submit(self._run_track, planned, ends_s) for planned in tracks.values()]
+            running = [pool.submit(self._run_track, track, ends_s) for track in tracks]
             try:
                 for future in running:
                     future.result()
             finally:
                 self._stopped.set()
 
-    def _run_track(self, planned: Iterable[Planned], ends_s: float) -> None:
-        for item in planned:
+    def _run_track(self, track: Track, ends_s: float) -> None:
+        left = set(track.faults)
+        for item in track.planned:
+            late_s = now_s() - ends_s
+            if late_s > 0:
+                if not left or late_s > EXTRA_S:
+                    return
+                if item.fault not in left:
+                    continue
             self._stopped.wait(item.after_s)
-            if self._stopped.is_set() or (not self._left and now_s() > ends_s):
+            if self._stopped.is_set():
                 return
-            self._left.discard(item.fault)
-            event = Event(item.fault, now_s())
-            self.events.append(event)
+            event = self._bring_about(item)
+            if not event.problem:
+                left.discard(item.fault)
+
+    def _bring_about(self, item: Planned) -> Event:
+        event = Event(item.fault, now_s())
+        self.events.append(event)
+        try:
+            harm = self._kinds[item.fault](item)
+            event.target = harm.target
+            self._say(f"{item.fault} {event.target} for {item.lasts_s:.1f} s")
             try:
-                harm = self._kinds[item.fault](item)
-                event.target = harm.target
-                self._say(f"{item.fault} {event.target} for {item.lasts_s:.1f} s")
-                try:
-                    self._stopped.wait(item.lasts_s)
-                finally:
-                    harm.mend()
-            except (NotDoneError, HQueueError) as exc:
-                event.problem = str(exc)
-                self._say(f"{item.fault} {event.target}: {exc}")
-            event.ended_s = now_s()
+                self._stopped.wait(item.lasts_s)
+            finally:
+                harm.mend()
+        except (NotDoneError, HQueueError) as exc:
+            event.problem = str(exc)
+            self._say(f"{item.fault} {event.target}: {exc}")
+        event.ended_s = now_s()
+        return event
 
 
 def insist(change: Callable[[], _T], say: Callable[[str], None]) -> _T:

@@ -1,4 +1,4 @@
-"""``python -m tests.faults.page FOLDER…``: write docs/reliability.md from the reports of runs."""
+"""``python -m tests.faults.page FOLDER… --fuzz FILE``: write docs/reliability.md from reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEAD = """\
 # Reliability
 
 What the queue promises while servers die ([guarantees.md](guarantees.md)), and how often that was
-tried. This page is written by `python -m tests.faults.page FOLDER…` from the figures of the runs.
+tried. This page is written by `python -m tests.faults.page` from the figures of the runs.
 
 **Promised:** a message whose put was acknowledged is read exactly once, in the order of the IDs
 that the puts returned; one whose put failed is never read; one whose outcome is unknown at most
@@ -55,7 +55,7 @@ histories alone the checker ([tests/faults/checker.py](../tests/faults/checker.p
 
 """
 
-_COMMAND = """
+_FAULTS = """
 Each of these is planted into a right history in
 [tests/faults/test_checker.py](../tests/faults/test_checker.py), and must be found.
 
@@ -75,6 +75,17 @@ While a region server that stood still goes on, and has not learned that its reg
 others, HBase lets it answer reads from what it knew. Scans in these moments are not counted as
 `stale`; what it means is in [guarantees.md](guarantees.md).
 
+## Bad input
+
+`make fuzz` ([tests/fuzz](../tests/fuzz)) gives damaged and made-up input to all that takes some:
+cells, headers and row keys, whole logs of forged rows, answers off the wire, settings, texts and
+command lines. A finding is what ends in anything but an `HQueueError`, takes 10 s or takes 256 MiB.
+In
+{minutes:.0f} minutes (seed {seed}):
+
+"""
+
+_FOUND = """
 ## What it found
 
 - Such an answer could make an append believe that its slot was another's, and append again; or that
@@ -91,7 +102,8 @@ make test-faults                                      # 3 minutes, a random seed
 make test-faults FAULTS='--seed 1 --duration 600'     # a run of the table
 make test-faults FAULTS='--faults kill-meta,compact'  # some kinds only
 python -m tests.faults --seed 1 --plan                # only show what would happen
-python -m tests.faults.page reports/faults-*          # write this page
+make fuzz FUZZ='--seed 1 --duration 600'
+python -m tests.faults.page reports/faults-* --fuzz reports/fuzz-1.json    # write this page
 ```
 
 It prints the seed, each fault as it happens, and the verdict; `reports/faults-SEED/` has the
@@ -100,12 +112,13 @@ if all promises were kept, with 1 if one was broken, with 3 if the run itself fa
 """
 
 
-def page(runs: Sequence[Figures], pictured: int) -> str:
+def page(runs: Sequence[Figures], pictured: int, fuzzed: Figures) -> str:
     """The page.
 
     Args:
-        runs: their figures.
-        pictured: the seed of the run that is shown as a picture.
+        runs: the figures of runs with faults.
+        pictured: the seed of the one that is shown as a picture.
+        fuzzed: the figures of a run of the fuzzer.
     """
     wrong = sum(sum(run["violations"].values()) for run in runs)
     puts = sum(sum(run["puts"].values()) for run in runs)
@@ -122,12 +135,17 @@ def page(runs: Sequence[Figures], pictured: int) -> str:
         _table(["", *(f"seed {run['seed']}" for run in runs)], _fault_rows(runs)),
         _HOW.format(seed=pictured),
         _table(["kind", "what"], _violation_rows()),
-        _COMMAND,
+        _FAULTS,
         _table(
             ["fault", "harms", "what it does"],
             [[f"`{f.name}`", f.track, f.doc] for f in FAULTS.values()],
         ),
-        _RUN,
+        _RUN.format(
+            seed=fuzzed["seed"],
+            minutes=sum(of["seconds"] for of in fuzzed["targets"].values()) / 60,
+        ),
+        _table(["input", "executions", "findings"], _fuzz_rows(fuzzed)),
+        _FOUND,
     ]
     return "".join(parts)
 
@@ -156,6 +174,11 @@ def _fault_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
         yield [f"`{kind}`", *cells]
 
 
+def _fuzz_rows(fuzzed: Figures) -> Iterable[list[str]]:
+    for name, of in fuzzed["targets"].items():
+        yield [f"`{name}`", f"{of['executions']:,}", str(of["findings"])]
+
+
 def _violation_rows() -> Iterable[list[str]]:
     return [[f"`{kind}`", text] for kind, text in KINDS.items()]
 
@@ -167,13 +190,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main(
     folders: Annotated[list[Path], typer.Argument(help="Of the runs' reports.")],
+    fuzz: Annotated[Path, typer.Option(help="The figures of a run of the fuzzer.")],
     docs: Annotated[Path, typer.Option(help="Where the page goes.")] = DOCS,
 ) -> None:
     """Write the page, and copy the first run's picture beside it."""
     runs = [json.loads((folder / "figures.json").read_text()) for folder in folders]
     seed = runs[0]["seed"]
     shutil.copy(folders[0] / "timeline.png", docs / f"reliability-seed-{seed}.png")
-    (docs / "reliability.md").write_text(page(runs, seed))
+    (docs / "reliability.md").write_text(page(runs, seed, json.loads(fuzz.read_text())))
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
         began_s = now_s()
         try:
             processes.start_all()
-            nemesis.run(schedule(options.seed, options.faults), options.faults, options.duration_s)
+            nemesis.run(schedule(options.seed, options.faults), options.duration_s)
             say("draining")
             servers.heal()
             insist(lambda: client.enable_queue(name), say)

@@ -10,7 +10,7 @@ import dataclasses
 import random
 from collections.abc import Collection, Iterator
 
-__all__ = ["FAULTS", "PRODUCERS", "SERVERS", "Fault", "Planned", "schedule"]
+__all__ = ["FAULTS", "PRODUCERS", "SERVERS", "Fault", "Planned", "Track", "schedule"]
 
 CALM_S = (1.5, 4.0)
 SERVERS, PRODUCERS = "servers", "producers"
@@ -118,19 +118,34 @@ class Planned:
         )
 
 
-def schedule(seed: int, faults: Collection[str]) -> dict[str, Iterator[Planned]]:
-    """The faults of each track, without an end, each kind as often as the others.
+@dataclasses.dataclass(frozen=True)
+class Track:
+    """Faults that come one after the other.
 
-    On each track all kinds come once, in a random order, before any comes twice.
+    Args:
+        name: whom they harm.
+        faults: their kinds.
+        planned: each kind as often as the others, without an end.
     """
-    return {
-        track: _track(random.Random(f"{seed} {track}"), kinds)
-        for track in (SERVERS, PRODUCERS)
-        if (kinds := [name for name in FAULTS if name in faults and FAULTS[name].track == track])
-    }
+
+    name: str
+    faults: Collection[str]
+    planned: Iterator[Planned]
 
 
-def _track(rng: random.Random, kinds: list[str]) -> Iterator[Planned]:
+def schedule(seed: int, faults: Collection[str]) -> list[Track]:
+    """The tracks that these faults need.
+
+    On each all kinds come once, in a random order, before any comes twice.
+    """
+    return [
+        Track(name, kinds, _planned(random.Random(f"{seed} {name}"), kinds))
+        for name in (SERVERS, PRODUCERS)
+        if (kinds := [kind for kind in FAULTS if kind in faults and FAULTS[kind].track == name])
+    ]
+
+
+def _planned(rng: random.Random, kinds: list[str]) -> Iterator[Planned]:
     while True:
         for name in rng.sample(kinds, len(kinds)):
             yield Planned(

@@ -27,6 +27,8 @@ _T = TypeVar("_T")
 
 HOSTS = 3
 MOVER = "org.apache.hadoop.hbase.util.RegionMover"
+MOVES_MAX = 3
+SAID_MAX = 2_000
 BOUND_S = 90.0
 ENDS_WITHIN_S = 20.0
 ASK_EVERY_S = 10.0
@@ -166,14 +168,17 @@ class ServerFaults:
         address = f"{process.host}:{process.ports[name]}"
 
         def move(how: str) -> None:
-            said = self._server.run_tool(
-                MOVER,
-                *("-r", address, "-o", how, "-m", "4", "-t", "60"),
-                *("-f", str(self._server.home / "moved-regions")),
-                timeout_s=BOUND_S,
-            )
-            if said.returncode != 0:
-                raise NotDoneError(f"{how} failed: {said.stdout[-500:]} {said.stderr[-500:]}")
+            for _ in range(MOVES_MAX):
+                said = self._server.run_tool(
+                    MOVER,
+                    *("-r", address, "-o", how, "-m", "4", "-t", "60"),
+                    *("-f", str(self._server.home / "moved-regions")),
+                    timeout_s=BOUND_S,
+                )
+                if said.returncode == 0:
+                    return
+                self._say(f"{how} failed: {said.stdout[-SAID_MAX:]} {said.stderr[-SAID_MAX:]}")
+            raise NotDoneError(f"{how} failed {MOVES_MAX} times")
 
         move("unload")
         return Harm(name, lambda: move("load"))

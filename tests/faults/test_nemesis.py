@@ -5,12 +5,21 @@ from __future__ import annotations
 import itertools
 import threading
 
+import pytest
+
+from . import nemesis as module
 from .nemesis import Harm, Nemesis, NotDoneError
-from .schedule import Planned
+from .schedule import Planned, Track
 
 
-def planned(*faults: str) -> list[Planned]:
-    return [Planned(fault, 0.0, 0.0, 0, 0.0) for fault in faults]
+def endless(*faults: str) -> Track:
+    """These faults again and again, in a moment each."""
+    return Track("t", faults, (Planned(f, 0.0, 0.0, 0, 0.0) for f in itertools.cycle(faults)))
+
+
+def once(*faults: str) -> Track:
+    """Each of these faults in turn, in a moment each."""
+    return Track("t", faults, itertools.islice(endless(*faults).planned, len(faults)))
 
 
 def test_faults_of_a_track_come_in_order_and_are_mended_before_the_next() -> None:
@@ -21,7 +30,7 @@ def test_faults_of_a_track_come_in_order_and_are_mended_before_the_next() -> Non
         return Harm(name, lambda: done.append(f"{name} mended"))
 
     nemesis = Nemesis({"a": lambda _: kind("a"), "b": lambda _: kind("b")}, lambda _: None)
-    nemesis.run({"t": planned("a", "b", "a")}, "ab", 60)
+    nemesis.run([once("a", "b", "a")], 60)
     assert done == ["a", "a mended", "b", "b mended", "a", "a mended"]
     assert [event.fault for event in nemesis.events] == ["a", "b", "a"]
     assert all(event.began_s <= event.ended_s for event in nemesis.events)
@@ -30,7 +39,7 @@ def test_faults_of_a_track_come_in_order_and_are_mended_before_the_next() -> Non
 def test_tracks_run_beside_each_other() -> None:
     met = threading.Barrier(2, timeout=30)
     kinds = {name: lambda _: Harm("", met.wait) for name in "ab"}
-    Nemesis(kinds, lambda _: None).run({"t": planned("a"), "u": planned("b")}, "ab", 60)
+    Nemesis(kinds, lambda _: None).run([once("a"), once("b")], 60)
 
 
 def test_a_fault_that_does_not_work_is_named_and_the_others_go_on() -> None:
@@ -38,11 +47,35 @@ def test_a_fault_that_does_not_work_is_named_and_the_others_go_on() -> None:
         raise NotDoneError("no such server")
 
     nemesis = Nemesis({"a": fail, "b": lambda _: Harm("b")}, lambda _: None)
-    nemesis.run({"t": planned("a", "b")}, "ab", 60)
+    nemesis.run([once("a", "b")], 60)
     assert [event.problem for event in nemesis.events] == ["no such server", ""]
 
 
 def test_every_kind_comes_once_however_long_it_takes_and_none_twice_then() -> None:
     nemesis = Nemesis({name: lambda _: Harm("") for name in "ab"}, lambda _: None)
-    nemesis.run({"t": itertools.cycle(planned("a", "b"))}, "ab", 0)
+    nemesis.run([endless("a", "b")], 0)
     assert [event.fault for event in nemesis.events] == ["a", "b"]
+
+
+def test_after_the_time_only_what_has_not_worked_is_tried_again() -> None:
+    tries = itertools.count(1)
+
+    def work_at_last(_: Planned) -> Harm:
+        if next(tries) < 3:
+            raise NotDoneError("not yet")
+        return Harm("a")
+
+    nemesis = Nemesis({"a": work_at_last, "b": lambda _: Harm("b")}, lambda _: None)
+    nemesis.run([endless("a", "b")], 0)
+    came = [(event.fault, event.problem) for event in nemesis.events]
+    assert came == [("a", "not yet"), ("b", ""), ("a", "not yet"), ("a", "")]
+
+
+def test_what_never_works_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Planned) -> Harm:
+        raise NotDoneError("no such server")
+
+    monkeypatch.setattr(module, "EXTRA_S", 0.2)
+    nemesis = Nemesis({"a": fail}, lambda _: None)
+    nemesis.run([endless("a")], 0)
+    assert {event.problem for event in nemesis.events} == {"no such server"}

@@ -24,9 +24,12 @@ def run(seed: int, lost: int) -> dict[str, Any]:
 
 
 def test_all_runs_are_in_the_page_with_what_they_found() -> None:
-    text = page([run(1, 0), run(2, 4)], 1)
+    cells = {"executions": 12_000, "seconds": 300.0, "findings": 1}
+    text = page([run(1, 0), run(2, 4)], 1, {"seed": 9, "targets": {"cells": cells}})
     assert f"20 minutes of 2 runs, with {4 * len(FAULTS)} faults and 2,046 puts" in text
     assert "promises were broken 4 times" in text
     assert "| **lost** | 0 | 4 |" in text
     assert "| `kill-meta` | 2 (12.5 s) | 2 (12.5 s) |" in text
     assert "![seed 1](reliability-seed-1.png)" in text
+    assert "5 minutes (seed 9)" in text
+    assert "| `cells` | 12,000 | 1 |" in text

@@ -11,8 +11,7 @@ from .schedule import FAULTS, PRODUCERS, SERVERS, Planned, schedule
 
 def beginning(seed: int) -> dict[str, list[Planned]]:
     return {
-        track: list(itertools.islice(planned, 200))
-        for track, planned in schedule(seed, FAULTS).items()
+        track.name: list(itertools.islice(track.planned, 200)) for track in schedule(seed, FAULTS)
     }
 
 
@@ -30,5 +29,5 @@ def test_all_kinds_come_before_any_comes_again(track: str) -> None:
 
 
 def test_a_kind_that_is_wanted_alone_comes_alone() -> None:
-    (planned,) = schedule(1, ["kill-meta"]).values()
-    assert {item.fault for item in itertools.islice(planned, 5)} == {"kill-meta"}
+    (track,) = schedule(1, ["kill-meta"])
+    assert {item.fault for item in itertools.islice(track.planned, 5)} == {"kill-meta"}
