@@ -39,6 +39,10 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
     SubscriptionStateError,
+    SupersededError,
+    TokenError,
+    TokenReusedError,
+    TokenTooOldError,
     UnsupportedFormatError,
 )
 from hqueue.log import Batch, PartitionReader
@@ -96,6 +100,10 @@ __all__ = [
     "SubscriberNotFoundError",
     "Subscription",
     "SubscriptionStateError",
+    "SupersededError",
+    "TokenError",
+    "TokenReusedError",
+    "TokenTooOldError",
     "UnsupportedFormatError",
     "connect",
     "messages_of",
