@@ -10,6 +10,7 @@ for message in queue.scan():
 """
 
 from hqueue.attributes import QueueDescription
+from hqueue.batch import Header, TopicEntry
 from hqueue.client import Client, PartitionLocation, connect
 from hqueue.config import GatewayAddress, Settings
 from hqueue.coordination import DeliveryOptions
@@ -65,6 +66,7 @@ __all__ = [
     "DeliveryOptions",
     "GatewayAddress",
     "HQueueError",
+    "Header",
     "InvalidInputError",
     "LocalServerError",
     "Message",
@@ -104,6 +106,7 @@ __all__ = [
     "TokenError",
     "TokenReusedError",
     "TokenTooOldError",
+    "TopicEntry",
     "UnsupportedFormatError",
     "connect",
     "messages_of",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from hqueue.attributes import QueueDescription
-from hqueue.batch import Bodies, encode_bodies
+from hqueue.batch import Bodies, Header, encode_bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.collection import Collection
 from hqueue.config import Settings
@@ -17,13 +17,14 @@ from hqueue.errors import (
     ClosedError,
     InvalidInputError,
 )
-from hqueue.follow import poll
+from hqueue.follow import appended_since, poll
 from hqueue.fork import register
 from hqueue.hbase import TableAppends, TableReads
 from hqueue.lanes import Lanes
 from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionCheck, PartitionChecker
-from hqueue.log.ends import PartitionEnds, count_before, ends_of
+from hqueue.log.ends import PartitionEnds, count_before, ends_of, id_at
+from hqueue.log.headers import headers_of
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs, Moment
 from hqueue.producer import Producer
@@ -325,6 +326,36 @@ class Queue:
         """
         self._check_partition(partition)
         return count_before(partition, message_id, self._reads, self.deadline())
+
+    def id_at(self, partition: int, ordinal: int) -> MessageID:
+        """An ID that a partition ever had so many messages before: `count_before`, the other way.
+
+        So a stretch of the log is cut into pieces of equal numbers of messages. Where those
+        messages were collected it is the ID of the oldest that is known, and where there were
+        never so many, the end of the log. Some tens of small requests at most.
+        """
+        self._check_partition(partition)
+        return id_at(partition, ordinal, self._reads, self.deadline())
+
+    def appended_since(self, ends: Sequence[PartitionEnds]) -> list[int]:
+        """The partitions that got a batch since these ends were taken.
+
+        One small request for up to 256 of them, so it can be asked often. What came after a
+        truncation it does not find: for that the ends have to be taken anew now and then.
+        """
+        return appended_since(ends, self._reads, self.deadline)
+
+    def headers(
+        self, partition: int, start: Moment = 0, stop: Moment | None = None
+    ) -> Iterator[Header]:
+        """The headers of the batches that have messages in ``[start, stop)``, ascending.
+
+        They tell how many messages of which topics were written when, and of what size. No
+        message is read for it: HBase keeps headers apart, and 1,000 come with a request.
+        """
+        self._check_partition(partition)
+        scan = Scan(start, stop)
+        return headers_of(partition, scan.start, scan.stop, self._reads, self.deadline)
 
     def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
         """Walk the log from its first batch to its last: links, ordinals and every checksum.
