@@ -11,13 +11,13 @@ STAMP := $(VENV)/installed
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 20
 
-# Set-up happens once, and again when what is to be installed has changed. PySpark is the way to
-# fetch the server's jars on a machine without Maven, for it carries Ivy.
+# Set-up happens once, and again when what is to be installed has changed. Spark looks for data
+# sources in the folders of the path, among which an editable install puts none.
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	command -v mvn > /dev/null || $(BIN)/pip install --quiet --constraint constraints.txt pyspark
+	echo '$(CURDIR)/spark' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
 	touch $@
 
 .PHONY: setup

@@ -10,6 +10,7 @@ for message in queue.scan():
 """
 
 from hqueue.attributes import QueueDescription
+from hqueue.batch import Header, TopicEntry
 from hqueue.client import Client, PartitionLocation, connect
 from hqueue.config import GatewayAddress, Settings
 from hqueue.coordination import DeliveryOptions
@@ -39,6 +40,10 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
     SubscriptionStateError,
+    SupersededError,
+    TokenError,
+    TokenReusedError,
+    TokenTooOldError,
     UnsupportedFormatError,
 )
 from hqueue.log import Batch, PartitionReader
@@ -61,6 +66,7 @@ __all__ = [
     "DeliveryOptions",
     "GatewayAddress",
     "HQueueError",
+    "Header",
     "InvalidInputError",
     "LocalServerError",
     "Message",
@@ -97,6 +103,11 @@ __all__ = [
     "SubscriberNotFoundError",
     "Subscription",
     "SubscriptionStateError",
+    "SupersededError",
+    "TokenError",
+    "TokenReusedError",
+    "TokenTooOldError",
+    "TopicEntry",
     "UnsupportedFormatError",
     "connect",
     "messages_of",

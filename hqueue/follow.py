@@ -9,9 +9,10 @@ from hqueue.batch import decode_header
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
+from hqueue.log.ends import PartitionEnds
 from hqueue.ports import ReadPort, Row
 
-__all__ = ["follow", "poll"]
+__all__ = ["appended_since", "follow", "poll"]
 
 PAUSE_MS_MIN = 2.0
 PAUSE_MS_MAX = 100.0
@@ -98,6 +99,18 @@ def poll(
         polled = places[first : first + POLLED_PARTITIONS]
         for rows in _poll(polled, reads, deadline, bytes_max):
             yield from _accepted(polled, rows, deadline)
+
+
+def appended_since(
+    ends: Sequence[PartitionEnds], reads: ReadPort, deadline: Callable[[], Deadline]
+) -> list[int]:
+    """The partitions that have a batch beyond these ends. A request for up to 256 of them."""
+    places = [(end.partition, int(end.next)) for end in ends]
+    found: list[int] = []
+    for first in range(0, len(places), POLLED_PARTITIONS):
+        rows = _get(places[first : first + POLLED_PARTITIONS], frozenset(), reads, deadline())
+        found.extend(row.partition for row in rows)
+    return found
 
 
 def _read_ahead(

@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-__all__ = ["AppendPort", "HeaderPort", "ReadPort", "Row", "RowStream"]
+__all__ = ["AppendPort", "HeaderPort", "ReadPort", "RecordPort", "Row", "RowStream"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,3 +91,13 @@ class AppendPort(HeaderPort, Protocol):
 
     def clock_offset_ms(self) -> tuple[float, float]:
         """Measure the store's clock: (how far it is ahead of this machine's, the error bound)."""
+
+
+class RecordPort(Protocol):
+    """Small records that lie with a queue, beyond every partition, and never expire."""
+
+    def record(self, name: str) -> bytes | None:
+        """The record of this name."""
+
+    def replace_record(self, name: str, old: bytes | None, new: bytes) -> bool:
+        """Write a record if it is `old` now; None means that there is none. Atomic."""

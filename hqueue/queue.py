@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from hqueue.attributes import QueueDescription
-from hqueue.batch import Bodies, encode_bodies
+from hqueue.batch import Bodies, Header, encode_bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.collection import Collection
 from hqueue.config import Settings
@@ -17,19 +17,21 @@ from hqueue.errors import (
     ClosedError,
     InvalidInputError,
 )
-from hqueue.follow import poll
+from hqueue.follow import appended_since, poll
 from hqueue.fork import register
 from hqueue.hbase import TableAppends, TableReads
 from hqueue.lanes import Lanes
 from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionCheck, PartitionChecker
-from hqueue.log.ends import PartitionEnds, ends_of
+from hqueue.log.ends import PartitionEnds, count_before, ends_of, id_at
+from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.skew import SkewGuard
-from hqueue.message import Message, MessageID, MessageIDs
+from hqueue.message import Message, MessageID, MessageIDs, Moment
 from hqueue.producer import Producer
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.subscribe import Listener, Subscriber, Subscription
+from hqueue.tokens import Search, Works, search_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +68,7 @@ class Queue:
         self._settings = settings
         self._clock = clock
         self._skew = SkewGuard(appends, settings.clock_skew_ms_max, clock)
+        self._works = Works(appends, clock)
         self._closed = False
         self.after_fork_in_child()
         register(self)
@@ -94,7 +97,13 @@ class Queue:
 
     @overload
     def put(
-        self, messages: Message, *, partition: int | None = None, key: str | bytes | None = None
+        self,
+        messages: Message,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        token: str | bytes | None = None,
+        since: Moment | None = None,
     ) -> MessageID: ...
     @overload
     def put(
@@ -103,6 +112,8 @@ class Queue:
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
+        token: str | bytes | None = None,
+        since: Moment | None = None,
     ) -> Sequence[MessageID]: ...
     def put(
         self,
@@ -110,11 +121,15 @@ class Queue:
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
+        token: str | bytes | None = None,
+        since: Moment | None = None,
     ) -> MessageID | Sequence[MessageID]:
         """Write one message, or a sequence of them as one batch: all or none, in their order.
 
         Exactly once for as long as this process lives: a put whose answer was lost is looked up
-        in the log and repeated only if it is not there.
+        in the log and repeated only if it is not there. With a token exactly once for good: a put
+        with the same token finds the batch of the first one, in whatever process, and returns its
+        IDs.
 
         Args:
             messages: at most 65,536, and 8 MiB; for more use a `Producer`. A
@@ -123,6 +138,12 @@ class Queue:
             partition: the partition; any if None.
             key: puts with the same key go to the same partition, CRC-32 of its UTF-8 modulo the
                 number of partitions.
+            token: what this batch is known by in its partition, which must be given, or a key.
+                The same token stands for the same messages.
+            since: a moment before the first put with this token: a MessageID of the partition, an
+                aware datetime, milliseconds, or what `begin` returned. The headers of the log are
+                searched from there on, in this process only once. All that are kept if None, which
+                is as long as the messages are, and an hour.
 
         Returns:
             The ID of the one message, or the IDs in the order of the messages.
@@ -134,10 +155,15 @@ class Queue:
                 says whether the put is not applied or unknown.
             QueueStateError: the queue is disabled or is gone.
             ClockSkewError: this machine's clock is off. Nothing was sent.
+            TokenReusedError: the batch with this token has other messages.
+            TokenTooOldError: the log is not kept back to `since`.
         """
         partition = self.choose_partition(partition, key)
+        search = search_for(
+            token, since, self._settings.clock_skew_ms_max, anywhere=partition is None
+        )
         if isinstance(messages, Message):
-            appended = self.append(encode_bodies((messages,)), partition)
+            appended = self.append(encode_bodies((messages,)), partition, search)
             return int.__new__(MessageID, appended.base)
         if isinstance(messages, Sequence) and not isinstance(messages, (str, bytes)):
             bodies = encode_bodies(cast("Sequence[Message]", messages))
@@ -147,7 +173,7 @@ class Queue:
             raise InvalidInputError(
                 "put takes a Message, a sequence of them, or a pyarrow.RecordBatch"
             )
-        appended = self.append(bodies, partition)
+        appended = self.append(bodies, partition, search)
         return MessageIDs(appended.base, appended.count)
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
@@ -164,20 +190,46 @@ class Queue:
             self._check_partition(partition)
         return partition
 
-    def append(self, bodies: Bodies, partition: int | None) -> Appended:
+    def begin(self, work: str, number: int = 0) -> MessageID:
+        """When a work was begun first, by whichever process: the `since` of all its tokens.
+
+        It is kept with the queue, so a program that puts again what it put before its crash needs
+        no memory of its own. A work that is done in turns counts them: who begins the next number
+        ends the one before, and a late process that comes with that one is refused.
+
+        Args:
+            work: a name, 1 to 200 characters.
+            number: which turn of it.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+            SupersededError: a later number has begun.
+            ClockSkewError: this machine's clock is off.
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+        """
+        self._check_open()
+        deadline = self.deadline()
+        self._skew.check(deadline)
+        return self._works.begin(work, number, deadline)
+
+    def append(
+        self, bodies: Bodies, partition: int | None, search: Search | None = None
+    ) -> Appended:
         """Append an encoded batch; `put` and `Producer` come down to this.
 
         Without a partition it goes to one that no other thread of this process is writing to,
         and to another as soon as some other writer is met there. So writers spread over the
         partitions by themselves.
         """
-        if self._closed:
-            raise ClosedError("the queue was closed", queue=self.name)
-        deadline = Deadline(self._clock, self._settings.operation_timeout_ms)
+        self._check_open()
+        deadline = self.deadline()
         self._skew.check(deadline)
         lane = self._lanes.acquire(partition, deadline)
         try:
-            appended = lane.writer.append(bodies, deadline)
+            if search is None:
+                appended = lane.writer.append(bodies, deadline)
+            else:
+                appended = lane.writer.append_once(bodies, deadline, search.nonce, search.since)
             self._on_append(lane.writer.partition)
         finally:
             lane.lock.release()
@@ -270,8 +322,8 @@ class Queue:
     def lag(self, places: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
         """How far behind somebody is who goes on from these IDs, by partition.
 
-        Three small requests a partition, and no message is read. Messages that have expired count
-        as long as their headers are kept.
+        Two or three small requests a partition, and no message is read. Messages that have
+        expired count as long as their headers are kept.
 
         Args:
             places: for each partition the first ID that was not read yet.
@@ -287,6 +339,44 @@ class Queue:
             )
             for partition in self._partitions(list(places))
         }
+
+    def count_before(self, partition: int, message_id: MessageID) -> int:
+        """How many messages a partition ever had before an ID, expired ones too.
+
+        One small request, or two.
+        """
+        self._check_partition(partition)
+        return count_before(partition, message_id, self._reads, self.deadline())
+
+    def id_at(self, partition: int, ordinal: int) -> MessageID:
+        """An ID that a partition ever had so many messages before: `count_before`, the other way.
+
+        So a stretch of the log is cut into pieces of equal numbers of messages. Where those
+        messages were collected it is the ID of the oldest that is known, and where there were
+        never so many, the end of the log. Some tens of small requests at most.
+        """
+        self._check_partition(partition)
+        return id_at(partition, ordinal, self._reads, self.deadline())
+
+    def appended_since(self, ends: Sequence[PartitionEnds]) -> list[int]:
+        """The partitions that got a batch since these ends were taken.
+
+        One small request for up to 256 of them, so it can be asked often. What came after a
+        truncation it does not find: for that the ends have to be taken anew now and then.
+        """
+        return appended_since(ends, self._reads, self.deadline)
+
+    def headers(
+        self, partition: int, start: Moment = 0, stop: Moment | None = None
+    ) -> Iterator[Header]:
+        """The headers of the batches that have messages in ``[start, stop)``, ascending.
+
+        They tell how many messages of which topics were written when, and of what size. No
+        message is read for it: HBase keeps headers apart, and 1,000 come with a request.
+        """
+        self._check_partition(partition)
+        scan = Scan(start, stop)
+        return headers_of(partition, scan.start, scan.stop, self._reads, self.deadline)
 
     def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
         """Walk the log from its first batch to its last: links, ordinals and every checksum.
@@ -312,8 +402,7 @@ class Queue:
 
     def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
         """The cursor that scanners read one partition with."""
-        if self._closed:
-            raise ClosedError("the queue was closed", queue=self.name)
+        self._check_open()
         self._check_partition(partition)
         return PartitionReader(
             partition,
@@ -362,6 +451,10 @@ class Queue:
         for partition in given or ():
             self._check_partition(partition)
         return range(self.partitions) if given is None else given
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the queue was closed", queue=self.name)
 
     def _check_partition(self, partition: object) -> None:
         if (

@@ -1,4 +1,4 @@
-"""The records of push delivery as bytes.
+"""Records in ZooKeeper and in HBase as bytes.
 
 Each is a JSON object in UTF-8 with a version, so that a subscriber in any language can write its
 own:
@@ -9,6 +9,7 @@ own:
                   "delivery": {"attempts_max": 5, "backoff_ms_min": 100, …}}
     worker       {"version": 1, "address": "host:port", "region_host": "host", "load": 3}
     owner        {"version": 1, "worker": "name"}
+    work         {"version": 1, "number": 17, "since": "1700000000000-0"}
 
 ``delivery`` and each option in it may be missing: then the defaults of `DeliveryOptions` apply.
 Fields that a release doesn't know it ignores; what must not be ignored gets a new version.
@@ -30,11 +31,13 @@ __all__ = [
     "decode_checkpoint",
     "decode_owner",
     "decode_topics",
+    "decode_work",
     "decode_worker",
     "encode_address",
     "encode_checkpoint",
     "encode_owner",
     "encode_topics",
+    "encode_work",
     "encode_worker",
 ]
 
@@ -100,6 +103,17 @@ def encode_owner(worker: str) -> bytes:
 
 def decode_owner(data: bytes, place: str) -> str:
     return _decode(data, place, lambda fields: _text(fields["worker"]))
+
+
+def encode_work(number: int, since: MessageID) -> bytes:
+    return _encode(number=number, since=str(since))
+
+
+def decode_work(data: bytes, place: str) -> tuple[int, MessageID]:
+    """Which number of a work was begun last, and when."""
+    return _decode(
+        data, place, lambda fields: (int(fields["number"]), MessageID.parse(_text(fields["since"])))
+    )
 
 
 def _encode(**fields: object) -> bytes:

@@ -62,6 +62,11 @@ class Bodies:
     def span(self) -> int:
         return self.count if self.kind == MESSAGES else 1
 
+    @property
+    def fingerprint(self) -> int:
+        """A checksum of them; the same messages in the same order have the same."""
+        return crc32(self.control, crc32(self.directory))
+
 
 def encode_bodies(messages: Sequence[Message]) -> Bodies:
     """Pack messages, in their order.

@@ -113,6 +113,12 @@ class Header:
         """How many messages the partition had with this batch."""
         return self.ordinal + self.count
 
+    @property
+    def fingerprint(self) -> int:
+        """A checksum of all that it says of the bodies, the same as `Bodies.fingerprint`."""
+        directory = b"".join(entry.encode(entry.topic.encode()) for entry in self.topics)
+        return crc32(self.control, crc32(directory))
+
 
 def encode_header(
     row: bytes, bodies: Bodies, *, base: int, ordinal: int, nonce: bytes, published_ms: int

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -19,8 +19,9 @@ from hqueue.cli.output import Output
 from hqueue.cli.progress import Advance, size_text
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import Session, session_of
+from hqueue.cli.times import MOMENT_HELP, parse_moment
 from hqueue.errors import HQueueError, InvalidInputError
-from hqueue.message import Message
+from hqueue.message import Message, MessageID
 
 if TYPE_CHECKING:
     from hqueue.cli.shipment import Shipment
@@ -52,6 +53,22 @@ def put(
     key: Annotated[
         str | None, typer.Option("--key", "-k", help="The same key, the same partition.")
     ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            help="What these values are known by in the partition: repeated with the same token, "
+            "they are written once. Needs --partition or --key.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            help=f"A moment before the first put with the token: {MOMENT_HELP}. All of the log "
+            "that is kept is searched if not given.",
+        ),
+    ] = None,
     file: Annotated[
         list[str] | None,
         typer.Option("--file", "-f", help="A file to read messages from; - for stdin."),
@@ -80,13 +97,24 @@ def put(
         raise InvalidInputError("put needs a topic: give --topic")
     if values and file:
         raise InvalidInputError("give values or files, not both")
+    if token is not None and not values:
+        raise InvalidInputError("a token is for values given as arguments, which are one batch")
     if session.in_shell and not values and (not file or STDIN in file):
         raise InvalidInputError("the shell reads stdin itself: give values or files")
     with session.client.queue(queue) as opened:
         opened.choose_partition(partition, key)
         if values:
             messages = [Message(topic, os.fsencode(value)) for value in values]
-            _put_at_once(opened, messages, partition, key, print_ids=print_ids, quiet=quiet)
+            where = opened.choose_partition(partition, key)
+            begins = None if since is None else parse_moment(since)
+            _put_at_once(
+                lambda: opened.put(messages, partition=where, token=token, since=begins),
+                opened,
+                messages,
+                where,
+                print_ids=print_ids,
+                quiet=quiet,
+            )
             return
         code = _Stream(session, opened, topic, partition, key).put(
             file or [STDIN], framing, print_ids=print_ids, quiet=quiet
@@ -96,24 +124,23 @@ def put(
 
 
 def _put_at_once(
+    put: Callable[[], Sequence[MessageID]],
     queue: Queue,
     messages: Sequence[Message],
     partition: int | None,
-    key: str | None,
     *,
     print_ids: bool,
     quiet: bool,
 ) -> None:
     begun_s = time.monotonic()
-    ids = queue.put(messages, partition=partition, key=key)
+    ids = put()
     seconds = time.monotonic() - begun_s
     if print_ids:
         with Output() as out:
             out.write("".join(f"{message_id}\n" for message_id in ids).encode())
     if not quiet:
         size = sum(len(message.value) for message in messages)
-        where = queue.choose_partition(partition, key)
-        print(_summary(queue, len(messages), size, seconds, where), file=sys.stderr)
+        print(_summary(queue, len(messages), size, seconds, partition), file=sys.stderr)
 
 
 class _Stream:

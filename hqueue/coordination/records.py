@@ -56,15 +56,15 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", re.ASCII)
 
 
 def check_name(name: object) -> str:
-    """The name of a subscriber or a worker.
+    """The name of a subscriber, a worker or a work.
 
     Raises:
         InvalidInputError: it has other characters than a queue's name, or is too long.
     """
     if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
         raise InvalidInputError(
-            "the name of a subscriber or worker has letters, digits, '_', '-' and '.', begins "
-            "with none of the last two, and has at most 200 characters",
+            "the name of a subscriber, a worker or a work has letters, digits, '_', '-' and '.', "
+            "begins with none of the last two, and has at most 200 characters",
             name=name,
         )
     return name

@@ -12,8 +12,15 @@ from hqueue.hbase.gateways import Gateways
 from hqueue.hbase.headers import TableHeaders
 from hqueue.hbase.idl import hbase2
 from hqueue.hbase.locations import Locations
-from hqueue.hbase.schema import BATCH, LOG, MESSAGE, PROBE_ROW_PREFIX
-from hqueue.hbase.translation import reads_answer
+from hqueue.hbase.schema import (
+    BATCH,
+    LOG,
+    MESSAGE,
+    PROBE_ROW_PREFIX,
+    RECORD,
+    RECORD_ROW_PREFIX,
+)
+from hqueue.hbase.translation import present, reads_answer
 
 __all__ = ["TableAppends"]
 
@@ -21,7 +28,7 @@ _PROBES = 3
 
 
 class TableAppends(TableHeaders):
-    """The log's `AppendPort` on one table. Thread-safe."""
+    """The log's `AppendPort`, and the `RecordPort`, on one table. Thread-safe."""
 
     def __init__(
         self,
@@ -59,6 +66,19 @@ class TableAppends(TableHeaders):
         columns = [hbase2.TColumn(family=LOG, qualifier=BATCH)]
         columns += [hbase2.TColumn(family=MESSAGE, qualifier=topic) for topic in topics]
         self._call("deleteSingle", key, hbase2.TDelete(row=key, columns=columns))
+
+    @reads_answer
+    def record(self, name: str) -> bytes | None:
+        key = RECORD_ROW_PREFIX + name.encode()
+        column = hbase2.TColumn(family=LOG, qualifier=RECORD)
+        answer = self._call("get", key, hbase2.TGet(row=key, columns=[column]))
+        found = present(answer.columnValues)
+        return present(found[0].value) if found else None
+
+    def replace_record(self, name: str, old: bytes | None, new: bytes) -> bool:
+        key = RECORD_ROW_PREFIX + name.encode()
+        put = hbase2.TPut(key, [hbase2.TColumnValue(LOG, RECORD, new)])
+        return bool(self._call("checkAndPut", key, key, LOG, RECORD, old, put))
 
     @reads_answer
     def clock_offset_ms(self) -> tuple[float, float]:

@@ -13,6 +13,8 @@ __all__ = [
     "LOG",
     "MESSAGE",
     "PROBE_ROW_PREFIX",
+    "RECORD",
+    "RECORD_ROW_PREFIX",
     "columns",
     "topic_of",
 ]
@@ -28,6 +30,10 @@ HEADER_COLUMN = LOG + b":" + BATCH
 
 PROBE_ROW_PREFIX = b"\xff"
 """Rows beyond every partition, where clocks are measured."""
+
+RECORD = b"record"
+RECORD_ROW_PREFIX = PROBE_ROW_PREFIX + b"record/"
+"""Rows beyond every partition with a queue's records; the record's name follows."""
 
 
 def columns(topics: Iterable[str] | None) -> list[bytes]:

@@ -7,25 +7,47 @@ import dataclasses
 from hqueue import rowkey
 from hqueue.batch import Bodies, Header, decode_header, encode_header
 from hqueue.clock import Clock
-from hqueue.errors import HQueueError, Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.errors import (
+    HQueueError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+    TokenReusedError,
+)
 from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS
 from hqueue.log.tail import Place, Tail
 from hqueue.ports import AppendPort
 
-__all__ = ["Appended", "Attempt"]
+__all__ = ["Appended", "Attempt", "check_same"]
 
 LOOKS_MAX = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Appended:
-    """A batch that is in the log: the IDs ``[base, base + count)``, and what comes after it."""
+    """A batch that is in the log: its messages have the IDs ``[base, base + count)``."""
 
     base: int
     count: int
-    next: Place
+    end: int
+    """The first ID beyond it, and the slot of the batch after it."""
     contended: bool = False
     """Whether another writer took a slot that this append wanted."""
+
+
+def check_same(bodies: Bodies, count: int, fingerprint: int) -> None:
+    """Refuse a batch whose nonce belongs to another in the log.
+
+    Raises:
+        TokenReusedError: that has so many messages, or a fingerprint, that this one has not.
+    """
+    if (bodies.count, bodies.fingerprint) != (count, fingerprint):
+        raise TokenReusedError(
+            "the batch with this token in the log has other messages: a token stands for the same "
+            "messages in the same order each time",
+            messages=bodies.count,
+            messages_before=count,
+        )
 
 
 class Attempt:
@@ -181,6 +203,7 @@ class Attempt:
         self._base, self._count = owner.base, owner.count
         self._end = Place.after(owner)
         if owner.nonce == self._nonce:
+            check_same(self._bodies, owner.count, owner.fingerprint)
             return True
         self.doubtful = False
         # A header that was found says nothing of when it was written.
@@ -197,7 +220,7 @@ class Attempt:
             self._port.delete_row(self._partition, self._place.slot, self._bodies.cells)
             return None
         self._tail.know(self._end, self._asked_ms)
-        return Appended(self._base, self._count, self._end)
+        return Appended(self._base, self._count, self._end.slot)
 
     def _is_linked(self) -> bool:
         """Whether our batch is a link of the chain that readers follow.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from hqueue.batch import decode_header
+from hqueue.batch import Header, decode_header
 from hqueue.clock import Clock, Deadline
 from hqueue.limits import MESSAGE_ID_MAX, SEQUENCE_BITS
+from hqueue.log.ends import batch_at, passed_by
 from hqueue.ports import HeaderPort, Row
 
 __all__ = ["PartitionLag", "lag_at"]
@@ -27,22 +28,19 @@ class PartitionLag:
 def lag_at(
     partition: int, place: int, port: HeaderPort, deadline: Deadline, clock: Clock
 ) -> PartitionLag:
-    """How far behind somebody is who goes on from this ID. Three small requests."""
+    """How far behind somebody is who goes on from this ID. Two small requests, or three where
+    headers were collected.
+    """
 
-    def look() -> tuple[Row | None, list[Row | None]]:
-        newest = port.newest(partition, MESSAGE_ID_MAX)
-        return newest, [port.newest(partition, place), *port.headers(partition, place, 1)]
+    def look() -> tuple[Row | None, Header | None]:
+        return port.newest(partition, MESSAGE_ID_MAX), batch_at(partition, place, port)
 
-    newest, rows = deadline.run(look)
-    if newest is None:
+    newest, header = deadline.run(look)
+    if newest is None or header is None:
         return PartitionLag(0, 0, 0)
-    end = decode_header(newest.key, newest.header or b"")
-    for row in rows:
-        header = None if row is None else decode_header(row.key, row.header or b"")
-        if header is not None and header.end > place:
-            first = max(place, header.base)
-            passed = header.ordinal + min(first - header.base, header.count)
-            age_ms = clock.wall_ms() - (first >> SEQUENCE_BITS)
-            messages = end.next_ordinal - passed
-            return PartitionLag(max(0, messages), max(0, age_ms) if messages > 0 else 0, passed)
-    return PartitionLag(0, 0, end.next_ordinal)
+    passed = passed_by(header, place)
+    messages = decode_header(newest.key, newest.header or b"").next_ordinal - passed
+    if messages <= 0:
+        return PartitionLag(0, 0, passed)
+    age_ms = clock.wall_ms() - (max(place, header.base) >> SEQUENCE_BITS)
+    return PartitionLag(messages, max(0, age_ms), passed)

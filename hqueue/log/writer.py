@@ -7,29 +7,22 @@ import dataclasses
 import logging
 import secrets
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 
-from hqueue import rowkey
-from hqueue.batch import NONCE_BYTES, Bodies, Header, decode_header
+from hqueue.batch import NONCE_BYTES, Bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.errors import (
-    CorruptLogError,
-    HQueueError,
-    Outcome,
-    StoreUnavailableError,
-)
+from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS
-from hqueue.log.attempt import Appended, Attempt
+from hqueue.log.attempt import Appended, Attempt, check_same
+from hqueue.log.history import History
 from hqueue.log.tail import Place, Tail
-from hqueue.ports import AppendPort, Row
+from hqueue.ports import AppendPort
 
 __all__ = ["PartitionWriter"]
 
 logger = logging.getLogger(__name__)
 
 COLLECTED_HEADERS_MAX = 1_000
-WALKED_HEADERS = 500
 
 
 class PartitionWriter:
@@ -56,6 +49,7 @@ class PartitionWriter:
         self._clock = clock
         self._skew_ms_max = skew_ms_max
         self._tail = Tail(partition, port, clock)
+        self._history = History(partition, port)
         self._warned = False
         self._doubtful = False
         """Whether a put of the append under way may have been applied, or may be yet."""
@@ -83,66 +77,41 @@ class PartitionWriter:
                 self._check_deadline(deadline)
 
     def append_once(
-        self, bodies: Bodies, deadline: Deadline, nonce: bytes, after: Place
+        self, bodies: Bodies, deadline: Deadline, nonce: bytes, since: int | None = None
     ) -> Appended:
-        """Append a batch unless one with this nonce follows `after` already.
+        """Append a batch, unless one with this nonce is in the log already.
 
-        Every header from `after` to the slot that is won has been seen, and no batch can lie
+        Every header from `since` to the slot that is won has been seen, and no batch can lie
         between: so the same nonce is never appended twice, whoever tries, and however late.
+        Which headers were seen is remembered: another append walks those only that are new.
+
+        Args:
+            bodies: the batch.
+            deadline: the bound.
+            nonce: what the batch is known by.
+            since: an ID: the batch can't have been appended before it. If None, all headers that
+                are kept are searched.
 
         Raises:
-            CorruptLogError: the log does not go on at `after` (it was truncated, or that part
-                was collected), so nothing can be said.
+            TokenReusedError: the batch with this nonce has other messages.
+            TokenTooOldError: headers after `since` were collected: nothing can be said.
             and as `append`.
         """
-        place = after
         with self._with_outcome():
             while True:
-                for header in self.walk(place, deadline):
-                    place = Place.after(header)
-                    if header.nonce == nonce:
-                        return Appended(header.base, header.count, place)
+                tail = self._tail.trusted(deadline)
+                seen = self._history.find(nonce, since, tail, deadline)
+                if seen is not None:
+                    check_same(bodies, seen.count, seen.fingerprint)
+                    return Appended(seen.base, seen.count, seen.base + bodies.span)
                 # The walk may have taken long. What it knows counts while it is the tail.
-                if self._tail.fresh(deadline) == place:
-                    appended = self._put(place, bodies, nonce, deadline)
+                if self._tail.trusted(deadline) == self._history.end:
+                    appended = self._put(self._history.end, bodies, nonce, deadline)
                     if appended is not None:
                         return appended
+                else:
+                    self._tail.forget()
                 self._check_deadline(deadline)
-
-    def walk(self, place: Place, deadline: Deadline) -> Iterator[Header]:
-        """Every header from `place` to the end of the log, in order.
-
-        Raises:
-            CorruptLogError: the chain does not go on at `place`.
-        """
-        while True:
-            rows = deadline.run(partial(self._headers_from, place))
-            for row in rows:
-                header = decode_header(row.key, row.header or b"")
-                if row.slot != place.slot or header.ordinal != place.ordinal:
-                    raise CorruptLogError("the log does not go on here", row=row.key.hex())
-                yield header
-                place = Place.after(header)
-            if len(rows) < WALKED_HEADERS:
-                return
-
-    def _headers_from(self, place: Place) -> list[Row]:
-        rows = self._port.headers(self.partition, place.slot, WALKED_HEADERS)
-        if not rows and not self._ends_at(place):
-            raise CorruptLogError(
-                "the log does not come up to here",
-                row=rowkey.encode(self.partition, place.slot).hex(),
-            )
-        return rows
-
-    def _ends_at(self, place: Place) -> bool:
-        """Whether the batch before a place ends there: it does, unless the log was truncated."""
-        if place.slot == 0:
-            return place.ordinal == 0
-        before = self._port.newest(self.partition, place.slot - 1)
-        if before is None:
-            return False
-        return Place.after(decode_header(before.key, before.header or b"")) == place
 
     def _put(
         self, place: Place, bodies: Bodies, nonce: bytes, deadline: Deadline
@@ -161,9 +130,12 @@ class PartitionWriter:
             now_ms=now_ms,
         )
         try:
-            return deadline.run(attempt.once)
+            appended = deadline.run(attempt.once)
         finally:
             self._doubtful = self._doubtful or attempt.doubtful
+        if appended is not None:
+            self._history.note(place, nonce, appended.base, bodies)
+        return appended
 
     @contextlib.contextmanager
     def _with_outcome(self) -> Iterator[None]:

@@ -30,6 +30,19 @@ def test_arguments_are_put_as_one_batch_in_their_order(run: Run, name: str) -> N
     assert base64.b64decode(read[2]["value_base64"]) == b"\xff"
 
 
+def test_arguments_with_a_token_are_put_once_however_often(run: Run, name: str) -> None:
+    once = ("put", name, "-t", "t", "-p", "1", "--token", "import/7", "--print-ids")
+    first = run(*once, "a", "b")
+    assert first.code == 0
+    assert run(*once, "--since", "1h ago", "a", "b").lines == first.lines
+    assert run("scan", name, "--format", "raw").out == b"a\nb\n"
+    other = run(*once, "a", "c")
+    assert (other.code, other.lines) == (1, [])
+    assert "has other messages" in other.err
+    for wrong in (("put", name, "-t", "t", "--token", "x", "a"), (*once, "-f", "-")):
+        assert run(*wrong).code == 2
+
+
 def test_lines_of_a_pipe_come_out_as_they_went_in(run: Run, name: str) -> None:
     lines = b"".join(b"line %d\r\n" % n if n % 7 else b"\n" for n in range(30_000))
     put = run("put", name, "--topic", "t", "--partition", "1", stdin=lines)

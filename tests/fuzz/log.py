@@ -19,7 +19,6 @@ from hqueue.follow import follow
 from hqueue.limits import SEQUENCE_BITS
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionChecker
-from hqueue.log.writer import Place
 from hqueue.message import Message
 
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written
@@ -121,7 +120,11 @@ class _Log:
 
     def append_once(self) -> None:
         writer = PartitionWriter(PARTITION, self.rows, self.clock)
-        writer.append_once(encode_bodies([MESSAGE]), self.deadline(), b"mynonce!", Place(0, 0))
+        for since in (None, 0, WALL_MS << SEQUENCE_BITS):
+            try:
+                writer.append_once(encode_bodies([MESSAGE]), self.deadline(), b"mynonce!", since)
+            except HQueueError:
+                pass
 
 
 USES: dict[str, Callable[[_Log], None]] = {

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -61,6 +64,21 @@ class Program:
         assert self._process.stdin is not None
         self._process.stdin.write("begin\n")
         self._process.stdin.flush()
+
+    def lines(self, number: int | None = None) -> Iterator[str]:
+        """The next lines that it prints, as they come: so many, or all until its end."""
+        assert self._process.stdout is not None
+        for line in itertools.islice(self._process.stdout, number):
+            yield line.rstrip("\n")
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let it stand still for the block."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def result(self, timeout_s: float = 120) -> list[str]:
         """Wait for its end, and return the lines that it printed.

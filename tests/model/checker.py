@@ -6,6 +6,7 @@ of the library: a rule is checked by what it is for, not by how it is kept.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import struct
 from collections.abc import Iterable
@@ -72,6 +73,10 @@ class Ledger:
     def chain(self) -> list[Entry]:
         """The batches since the last truncation, in order."""
         return [e for e in self.entries if e.epoch == self.epoch and e.linked]
+
+    def collected(self) -> bool:
+        """Whether headers of the chain were deleted."""
+        return any(e.deleted for e in self.chain())
 
     def end(self) -> tuple[int, int]:
         """The slot and the ordinal of the batch that comes next."""
@@ -155,9 +160,12 @@ class Ledger:
 
     def check_told(self) -> None:
         """Outcomes hold for good, and each writer's batches are in the order of its appends."""
+        tries = collections.Counter((name, nonce) for name, nonce, _ in self._told)
         for name, nonce, outcome in self._told:
-            if outcome == "not applied" and any(
-                e.nonce == nonce and e.author == name for e in self.entries
+            if (
+                outcome == "not applied"
+                and tries[name, nonce] == 1
+                and any(e.nonce == nonce and e.author == name for e in self.entries)
             ):
                 raise ViolationError(f"{name} was told that {nonce!r} is not applied, and it was")
             if outcome == "unknown" and (name, nonce) not in self._sent:

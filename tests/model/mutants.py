@@ -14,6 +14,7 @@ from typing import Any
 
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log import attempt as attempt_module
+from hqueue.log import history as history_module
 from hqueue.log import reader as reader_module
 from hqueue.log import tail as tail_module
 from hqueue.log import writer as writer_module
@@ -51,7 +52,8 @@ def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionReader
         return PartitionWriter, namespace["PartitionReader"]
     if mutant.module is not writer_module:
         # A writer that uses the edited class.
-        edited = {name: namespace[name] for name in ("Attempt", "Tail") if name in namespace}
+        names = ("Attempt", "History", "Tail")
+        edited = {name: namespace[name] for name in names if name in namespace}
         namespace = _executed(writer_module, (), mutant.rule)
         namespace.update(edited)
     return namespace["PartitionWriter"], PartitionReader
@@ -172,9 +174,10 @@ MUTANTS: tuple[Mutant, ...] = (
             (
                 "        self._base, self._count = owner.base, owner.count\n"
                 "        self._end = Place.after(owner)\n"
-                "        if owner.nonce == self._nonce:\n            return True\n",
-                "        if owner.nonce == self._nonce:\n            return True\n"
-                "        self._end = Place.after(owner)\n",
+                "        if owner.nonce == self._nonce:\n",
+                "        if owner.nonce != self._nonce:\n"
+                "            self._end = Place.after(owner)\n"
+                "        if owner.nonce == self._nonce:\n",
             ),
         ),
         attempt_module,
@@ -241,21 +244,69 @@ MUTANTS: tuple[Mutant, ...] = (
         "one nonce, tried by two",
         (
             (
-                "                for header in self.walk(place, deadline):\n",
-                "                place = self._tail.read(deadline)\n"
-                "                for header in self.walk(place, deadline):\n",
+                "                return self._walk(nonce, deadline)\n",
+                "                self.end = tail\n",
             ),
         ),
+        history_module,
+    ),
+    Mutant(
+        "what was seen is remembered with its nonce",
+        "nonces put again by a successor",
+        (("                self._remember(header.nonce, seen)\n", ""),),
+        history_module,
+    ),
+    Mutant(
+        "what was appended is remembered with its nonce",
+        "a nonce put twice by one writer",
+        (("            self._remember(nonce, SeenBatch(", "            str(SeenBatch("),),
+        history_module,
+    ),
+    Mutant(
+        "only what was appended at the end of what was seen makes that longer",
+        "a nonce among appends that don't look",
+        (("if self._first is not None and place == self.end:", "if self._first is not None:"),),
+        history_module,
+    ),
+    Mutant(
+        "a search begins with the batch that covers the moment",
+        "a nonce whose batch covers the moment",
+        (
+            (
+                "row = self._port.newest(self._partition, since)\n",
+                "row = next(iter(self._port.headers(self._partition, since, 1)), None)\n",
+            ),
+        ),
+        history_module,
+    ),
+    Mutant(
+        "a search that would begin among collected headers is refused",
+        "a nonce whose batch was collected",
+        (("if oldest and oldest[0].slot and since is not None:", "if False:"),),
+        history_module,
+    ),
+    Mutant(
+        "a log that does not go on after what was seen is searched from the beginning",
+        "the queue is truncated between two appends of one nonce",
+        (("self._first = None  # It was", "pass  # It was"),),
+        history_module,
     ),
     Mutant(
         "a walk that finds nothing looks whether the log comes up to there",
         "the queue is truncated under one nonce",
-        (("if not rows and not self._ends_at(place):", "if False:"),),
+        (("            self._check_end()\n", "            pass\n"),),
+        history_module,
+    ),
+    Mutant(
+        "a log that is seen to end before what was seen of it is looked at again",
+        "a deposed server answers a search",
+        (("if end.slot < self.end.slot and self._shorter < LOOKS_MAX:", "if False:"),),
+        history_module,
     ),
     Mutant(
         "after a walk the tail is read",
         "the queue is truncated under one nonce",
-        (("if self._tail.fresh(deadline) == place:", "if True:"),),
+        (("if self._tail.trusted(deadline) == self._history.end:", "if True:"),),
     ),
     Mutant(
         "the newest header is never deleted",

@@ -15,9 +15,12 @@ from hqueue.errors import (
     QueueDisabledError,
     RequestRefusedError,
     StoreUnavailableError,
+    TokenReusedError,
+    TokenTooOldError,
 )
 from hqueue.limits import TRUNCATE_PAUSE_MS
 from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter, Place
+from hqueue.log.history import History
 from hqueue.message import Message
 from hqueue.ports import Row
 
@@ -25,9 +28,17 @@ from .checker import Given, ViolationError
 from .store import PARTITION
 from .world import World
 
-__all__ = ["appender", "collector", "in_turn", "once", "prefilled", "reader", "settle", "truncator"]
+__all__ = [
+    "appender",
+    "collector",
+    "in_turn",
+    "once",
+    "prefilled",
+    "reader",
+    "settle",
+    "truncator",
+]
 
-START = Place(0, 0)
 BOUND_MS = 10**9
 """The deadline of an operation: never, unless a scenario wants it."""
 
@@ -150,15 +161,16 @@ def _told(
     """Append, and write down what the caller was told."""
     try:
         appended = append(Deadline(WorldClock(world, name), bound_ms))
-    except CorruptLogError as exc:
-        if not world.scenario.truncates:
-            raise ViolationError(f"{name} found the log corrupt: {exc}") from exc
-        world.ledger.raised(name, nonce, exc.outcome.value)
+    except (CorruptLogError, TokenReusedError) as exc:
+        raise ViolationError(f"{name} found what nobody wrote: {exc}") from exc
     except (StoreUnavailableError, QueueDisabledError, RequestRefusedError) as exc:
         world.ledger.raised(name, nonce, exc.outcome.value)
+    except TokenTooOldError as exc:
+        if not world.ledger.collected():
+            raise ViolationError(f"{name} was told of a collection: {exc}") from exc
+        world.ledger.raised(name, nonce, exc.outcome.value)
     else:
-        end = appended.next.slot
-        world.ledger.returned(name, nonce, appended.base, appended.count, end)
+        world.ledger.returned(name, nonce, appended.base, appended.count, appended.end)
 
 
 def _writer(world: World, name: str) -> PartitionWriter:
@@ -192,23 +204,58 @@ def appender(
     return run
 
 
-def prefilled(count: int, age_ms: int = 0) -> Callable[[World], None]:
-    """So many batches of one message, written so long before the run."""
+def prefilled(
+    count: int, age_ms: int = 0, *, nonce: str = "", after: int = 0
+) -> Callable[[World], None]:
+    """So many batches of one message, written so long before the run; with a nonce, a batch of
+    two that has it follows, and so many more.
+    """
 
     def run(world: World) -> None:
         appender(*[1] * count)(world, "w")
+        if nonce:
+            once(nonce)(world, "w")
+            appender(*[1] * after)(world, "y")
         world.now_ms += age_ms
 
     return run
 
 
-def once(nonce: str, bound_ms: int = BOUND_MS, after: Place = START) -> Part:
-    """Appends a batch of two messages with a nonce that others may use for it, too."""
+def once(
+    *nonces: str,
+    bound_ms: int = BOUND_MS,
+    since: int | None = None,
+    plain: int = 0,
+    pauses: bool = False,
+) -> Part:
+    """Appends batches of two messages with nonces that others may use for them, too.
+
+    Args:
+        nonces: one a batch, in order; each author's appends stay in it.
+        bound_ms: the bound of each append.
+        since: the ID where the search for them begins; the oldest header if None.
+        plain: so many batches with nonces of its own come after each.
+        pauses: whether others may act for any time between two batches.
+    """
 
     def run(world: World, name: str) -> None:
-        writer, used = _writer(world, name), nonce_of(nonce, 0)
-        bodies = bodies_of(used, 2)
-        _told(world, name, used, bound_ms, lambda d: writer.append_once(bodies, d, used, after))
+        writer = _writer(world, name)
+        for index, nonce in enumerate(nonces):
+            if pauses and index:
+                world.ask("pause", 0)
+            used = nonce_of(nonce, 0)
+            bodies = bodies_of(used, 2)
+            _told(
+                world,
+                name,
+                used,
+                bound_ms,
+                lambda d: writer.append_once(bodies, d, used, since),  # noqa: B023
+            )
+            for number in range(plain):
+                own = nonce_of(nonce, 10 * int(name[1:]) + number)
+                more = bodies_of(own, 1)
+                _told(world, name, own, bound_ms, lambda d: writer.append(more, d, own))  # noqa: B023
 
     return run
 
@@ -332,15 +379,21 @@ def settle(world: World) -> None:
         _check_reader(world, name)
         if (cursor.cursor, cursor.ordinal) != world.ledger.end():
             raise ViolationError(f"{name} ends elsewhere than the log: {cursor.place}")
-    _check_walk(world)
+    _check_history(world)
 
 
-def _check_walk(world: World) -> None:
-    """A walk from the first header meets every header."""
+def _check_history(world: World) -> None:
+    """A search from the first header on meets every header, and only those."""
     chain = world.ledger.chain()
     if any(entry.deleted for entry in chain):
         return
-    deadline = Deadline(WorldClock(world, "walk"), BOUND_MS)
-    met = [header.nonce for header in _writer(world, "walk").walk(START, deadline)]
-    if met != [entry.nonce for entry in chain]:
-        raise ViolationError(f"a walk met {met}")
+    port: Any = WorldPort(world)
+    deadline = Deadline(WorldClock(world, "search"), BOUND_MS)
+    history = History(PARTITION, port)
+    end = Place(*world.ledger.end())
+    if history.find(nonce_of("none", 0), 0, end, deadline) is not None or history.end != end:
+        raise ViolationError(f"a search ended at {history.end}")
+    for entry in chain:
+        found = history.find(entry.nonce, 0, end, deadline)
+        if found is None or (found.base, found.count) != (entry.base, entry.count):
+            raise ViolationError(f"a search found {found} as {entry}")

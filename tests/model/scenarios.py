@@ -9,10 +9,11 @@ server answers, the queue is not truncated.
 
 from __future__ import annotations
 
-from hqueue.limits import HEADER_GRACE_MS, TAIL_TRUST_MS, TRUNCATE_PAUSE_MS
+from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS, TRUNCATE_PAUSE_MS
 
 from .participants import appender, collector, in_turn, once, prefilled, reader, truncator
 from .scenario import Scenario
+from .world import START_MS
 
 __all__ = ["DEEP", "SCENARIOS", "scenario_named"]
 
@@ -20,6 +21,7 @@ TTL_MS = 60_000
 OLD_MS = TTL_MS + HEADER_GRACE_MS + 1
 LONG_LIFE_MS = HEADER_GRACE_MS // 2
 SHORT_LIFE_MS = TRUNCATE_PAUSE_MS - TAIL_TRUST_MS - 100
+START_ID = START_MS << SEQUENCE_BITS
 UNKNOWN = frozenset({"unknown"})
 PUT_FAULTS = UNKNOWN | {"refused", "repeated"}
 ALL_FAULTS = PUT_FAULTS | {"slow", "unavailable", "echo"}
@@ -91,6 +93,75 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "one nonce, and another writer",
         {"w1": once("n"), "w2": appender(1), "w3": once("n")},
+    ),
+    Scenario(
+        "a nonce put twice by one writer",
+        {"w1": once("m", "n", "m"), "w2": appender(1)},
+        faults=1,
+        fault_kinds=PUT_FAULTS,
+    ),
+    Scenario(
+        "nonces put again by a successor",
+        {"w1": once("a", "b"), "w2": once("a", "b", "a")},
+        faults=1,
+        fault_kinds=UNKNOWN,
+        crashes=1,
+        switches=1,
+        before=prefilled(1),
+    ),
+    Scenario(
+        "nonces of one that stood still while its successor put them",
+        {"w1": once("a", "b", pauses=True), "w2": once("a", "b")},
+        faults=1,
+        fault_kinds=frozenset({"slow"}),
+        switches=2,
+        jumps=(TAIL_TRUST_MS + 1,),
+        life_ms=LONG_LIFE_MS,
+    ),
+    Scenario(
+        "a nonce among appends that don't look",
+        {"w1": once("a", "n", plain=1), "w2": once("n", plain=1)},
+    ),
+    Scenario(
+        "a nonce whose batch covers the moment",
+        {"w1": once("x", since=START_ID + 2), "w2": appender(1)},
+        faults=1,
+        fault_kinds=UNKNOWN | {"unavailable"},
+        before=prefilled(1, nonce="x", after=1),
+    ),
+    Scenario(
+        "a nonce whose batch was collected",
+        {"c1": collector(TTL_MS), "w1": once("x", since=START_ID), "w2": appender(1)},
+        faults=1,
+        fault_kinds=UNKNOWN | {"unavailable"},
+        switches=2,
+        life_ms=LONG_LIFE_MS,
+        ttl_ms=TTL_MS,
+        before=prefilled(0, OLD_MS, nonce="x", after=2),
+    ),
+    Scenario(
+        "nonces while what was seen of the log is collected",
+        {"c1": collector(TTL_MS), "w1": once("a", "b", since=START_ID, pauses=True)},
+        faults=1,
+        fault_kinds=UNKNOWN | {"unavailable"},
+        jumps=(OLD_MS,),
+        life_ms=LONG_LIFE_MS,
+        ttl_ms=TTL_MS,
+        before=prefilled(2),
+    ),
+    Scenario(
+        "a deposed server answers a search",
+        {"w1": in_turn(appender(1, 1, 1), once("www", since=START_ID + 2))},
+        faults=6,
+        fault_kinds=frozenset({"stale"}),
+    ),
+    Scenario(
+        "a deposed server answers nonces put again by a successor",
+        {"w1": once("a", "b"), "w2": once("a", "b")},
+        faults=2,
+        fault_kinds=frozenset({"stale"}),
+        switches=2,
+        before=prefilled(1),
     ),
     Scenario(
         "a deposed server answers two writers, of which one lost a put",
@@ -288,6 +359,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         truncates=True,
     ),
     Scenario(
+        "the queue is truncated between two appends of one nonce",
+        {"w1": once("n", "n", pauses=True), "t": truncator()},
+        life_ms=SHORT_LIFE_MS,
+        before=prefilled(1),
+        truncates=True,
+    ),
+    Scenario(
         "a collector that knew the log before it was truncated",
         {"c1": collector(TTL_MS, times=2), "w1": appender(1, 1, 1), "t": truncator()},
         switches=2,
@@ -358,9 +436,9 @@ DEEP: tuple[Scenario, ...] = (
     Scenario(
         "deep: one nonce",
         {
-            "w1": once("n"),
-            "w2": once("n"),
-            "w3": once("m"),
+            "w1": once("m", "n", "p"),
+            "w2": once("n", "p", "n"),
+            "w3": once("m", plain=2),
             "w4": once("n", bound_ms=250),
             "w5": appender(1, 1, 1),
             "r1": reader(6),

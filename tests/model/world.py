@@ -21,7 +21,7 @@ from .checker import Ledger, ViolationError
 from .scenario import Scenario
 from .store import Call, ModelStore
 
-__all__ = ["Action", "Participant", "World"]
+__all__ = ["START_MS", "Action", "Participant", "World"]
 
 Action = tuple[str, Any]
 START_MS = 10_000_000

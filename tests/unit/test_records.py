@@ -1,4 +1,4 @@
-"""The records of push delivery: golden bytes, and what is no record."""
+"""The records in ZooKeeper and HBase: golden bytes, and what is no record."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ GOLDEN = {
     "worker": b'{"version": 1, "address": "10.0.0.1:7000", "region_host": "rs1.example", '
     b'"load": 3}',
     "owner": b'{"version": 1, "worker": "w1"}',
+    "work": b'{"version": 1, "number": 17, "since": "1700000000000-7"}',
 }
 
 
@@ -37,6 +38,7 @@ def test_each_record_is_written_as_it_was_by_the_first_release() -> None:
     assert records.encode_topics(frozenset({"ä", "a"}), OPTIONS) == GOLDEN["topics"]
     assert records.encode_worker(WORKER) == GOLDEN["worker"]
     assert records.encode_owner("w1") == GOLDEN["owner"]
+    assert records.encode_work(17, MessageID(1_700_000_000_000, 7)) == GOLDEN["work"]
 
 
 def test_each_record_of_the_first_release_is_read() -> None:
@@ -45,6 +47,7 @@ def test_each_record_of_the_first_release_is_read() -> None:
     assert decode("topics", GOLDEN["topics"]) == (frozenset({"a", "ä"}), OPTIONS)
     assert decode("worker", GOLDEN["worker"]) == WORKER
     assert decode("owner", GOLDEN["owner"]) == "w1"
+    assert decode("work", GOLDEN["work"]) == (17, MessageID(1_700_000_000_000, 7))
 
 
 @pytest.mark.parametrize("kind", GOLDEN)

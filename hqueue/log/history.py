@@ -1,0 +1,189 @@
+"""What a writer has seen of the chain: enough to know a batch that is put again."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+
+from hqueue import rowkey
+from hqueue.batch import Bodies, decode_header
+from hqueue.clock import Deadline
+from hqueue.errors import CorruptLogError, StoreUnavailableError, TokenTooOldError
+from hqueue.log.tail import Place
+from hqueue.ports import HeaderPort, Row
+
+__all__ = ["History", "SeenBatch"]
+
+WALKED_HEADERS = 500
+REMEMBERED_MAX = 1 << 18
+"""Headers remembered: 6 MiB. What is older is read again if it is asked for."""
+LOOKS_MAX = 5
+BEGINNINGS_MAX = 3
+
+_RECORD = struct.Struct(">8sQII")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenBatch:
+    """A batch whose header was seen."""
+
+    base: int
+    count: int
+    fingerprint: int
+
+
+class History:
+    """Every header of one unbroken stretch of the chain, up to `end`. Not thread-safe.
+
+    It grows by what is walked and by what its owner appends at its end, so a stream of appends
+    reads each header of the others once, and those of its own never.
+
+    Args:
+        partition: the partition.
+        port: the store.
+    """
+
+    def __init__(self, partition: int, port: HeaderPort) -> None:
+        self._partition = partition
+        self._port = port
+        self._records = bytearray()
+        self._first: int | None = None
+        self._from_oldest = False
+        self._shorter = 0
+        self.end = Place(0, 0)
+        """The place behind the last header that was seen."""
+
+    def find(
+        self, nonce: bytes, since: int | None, tail: Place, deadline: Deadline
+    ) -> SeenBatch | None:
+        """The batch with this nonce; None if no header from `since` to `end` has it.
+
+        Args:
+            nonce: the nonce.
+            since: an ID; batches that end before it are not looked at. The oldest header that is
+                kept if None.
+            tail: where the log is known to end: nothing is read when `end` is there.
+            deadline: the bound. What was walked is remembered for the next time.
+
+        Raises:
+            TokenTooOldError: headers after `since` were collected.
+            CorruptLogError: the chain is broken.
+            StoreUnavailableError: the deadline passed.
+        """
+        for _ in range(BEGINNINGS_MAX):
+            try:
+                if not self._covers(since):
+                    self._begin(since, deadline)
+                found = self._remembered(nonce)
+                if found is not None or self.end == tail:
+                    return found
+                return self._walk(nonce, deadline)
+            except _BrokenOffError:
+                self._first = None  # It was truncated, or collected up to here: as if new.
+        raise CorruptLogError(
+            "the log does not go on here",
+            row=rowkey.encode(self._partition, self.end.slot).hex(),
+        )
+
+    def note(self, place: Place, nonce: bytes, base: int, bodies: Bodies) -> None:
+        """Take in a batch that was appended at a place, if that is the end."""
+        if self._first is not None and place == self.end:
+            self._remember(nonce, SeenBatch(base, bodies.count, bodies.fingerprint))
+            self.end = Place(base + bodies.span, place.ordinal + bodies.count)
+
+    def _covers(self, since: int | None) -> bool:
+        if self._first is None or since is None:
+            return self._first is not None and self._from_oldest
+        return self._first <= since
+
+    def _begin(self, since: int | None, deadline: Deadline) -> None:
+        """Forget what was seen, and begin with the batch that covers `since`."""
+        row = deadline.run(lambda: self._row_at(since))
+        if row is None:
+            first, self.end = 0, Place(0, 0)
+        else:
+            first = row.slot
+            self.end = Place(first, decode_header(row.key, row.header or b"").ordinal)
+        self._first, self._from_oldest = first, since is None or first == 0
+        self._records.clear()
+
+    def _row_at(self, since: int | None) -> Row | None:
+        if since is not None:
+            row = self._port.newest(self._partition, since)
+            if row is not None:
+                return row
+        oldest = self._port.headers(self._partition, 0, 1)
+        if oldest and oldest[0].slot and since is not None:
+            raise TokenTooOldError(
+                "the log is not kept back to where the search for the token begins, so it can't be "
+                "told whether it was put",
+                partition=self._partition,
+                since=since,
+            )
+        return oldest[0] if oldest else None
+
+    def _walk(self, nonce: bytes, deadline: Deadline) -> SeenBatch | None:
+        """Look at every header from `end` on, up to one that has the nonce."""
+        self._shorter = 0
+        while True:
+            rows = deadline.run(self._page)
+            for row in rows:
+                header = decode_header(row.key, row.header or b"")
+                if (row.slot, header.ordinal) != self.end:
+                    raise _BrokenOffError
+                seen = SeenBatch(header.base, header.count, header.fingerprint)
+                self._remember(header.nonce, seen)
+                self.end = Place.after(header)
+                if header.nonce == nonce:
+                    return seen
+            if len(rows) < WALKED_HEADERS:
+                return None
+            if deadline.expired:
+                raise StoreUnavailableError(
+                    "the log was not searched to its end in time; what was seen of it is "
+                    "remembered, and another try goes on from there",
+                    partition=self._partition,
+                )
+
+    def _page(self) -> list[Row]:
+        rows = self._port.headers(self._partition, self.end.slot, WALKED_HEADERS)
+        if not rows:
+            self._check_end()
+        return rows
+
+    def _check_end(self) -> None:
+        """Nothing follows: so the batch before ends here, unless the log was truncated.
+
+        Or a deposed server answered, which knows less. It ends soon after it goes on, so another
+        look is worth it.
+        """
+        before = self._port.newest(self._partition, self.end.slot - 1) if self.end.slot else None
+        end = Place(0, 0)
+        if before is not None:
+            end = Place.after(decode_header(before.key, before.header or b""))
+        if end == self.end:
+            return
+        self._shorter += 1
+        if end.slot < self.end.slot and self._shorter < LOOKS_MAX:
+            raise StoreUnavailableError(
+                "the log seems to end before a place where it has been", partition=self._partition
+            )
+        raise _BrokenOffError
+
+    def _remembered(self, nonce: bytes) -> SeenBatch | None:
+        at = self._records.find(nonce)
+        while at % _RECORD.size and at >= 0:
+            at = self._records.find(nonce, at + 1)
+        if at < 0:
+            return None
+        return SeenBatch(*_RECORD.unpack_from(self._records, at)[1:])
+
+    def _remember(self, nonce: bytes, batch: SeenBatch) -> None:
+        self._records += _RECORD.pack(nonce, batch.base, batch.count, batch.fingerprint)
+        if len(self._records) >= REMEMBERED_MAX * _RECORD.size:
+            del self._records[: len(self._records) // (2 * _RECORD.size) * _RECORD.size]
+            self._first, self._from_oldest = _RECORD.unpack_from(self._records)[1], False
+
+
+class _BrokenOffError(Exception):
+    """The chain does not go on where what was seen of it ends."""

@@ -1,0 +1,55 @@
+"""HQueue in Spark: ``spark.read.format("hqueue").option("queue", "events").load()``.
+
+Spark imports every package whose name begins with ``pyspark_`` to look for a `DefaultSource`, and
+one that fails disables all of them. So nothing but PySpark is imported here before it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+    from pyspark_hqueue.located import foreach_batch, read
+    from pyspark_hqueue.stream import QueueStreamReader
+
+__all__ = ["DefaultSource", "foreach_batch", "read"]
+
+
+class DefaultSource(DataSource):
+    """The data source ``hqueue``. Spark finds it by itself."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "hqueue"
+
+    def schema(self) -> StructType:
+        from pyspark_hqueue.source import schema_of  # noqa: PLC0415
+
+        return schema_of(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from pyspark_hqueue.source import batch_reader  # noqa: PLC0415
+
+        return batch_reader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802
+        from pyspark_hqueue.stream import stream_reader  # noqa: PLC0415
+
+        return stream_reader(self.options, schema)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("foreach_batch", "read"):
+        from pyspark_hqueue import located  # noqa: PLC0415
+
+        return getattr(located, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

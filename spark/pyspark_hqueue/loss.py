@@ -1,0 +1,31 @@
+"""Messages that are gone before they were read."""
+
+from __future__ import annotations
+
+import logging
+
+from hqueue import HQueueError
+
+__all__ = ["DataLossError", "report_loss"]
+
+logger = logging.getLogger(__name__)
+
+
+class DataLossError(HQueueError):
+    """Messages that a read was to give expired or were truncated away before it came to them.
+
+    Facts: `queue`, `partition`, and `lost`, their number by the log's ordinals, of all topics.
+    """
+
+
+def report_loss(text: str, *, fail: bool, queue: str, partition: int, lost: int) -> None:
+    """Raise what was lost, or log it and go on, as ``failOnDataLoss`` wants it."""
+    error = DataLossError(
+        f"{text}; set failOnDataLoss to false to go on without them",
+        queue=queue,
+        partition=partition,
+        lost=lost,
+    )
+    if fail:
+        raise error
+    logger.warning("%s [queue=%r, partition=%d, lost=%d]", text, queue, partition, lost)

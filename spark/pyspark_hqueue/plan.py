@@ -1,0 +1,297 @@
+"""From what is wanted to tasks of equal numbers of messages. All paths plan here.
+
+The log's ordinals say how many messages lie between two places without reading any. So all ranges
+are laid end to end and cut into equal pieces: a large partition comes to lie in several tasks, and
+many small ones in one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pyspark.sql.datasource import InputPartition
+
+from hqueue import InvalidInputError, MessageID, PartitionEnds, Queue
+from pyspark_hqueue.loss import report_loss
+from pyspark_hqueue.options import Place, ReadOptions
+
+__all__ = [
+    "Position",
+    "Range",
+    "Task",
+    "cut",
+    "partitions_of",
+    "pieces_of",
+    "ranges_between",
+    "snapshot",
+    "starts_of",
+]
+
+TASK_MESSAGES_MIN = 10_000
+"""A task of fewer is not worth its start, some 60 ms, when a task in its place has room."""
+
+TASK_BYTES_MAX = 64 * 1024 * 1024
+
+TTL_MARGIN_MS = 60_000
+"""A message is kept by the region server's clock, and has its time from a writer's."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a partition: what is read next, and how many messages the partition had before."""
+
+    id: int
+    ordinal: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Range:
+    """The messages of a partition with IDs in ``[start, stop)``.
+
+    Args:
+        partition: the partition.
+        start: the first ID.
+        stop: the first ID that isn't wanted any more.
+        ordinal: messages that the partition had before `start`.
+        messages: how many there are, of all topics and expired ones too.
+        exact: whether all of them have to be there; otherwise those that are.
+    """
+
+    partition: int
+    start: int
+    stop: int
+    ordinal: int
+    messages: int
+    exact: bool
+
+
+class Task(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, ranges: tuple[Range, ...]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+
+    @property
+    def messages(self) -> int:
+        return sum(range_.messages for range_ in self.ranges)
+
+
+def partitions_of(queue: Queue, options: ReadOptions) -> Sequence[int]:
+    """The partitions that are read.
+
+    Raises:
+        InvalidInputError: the queue has no such partition.
+    """
+    wanted: Iterable[int] = range(queue.partitions)
+    for partition in options.partitions or ():
+        if partition >= queue.partitions:
+            raise InvalidInputError(
+                "the queue has no such partition",
+                queue=queue.name,
+                partition=partition,
+                partitions=queue.partitions,
+            )
+    if options.partitions is not None:
+        wanted = sorted(options.partitions)
+    return [partition for partition in wanted if options.narrowing.wants(partition)]
+
+
+def _positions_of(
+    queue: Queue, ends: Iterable[PartitionEnds], place: Callable[[int], Place]
+) -> dict[int, Position]:
+    """Where these places are now, none beyond the ends."""
+    ttl_seconds = queue.describe().ttl_seconds
+    expired = 0
+    if ttl_seconds is not None:
+        oldest_ms = time.time_ns() // 1_000_000 - ttl_seconds * 1_000 - TTL_MARGIN_MS
+        expired = int(MessageID(max(0, oldest_ms)))
+    return {end.partition: _position(queue, end, place(end.partition), expired) for end in ends}
+
+
+def _position(queue: Queue, end: PartitionEnds, place: Place, expired: int) -> Position:
+    if place == "latest":
+        return Position(int(end.next), end.next_ordinal)
+    wanted = expired if place == "earliest" else int(place)
+    if wanted >= end.next:
+        return Position(int(end.next), end.next_ordinal)
+    if end.first is None or wanted <= end.first:
+        # What lies between was collected: nothing of it can be counted any more.
+        return Position(0 if place == "earliest" else wanted, end.first_ordinal)
+    before = queue.count_before(end.partition, MessageID.from_int(wanted))
+    return Position(wanted, before)
+
+
+def starts_of(
+    queue: Queue, ends: Sequence[PartitionEnds], options: ReadOptions
+) -> dict[int, Position]:
+    """Where a read begins.
+
+    Raises:
+        DataLossError: it is to begin with messages that are gone.
+    """
+    for end in ends:
+        place = options.start_in(end.partition)
+        if _is_exact(options, end.partition) and end.first_ordinal and end.first is not None:
+            assert isinstance(place, int)
+            if place < end.first:
+                report_loss(
+                    "messages from startingOffsets on are gone, at most so many",
+                    fail=options.fail_on_data_loss,
+                    queue=queue.name,
+                    partition=end.partition,
+                    lost=end.first_ordinal,
+                )
+    return _positions_of(queue, ends, options.start_in)
+
+
+def _is_exact(options: ReadOptions, partition: int) -> bool:
+    """Whether a read begins with a message that was named, and has to be there."""
+    place = options.start_in(partition)
+    return (
+        options.start.exact
+        and isinstance(place, MessageID)
+        and place == options.start.of(partition)
+    )
+
+
+def snapshot(queue: Queue, options: ReadOptions) -> list[Range]:
+    """What a batch read gives: all between its bounds that is written by now. Raises as
+    `starts_of`.
+    """
+    ends = queue.ends(partitions_of(queue, options))
+    starts = starts_of(queue, ends, options)
+    stops = _positions_of(queue, ends, options.stop_in)
+    ranges = []
+    for partition, start in starts.items():
+        messages = stops[partition].ordinal - start.ordinal
+        if messages > 0:
+            stop = stops[partition].id
+            exact = _is_exact(options, partition)
+            ranges.append(Range(partition, start.id, stop, start.ordinal, messages, exact))
+    return ranges
+
+
+def ranges_between(
+    queue: Queue,
+    starts: Mapping[int, Position],
+    stops: Mapping[int, Position],
+    seen: Mapping[int, int],
+    options: ReadOptions,
+    *,
+    first: bool,
+) -> list[Range]:
+    """What lies between two offsets of a stream, if it is all there.
+
+    The log is asked how many messages it had before a start: more than the offset says, and those
+    between were collected; fewer, and it was truncated and began anew.
+
+    Args:
+        queue: the queue.
+        starts: where the batch begins.
+        stops: where it ends.
+        seen: messages that each partition was known to have, at some time.
+        options: whether a loss is an error.
+        first: whether it is the first batch of the query, which at its "earliest" has what is
+            left, and misses nothing.
+
+    Raises:
+        DataLossError: messages between them are gone.
+    """
+    ranges = []
+    for partition, stop in stops.items():
+        known = partition in starts
+        start = starts.get(partition, Position(0, 0))
+        if start.id >= stop.id:
+            continue
+        exact = known and not (first and options.start_in(partition) == "earliest")
+        before = queue.count_before(partition, MessageID.from_int(start.id))
+        until = stop.ordinal
+        if before != start.ordinal and exact:
+            if before > start.ordinal:
+                text, lost = "messages were deleted before they were read", before - start.ordinal
+            else:
+                text = "the queue was truncated; lost are at least so many messages"
+                lost = max(seen.get(partition, 0), stop.ordinal) - start.ordinal
+            report_loss(
+                text,
+                fail=options.fail_on_data_loss,
+                queue=queue.name,
+                partition=partition,
+                lost=max(0, lost),
+            )
+        messages = max(1, until - before)
+        ranges.append(Range(partition, start.id, stop.id, before, messages, exact))
+    return ranges
+
+
+def pieces_of(queue: Queue, ranges: Sequence[Range], options: ReadOptions, cores: int = 1) -> int:
+    """Into how many tasks to cut: as few as keep the cores busy and each task small.
+
+    How large messages are is judged by one batch in the middle of the largest range.
+    """
+    total = sum(range_.messages for range_ in ranges)
+    if not total:
+        return 0
+    largest = max(ranges, key=lambda range_: range_.messages)
+    middle = (largest.start + largest.stop) // 2 if largest.start else largest.stop - 1
+    sizes = [
+        sum(entry.size for entry in header.topics) / header.count
+        for header in itertools.islice(
+            queue.headers(
+                largest.partition, MessageID.from_int(middle), MessageID.from_int(largest.stop)
+            ),
+            1,
+        )
+        if header.count
+    ]
+    wanted = max(
+        options.tasks_min,
+        math.ceil(total / options.task_messages_max),
+        math.ceil(total * max(sizes, default=0) / TASK_BYTES_MAX),
+        min(cores, math.ceil(total / TASK_MESSAGES_MIN)),
+    )
+    return min(wanted, total)
+
+
+def cut(ranges: Sequence[Range], pieces: int, id_at: Callable[[int, int], MessageID]) -> list[Task]:
+    """Cut ranges into tasks of equal numbers of messages, to one or two.
+
+    Args:
+        ranges: what is to be read; tasks keep their order.
+        pieces: the number of tasks.
+        id_at: gives the ID before which a partition had so many messages.
+    """
+    total = sum(range_.messages for range_ in ranges)
+    cuts = [total * number // pieces for number in range(1, pieces)]
+    tasks: list[list[Range]] = [[] for _ in range(pieces)]
+    passed = 0
+    for range_ in ranges:
+        end = passed + range_.messages
+        first = bisect.bisect_right(cuts, passed)
+        inner = cuts[first : bisect.bisect_left(cuts, end)]
+        edges = [Position(range_.start, range_.ordinal)]
+        for at in inner:
+            ordinal = range_.ordinal + at - passed
+            edge = int(id_at(range_.partition, ordinal))
+            # Where messages expired meanwhile, the first that is left may lie beyond the range.
+            edges.append(Position(min(max(edge, edges[-1].id), range_.stop), ordinal))
+        edges.append(Position(range_.stop, range_.ordinal + range_.messages))
+        for number, (start, stop) in enumerate(itertools.pairwise(edges), first):
+            if start.id < stop.id:
+                tasks[number].append(
+                    dataclasses.replace(
+                        range_,
+                        start=start.id,
+                        stop=stop.id,
+                        ordinal=start.ordinal,
+                        messages=stop.ordinal - start.ordinal,
+                    )
+                )
+        passed = end
+    return [Task(tuple(task)) for task in tasks if task]
