@@ -20,10 +20,13 @@ from hqueue.local.starting import await_listening
 
 __all__ = ["KAFKA", "Broker", "running_broker"]
 
+SERVER = "kafka_2.13"
+"""The broker's jar, whose name ends with its version."""
+
 KAFKA = JarSet(
     "Kafka",
     Path(__file__).with_name("pom.xml").read_bytes(),
-    ("kafka_2.13", "kafka-server", "kafka-clients", "slf4j-simple"),
+    (SERVER, "kafka-server", "kafka-clients", "slf4j-simple"),
     40,
 )
 
@@ -59,13 +62,12 @@ class Broker:
     """A broker that runs."""
 
     address: str
+    version: str
     process: LocalProcess
 
 
 @contextlib.contextmanager
-def running_broker(
-    folder: Path, progress: Callable[[str], None] | None = None
-) -> Iterator[Broker]:
+def running_broker(folder: Path, progress: Callable[[str], None] | None = None) -> Iterator[Broker]:
     """Start a broker, its jars fetched before, and end it afterwards: no process is left.
 
     Args:
@@ -91,7 +93,9 @@ def running_broker(
     process = spawn(plan)
     try:
         await_listening(process, deadline=time.monotonic() + START_S)
-        yield Broker(f"{HOST}:{ports['broker']}", process)
+        (jar,) = jars.glob(f"{SERVER}-*.jar")
+        version = jar.stem.removeprefix(f"{SERVER}-")
+        yield Broker(f"{HOST}:{ports['broker']}", version, process)
     finally:
         end_all([process], orderly_s=ORDERLY_S)
 
@@ -106,4 +110,6 @@ def _format(program: tuple[str, ...], settings: Path) -> None:
             command, stdout=sink, stderr=subprocess.STDOUT, timeout=START_S, check=False
         )
     if done.returncode:
-        raise LocalServerError("Kafka's storage could not be made", log="\n".join(last_lines(log, 20)))
+        raise LocalServerError(
+            "Kafka's storage could not be made", log="\n".join(last_lines(log, 20))
+        )

@@ -14,7 +14,7 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from .library import batches
+from .library import A_BATCH, batches
 
 __all__ = ["Confluent", "ConfluentLog", "create_topic", "delete_topic"]
 
@@ -68,8 +68,8 @@ class ConfluentLog:
         for client in (self._buffering, self._prompt, self._consumer):
             client.list_topics(self._topic, timeout=WAIT_S)  # Connected before anything is timed.
 
-    def put_batches(self, values: Sequence[bytes]) -> int:
-        for batch in batches(values):
+    def put_batches(self, values: Sequence[bytes], a_batch: int = A_BATCH) -> int:
+        for batch in batches(values, a_batch):
             taken = self._buffering.produce_batch(
                 self._topic, [{"value": value} for value in batch], partition=next(self._turns)
             )
@@ -105,7 +105,7 @@ class ConfluentLog:
         self, handle: Callable[[Iterable[bytes]], object]
     ) -> Iterator[Callable[[bytes], object]]:
         ended, assigned = threading.Event(), threading.Event()
-        consumer = _consumer(self._address, **{"auto.offset.reset": "latest"})
+        consumer = _consumer(self._address, **{"auto.offset.reset": "earliest"})
         consumer.subscribe([self._topic], on_assign=lambda *_: assigned.set())
 
         def poll() -> None:

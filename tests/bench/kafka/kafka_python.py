@@ -13,6 +13,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from .confluent import create_topic, delete_topic
+from .library import A_BATCH
 
 __all__ = ["KafkaPython", "KafkaPythonLog"]
 
@@ -48,12 +49,10 @@ class KafkaPythonLog:
         self._partitions = [TopicPartition(self._topic, number) for number in range(partitions)]
         self._turns = itertools.cycle(range(partitions))
         self._last: Any = None
-        for client in (self._buffering, self._prompt, self._consumer):
-            client.partitions_for(self._topic) if hasattr(
-                client, "partitions_for"
-            ) else client.partitions_for_topic(self._topic)
+        self._buffering.partitions_for(self._topic)  # Connected before anything is timed.
+        self._prompt.partitions_for(self._topic)
 
-    def put_batches(self, values: Sequence[bytes]) -> int:
+    def put_batches(self, values: Sequence[bytes], a_batch: int = A_BATCH) -> int:
         return self.put_each(values)
 
     def put_each(self, values: Sequence[bytes]) -> int:
@@ -83,16 +82,17 @@ class KafkaPythonLog:
     ) -> Iterator[Callable[[bytes], object]]:
         ended, assigned = threading.Event(), threading.Event()
         consumer = KafkaConsumer(
-            self._topic, bootstrap_servers=self._address, group_id=f"bench-{uuid.uuid4().hex[:12]}"
+            self._topic,
+            bootstrap_servers=self._address,
+            group_id=f"bench-{uuid.uuid4().hex[:12]}",
+            auto_offset_reset="earliest",
         )
 
         def poll() -> None:
             while not ended.is_set():
                 for records in consumer.poll(100).values():
                     handle([record.value for record in records])
-                if consumer.assignment() and not assigned.is_set():
-                    for partition in consumer.assignment():
-                        consumer.position(partition)  # Decided now: what is sent from here on.
+                if consumer.assignment():
                     assigned.set()
 
         thread = threading.Thread(target=poll, name="kafka-poll")

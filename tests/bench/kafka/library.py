@@ -9,15 +9,16 @@ from typing import Protocol, TypeVar
 __all__ = ["A_BATCH", "Library", "Log", "batches"]
 
 A_BATCH = 10_000
-"""Messages that a program hands over at once, where it hands over many, or megabytes."""
+"""Messages that are handed over at once, where many are."""
 
 A_BATCH_BYTES = 2_000_000
+"""But not more bytes than these."""
 
 
 class Log(Protocol):
     """A queue or a topic, fresh, with the clients that write and read it."""
 
-    def put_batches(self, values: Sequence[bytes]) -> int:
+    def put_batches(self, values: Sequence[bytes], a_batch: int = A_BATCH) -> int:
         """Write them, as batches where the library has any; all are acknowledged on return."""
 
     def put_each(self, values: Sequence[bytes]) -> int:
@@ -33,7 +34,7 @@ class Log(Protocol):
         """Read the message that `put_one` wrote last."""
 
     def deliver(self, handle: Callable[[Iterable[bytes]], object]) -> Delivering:
-        """Hand over what comes from now on, as the library does by itself or in a poll loop."""
+        """Hand over all that is published meanwhile, by push or in a poll loop."""
 
     def close(self) -> None:
         """Close the clients, and delete the queue or topic."""
@@ -66,9 +67,9 @@ class Library(Protocol):
 Item = TypeVar("Item")
 
 
-def batches(values: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Cut values into what is handed over at once."""
-    a_batch = max(1, min(A_BATCH, A_BATCH_BYTES // len(values[0])))
+def batches(values: Sequence[bytes], a_batch: int) -> Iterator[list[bytes]]:
+    """Cut values of one size into what is handed over at once."""
+    a_batch = max(1, min(a_batch, A_BATCH_BYTES // len(values[0])))
     rest = iter(values)
     while batch := list(islice(rest, a_batch)):
         yield batch

@@ -12,7 +12,7 @@ from hqueue import Message, MessageID, Subscription
 
 from ..cases import Bench
 from ..push import await_claims, running_worker
-from .library import batches
+from .library import A_BATCH, batches
 
 __all__ = ["HQueue", "HQueueLog"]
 
@@ -52,15 +52,15 @@ class HQueueLog:
         self._turns = itertools.cycle(range(partitions))
         self._last = (0, MessageID(0))
 
-    def put_batches(self, values: Sequence[bytes]) -> int:
-        for batch in batches(values):
+    def put_batches(self, values: Sequence[bytes], a_batch: int = A_BATCH) -> int:
+        for batch in batches(values, a_batch):
             messages = [Message(TOPIC, value) for value in batch]
             self._queue.put(messages, partition=next(self._turns))
         return len(values)
 
     def put_columns(self, values: Sequence[bytes]) -> int:
         """As `put_batches`, with record batches."""
-        for batch in batches(values):
+        for batch in batches(values, A_BATCH):
             columns = pa.record_batch(
                 [pa.repeat(TOPIC, len(batch)), pa.array(batch, pa.binary())],
                 names=["topic", "value"],
