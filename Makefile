@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+KAFKA_STAMP := $(VENV)/installed-kafka
 
 .DEFAULT_GOAL := help
 
@@ -50,6 +51,19 @@ lint: $(STAMP)  ## check style, types and layers
 .PHONY: bench
 bench: setup  ## measure, as ratios to what the servers can do; takes some minutes
 	$(BIN)/python -m tests.bench $(BENCH)
+
+# Kafka's libraries, which nothing else needs. The broker's jars are fetched when it is started.
+$(KAFKA_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	touch $@
+
+.PHONY: bench-kafka
+bench-kafka: setup $(KAFKA_STAMP)  ## measure beside a Kafka broker; takes some 15 minutes
+	$(BIN)/python -m tests.bench.kafka $(BENCH)
+
+.PHONY: test-kafka
+test-kafka: $(KAFKA_STAMP)  ## test what `make bench-kafka` measures Kafka with
+	$(BIN)/python -m pytest -m kafka tests/bench/kafka
 
 .PHONY: format
 format: $(STAMP)  ## put the code into its form

@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 COMPRESSIONS = ("NONE", "GZ", "SNAPPY", "LZ4", "ZSTD", "LZO", "BZIP2")
+DURABILITIES = ("SYNC_WAL", "FSYNC_WAL")
+"""What HBase has beyond these would acknowledge a put before it is written."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,11 +66,18 @@ def _number(low: int, high: int) -> Callable[[Any], int]:
     return parse
 
 
-def _compression(value: Any) -> str:
-    name = str(value).upper()
-    if name not in COMPRESSIONS:
-        raise InvalidInputError("unknown compression", value=value, known=", ".join(COMPRESSIONS))
-    return name
+def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        name = str(value).upper()
+        if name not in names:
+            raise InvalidInputError(
+                "an attribute's value is not one of those known",
+                value=value,
+                known=", ".join(names),
+            )
+        return name
+
+    return parse
 
 
 ATTRIBUTES: Mapping[str, Attribute] = {
@@ -114,7 +123,7 @@ ATTRIBUTES: Mapping[str, Attribute] = {
             "compression",
             "hbase.hqueue.compression",
             "COMPRESSION",
-            _compression,
+            _one_of(COMPRESSIONS),
             "HBase's compression of the files: " + ", ".join(COMPRESSIONS),
         ),
         Attribute(
@@ -123,6 +132,14 @@ ATTRIBUTES: Mapping[str, Attribute] = {
             "hbase.hstore.blockingStoreFiles",
             _number(2, 1_000_000),
             "files at which a region makes writers wait",
+        ),
+        Attribute(
+            "durability",
+            "hbase.hqueue.durability",
+            "DURABILITY",
+            _one_of(DURABILITIES),
+            "what a put waits for: SYNC_WAL, HBase's default, until each server of the write-ahead "
+            "log's storage has it; FSYNC_WAL, until it is on their disks",
         ),
     )
 }

@@ -132,10 +132,10 @@ class Client:
             partitions: 1 to 32,767, and fixed for ever.
             ttl: how long messages are kept: seconds, a timedelta, a text as ``12h`` or ``7d``;
                 None or ``forever``.
-            attributes: seed 001's attributes, as `hqueue.attributes.ATTRIBUTES` names them:
+            attributes: as `hqueue.attributes.ATTRIBUTES` names them:
                 ``partitions_per_region``, ``memstore_flush_bytes``, ``major_compaction_ms``,
                 ``compaction_files_min``, ``compaction_files_max``, ``compression``,
-                ``blocking_store_files``; those not given have HBase's defaults.
+                ``blocking_store_files``, ``durability``; those not given have HBase's defaults.
 
         Raises:
             InvalidInputError: an argument is out of range. Nothing was sent.

@@ -1,4 +1,4 @@
-"""The cache of the server's jars, shared by all checkouts of a user.
+"""The cache of servers' jars, shared by all checkouts of a user.
 
     <cache>/jars/<digest of pom.xml>/*.jar, manifest.json
 
@@ -9,6 +9,7 @@ interrupted at any point leaves nothing that could be taken for a whole one.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.resources
 import json
@@ -17,7 +18,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import filelock
@@ -26,20 +27,44 @@ import platformdirs
 from hqueue.errors import LocalServerError
 from hqueue.local.resolvers import Resolver, default_resolver
 
-__all__ = ["cache_folder", "ensure_jars"]
+__all__ = ["HBASE", "JarSet", "cache_folder", "ensure_jars"]
 
 logger = logging.getLogger(__name__)
 
 LOCK_TIMEOUT_S = 1_800.0
-KEY_JARS = (
-    "hbase-server",
-    "hbase-thrift",
-    "hbase-zookeeper",
-    "zookeeper",
-    "hadoop-common",
-    "hadoop-hdfs",
-)
 MANIFEST = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class JarSet:
+    """The jars of a kind of server.
+
+    Args:
+        name: what the server is called.
+        pom: the bytes of the pom.xml that names the jars; the cache is keyed by their digest.
+        keys: how the names of jars begin without which the set is not whole.
+        megabytes: what is downloaded, about.
+    """
+
+    name: str
+    pom: bytes = dataclasses.field(repr=False)
+    keys: tuple[str, ...]
+    megabytes: int
+
+
+HBASE = JarSet(
+    "HBase",
+    importlib.resources.files("hqueue.local").joinpath("pom.xml").read_bytes(),
+    (
+        "hbase-server",
+        "hbase-thrift",
+        "hbase-zookeeper",
+        "zookeeper",
+        "hadoop-common",
+        "hadoop-hdfs",
+    ),
+    120,
+)
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -49,6 +74,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def ensure_jars(
+    wanted: JarSet = HBASE,
     *,
     cache: Path | None = None,
     resolver: Resolver | None = None,
@@ -60,6 +86,7 @@ def ensure_jars(
     fetches and the others wait for it.
 
     Args:
+        wanted: the jars of which server.
         cache: the cache; `cache_folder` if None.
         resolver: what fetches; `default_resolver` if None.
         progress: called with a line of text when a download begins.
@@ -68,8 +95,7 @@ def ensure_jars(
         LocalServerError: the jars could not be fetched, or what came is not whole.
     """
     cache = cache_folder() if cache is None else cache
-    pom = importlib.resources.files("hqueue.local").joinpath("pom.xml").read_bytes()
-    digest = hashlib.sha256(pom).hexdigest()[:16]
+    digest = hashlib.sha256(wanted.pom).hexdigest()[:16]
     jars = cache / "jars" / digest
     if _is_whole(jars):
         return jars
@@ -78,8 +104,11 @@ def ensure_jars(
         with filelock.FileLock(f"{jars}.lock", timeout=LOCK_TIMEOUT_S):
             if not _is_whole(jars):
                 if progress:
-                    progress("fetching the server's jars (about 120 MB, once for each user)")
-                _fetch(pom, jars, default_resolver() if resolver is None else resolver)
+                    progress(
+                        f"fetching the jars of {wanted.name} "
+                        f"(about {wanted.megabytes} MB, once for each user)"
+                    )
+                _fetch(wanted, jars, default_resolver() if resolver is None else resolver)
     except filelock.Timeout as exc:
         raise LocalServerError(
             "another process has been fetching the server's jars for too long; "
@@ -89,16 +118,16 @@ def ensure_jars(
     return jars
 
 
-def _fetch(pom: bytes, jars: Path, resolver: Resolver) -> None:
+def _fetch(wanted: JarSet, jars: Path, resolver: Resolver) -> None:
     for left_over in jars.parent.glob(f"{jars.name}.part-*"):
         shutil.rmtree(left_over, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f"{jars.name}.part-", dir=jars.parent))
     try:
-        (work / "pom.xml").write_bytes(pom)
+        (work / "pom.xml").write_bytes(wanted.pom)
         folder = work / "jars"
         folder.mkdir()
         resolver(work / "pom.xml", folder)
-        sizes = _checked_sizes(folder)
+        sizes = _checked_sizes(folder, wanted.keys)
         (folder / MANIFEST).write_text(json.dumps(sizes, indent=1), encoding="utf-8")
         if jars.exists():
             shutil.rmtree(jars)
@@ -108,7 +137,7 @@ def _fetch(pom: bytes, jars: Path, resolver: Resolver) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _checked_sizes(folder: Path) -> dict[str, int]:
+def _checked_sizes(folder: Path, keys: Iterable[str]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for jar in sorted(folder.glob("*.jar")):
         try:
@@ -121,7 +150,7 @@ def _checked_sizes(folder: Path) -> dict[str, int]:
                 "a jar that was fetched is not whole; start again to fetch it anew", jar=jar.name
             )
         sizes[jar.name] = jar.stat().st_size
-    missing = [key for key in KEY_JARS if not any(n.startswith(f"{key}-") for n in sizes)]
+    missing = [key for key in keys if not any(n.startswith(f"{key}-") for n in sizes)]
     if missing:
         raise LocalServerError(
             "jars are missing from what was fetched; start again to fetch them anew",

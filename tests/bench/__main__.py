@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
-import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 from rich.console import Console
 
@@ -21,6 +15,7 @@ from hqueue import local
 from .cases import CASES, Bench
 from .measure import Comparison
 from .push import PUSH_CASES
+from .report import comparisons, line, origin
 
 ALL_CASES = CASES | PUSH_CASES
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
@@ -47,55 +42,24 @@ def main(
         for name in chosen:
             for result in ALL_CASES[name](bench):
                 results.append(result)
-                CONSOLE.print(_line(result))
+                CONSOLE.print(line(result))
     if not cases and scale == 1.0:
         PAGE.write_text(_page(results), encoding="utf-8")
         CONSOLE.print(f"written: {PAGE.name}")
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _cells(result: Comparison) -> list[str]:
-    low, high = min(result.ratios), max(result.ratios)
-    sign = "≤" if result.at_most else "≥"
-    return [
-        result.title,
-        result.contender,
-        f"{_number(statistics.median(result.contender_figures))} {result.unit}",
-        result.rival,
-        f"{_number(statistics.median(result.rival_figures))} {result.unit}",
-        f"{result.ratio:.2f} ({low:.2f} to {high:.2f})",
-        f"{sign} {result.goal:.2g}",
-        "reached" if result.reached else "missed",
-    ]
-
-
-def _line(result: Comparison) -> str:
-    return " | ".join(_cells(result))
-
-
 def _page(results: list[Comparison]) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    memory = psutil.virtual_memory().total / 2**30
-    head = ["what", "contender", "", "rival", "", "ratio, median (lowest to highest)", "goal", ""]
-    rows = [head, ["---"] * len(head), *(_cells(result) for result in results)]
-    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     return f"""# Benchmarks
 
-Written by `make bench` on {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}, at commit
-{commit or "unknown"}: {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()},
-Python {platform.python_version()}, the standalone local server (HBase, its gateways and the
-client share the cores).
+{origin("make bench")}, the standalone local
+server (HBase, its gateways and the client share the cores). Beside Kafka:
+[benchmarks-kafka.md](benchmarks-kafka.md).
 
 Messages have 100 bytes. What is compared runs in turns: appends put by put in a random order, the
 rest a round each. A ratio is the median over the rounds, with the lowest and the highest. Absolute
 figures are this machine's, and medians.
 
-{table}
+{comparisons(results)}
 
 The bare puts are a loop that sends conditional puts which were built before: the same rows,
 columns and bytes that `Queue.put` sends, so nothing that appends can be faster. What a put costs

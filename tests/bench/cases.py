@@ -44,13 +44,13 @@ class Bench:
         """Messages of one topic, each with a value of its own."""
         return [Message("topic", os.urandom(VALUE_BYTES)) for _ in range(number)]
 
-    def queue(self, name: str, partitions: int = 4) -> Queue:
+    def queue(self, name: str, partitions: int = 4, **attributes: object) -> Queue:
         """A fresh queue."""
         name = f"bench-{name}"
         if any(d.name == name for d in self.client.list_queues()):
             self.client.disable_queue(name)
             self.client.delete_queue(name)
-        return self.client.create_queue(name, partitions=partitions)
+        return self.client.create_queue(name, partitions=partitions, **attributes)
 
     def rows_table(self, name: str) -> str:
         """A fresh table for a row a message."""

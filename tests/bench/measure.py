@@ -8,9 +8,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Comparison", "compare", "interleave", "rate"]
+__all__ = ["Comparison", "Figures", "compare", "interleave", "rate"]
 
 WARM_ROUNDS = 2
+
+Figures = Mapping[str, tuple[float, ...]]
+"""Of each that ran, the figure of each round."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +57,7 @@ def rate(work: Callable[[], int]) -> Callable[[], float]:
     return timed
 
 
-def compare(runs: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, tuple[float, ...]]:
+def compare(runs: Mapping[str, Callable[[], float]], rounds: int) -> Figures:
     """Call each in turn, twice unmeasured and then `rounds` times; the figures of each.
 
     The servers compile their code while they run: a first round measures that.
@@ -75,7 +78,7 @@ def interleave(
     rounds: int,
     prepare: Callable[[], None],
     figure: Callable[[Sequence[float]], float],
-) -> dict[str, tuple[float, ...]]:
+) -> Figures:
     """As `compare`, but small steps take turns in each round, so many times.
 
     What comes over a server now and then, a garbage collection or a flush, then meets all alike.

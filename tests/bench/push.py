@@ -18,14 +18,21 @@ from hqueue import DeliveryOptions, Message, Queue, Subscription
 from .cases import VALUE_BYTES, Bench
 from .measure import Comparison
 
-__all__ = ["PUSH_CASES"]
+__all__ = [
+    "PUSH_CASES",
+    "RATE_PER_S",
+    "await_claims",
+    "await_condition",
+    "publish",
+    "running_worker",
+]
 
 RATE_PER_S = 1_000
 WAIT_S = 120
 
 
 @contextlib.contextmanager
-def _worker(bench: Bench, **settings: object) -> Iterator[psutil.Process]:
+def running_worker(bench: Bench, **settings: object) -> Iterator[psutil.Process]:
     """A worker of its own process; killed at the end if it is still there."""
     before = set(bench.client.coordination.workers.list())
     environment = {
@@ -38,14 +45,15 @@ def _worker(bench: Bench, **settings: object) -> Iterator[psutil.Process]:
     }
     process = subprocess.Popen([sys.executable, "-m", "hqueue.cli", "worker"], env=environment)
     try:
-        _await(lambda: set(bench.client.coordination.workers.list()) - before)
+        await_condition(lambda: set(bench.client.coordination.workers.list()) - before)
         yield psutil.Process(process.pid)
     finally:
         process.kill()
         process.wait()
 
 
-def _await(condition: Callable[[], object]) -> None:
+def await_condition(condition: Callable[[], object]) -> None:
+    """Wait until it holds; after two minutes give up with an error."""
     ends = time.monotonic() + WAIT_S
     while not condition():
         if time.monotonic() > ends:
@@ -53,9 +61,20 @@ def _await(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def _await_claims(bench: Bench, queue: Queue) -> None:
+def await_claims(bench: Bench, queue: Queue) -> None:
+    """Wait until every partition of a queue has a worker."""
     owners = bench.client.coordination.owners
-    _await(lambda: sum(key.queue == queue.name for key in owners.list()) == queue.partitions)
+    await_condition(
+        lambda: sum(key.queue == queue.name for key in owners.list()) == queue.partitions
+    )
+
+
+def publish(send: Callable[[bytes], object], number: int) -> None:
+    """Send the time, in nanoseconds, so often, `RATE_PER_S` times a second."""
+    began_s = time.perf_counter()
+    for sent in range(1, number + 1):
+        send(b"%d" % time.perf_counter_ns())
+        time.sleep(max(0, began_s + sent / RATE_PER_S - time.perf_counter()))
 
 
 def push_latency(bench: Bench) -> Iterator[Comparison]:
@@ -69,16 +88,13 @@ def push_latency(bench: Bench) -> Iterator[Comparison]:
 
     p50, p99 = [], []
     number = bench.many(10 * RATE_PER_S)
-    with _worker(bench), queue.subscriber(Subscription("bench", start="latest"), listen):
-        _await_claims(bench, queue)
+    with running_worker(bench), queue.subscriber(Subscription("bench", start="latest"), listen):
+        await_claims(bench, queue)
         for _ in range(bench.rounds + 2):
             took_ms.clear()
-            began_s = time.perf_counter()
             with queue.producer(linger_ms=0) as producer:
-                for sent in range(number):
-                    producer.send(Message("topic", b"%d" % time.perf_counter_ns()))
-                    time.sleep(max(0, began_s + (sent + 1) / RATE_PER_S - time.perf_counter()))
-            _await(lambda: len(took_ms) >= number)
+                publish(lambda value: producer.send(Message("topic", value)), number)
+            await_condition(lambda: len(took_ms) >= number)
             centiles = statistics.quantiles(took_ms, n=100)
             p50.append(centiles[49])
             p99.append(centiles[98])
@@ -94,7 +110,7 @@ def push_throughput(bench: Bench) -> Iterator[Comparison]:
     queue = bench.queue("push-throughput")
     number = bench.many(1_000_000)
     figures = []
-    with _worker(bench):
+    with running_worker(bench):
         for _ in range(bench.rounds + 2):
             start = max(end.next for end in queue.ends())
             with queue.producer() as producer:
@@ -131,8 +147,8 @@ def push_idle(bench: Bench) -> Iterator[Comparison]:
     queue = bench.queue("push-idle", partitions=bench.many(1_000))
     subscription = Subscription("bench", start="latest")
     figures = []
-    with _worker(bench) as process, queue.subscriber(subscription, lambda _: None):
-        _await_claims(bench, queue)
+    with running_worker(bench) as process, queue.subscriber(subscription, lambda _: None):
+        await_claims(bench, queue)
         time.sleep(10)  # The pauses between polls grow to their full length.
         for _ in range(bench.rounds):
             process.cpu_percent()
@@ -153,18 +169,18 @@ def push_take_over(bench: Bench) -> Iterator[Comparison]:
     subscription = Subscription("bench", start="latest")
     with queue.subscriber(subscription, lambda messages: arrived.add(messages[0].partition)):
         for _ in range(bench.rounds):
-            with _worker(bench, zookeeper_session_timeout_ms=session_ms) as first:
-                _await_claims(bench, queue)
-                with _worker(bench, zookeeper_session_timeout_ms=session_ms):
+            with running_worker(bench, zookeeper_session_timeout_ms=session_ms) as first:
+                await_claims(bench, queue)
+                with running_worker(bench, zookeeper_session_timeout_ms=session_ms):
                     first.kill()
                     began_s = time.perf_counter()
                     arrived.clear()
                     for partition in range(queue.partitions):
                         queue.put(Message("topic", b""), partition=partition)
-                    _await(lambda: len(arrived) == queue.partitions)
+                    await_condition(lambda: len(arrived) == queue.partitions)
                     figures.append((time.perf_counter() - began_s) * 1e3)
-                    _await_claims(bench, queue)
-            _await(lambda: not bench.client.coordination.workers.list())
+                    await_claims(bench, queue)
+            await_condition(lambda: not bench.client.coordination.workers.list())
     yield Comparison(
         "take-over after a kill", "push", "session time-out and 2 s", "ms",
         tuple(figures), (session_ms + 2_000.0,) * bench.rounds, 1, at_most=True,

@@ -56,6 +56,13 @@ def test_every_attribute_of_the_seed_is_set_in_hbase(make_queue: MakeQueue, raw:
     assert [f["VERSIONS"] for f in families.values()] == ["1", "1"]
 
 
+def test_a_queue_can_ask_for_every_put_to_be_on_disk(make_queue: MakeQueue, raw: RawHBase) -> None:
+    queue = make_queue(1, durability="fsync_wal")
+    assert raw.table_attributes(queue.name)["DURABILITY"] == "FSYNC_WAL"
+    assert queue.describe().attributes["durability"] == "FSYNC_WAL"
+    assert queue.put(hqueue.Message("topic", b"value"), partition=0)
+
+
 def test_partitions_are_presharded_four_a_region_and_never_split(
     make_queue: MakeQueue, raw: RawHBase
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_wrong_ttl_creates_nothing(
     [
         ("compresion", "GZ"),
         ("compression", "RAR"),
+        ("durability", "ASYNC_WAL"),
         ("partitions_per_region", 0),
         ("memstore_flush_bytes", 10),
         ("hbase.hstore.compaction.min", 1),

@@ -15,7 +15,7 @@ from hqueue.local import jars, resolvers
 def resolve(pom: Path, folder: Path) -> None:
     """Bring small jars of the right names."""
     assert pom.read_bytes().startswith(b"<?xml")
-    for key in jars.KEY_JARS:
+    for key in jars.HBASE.keys:
         with zipfile.ZipFile(folder / f"{key}-1.jar", "w") as archive:
             archive.writestr("a", b"x" * 1_000)
 
@@ -42,8 +42,21 @@ def forget_a_jar(pom: Path, folder: Path) -> None:
 
 def test_jars_are_fetched_once(tmp_path: Path) -> None:
     fetched = jars.ensure_jars(cache=tmp_path, resolver=resolve)
-    assert len(list(fetched.glob("*.jar"))) == len(jars.KEY_JARS)
+    assert len(list(fetched.glob("*.jar"))) == len(jars.HBASE.keys)
     assert jars.ensure_jars(cache=tmp_path, resolver=refuse) == fetched
+
+
+def test_another_server_has_jars_of_its_own(tmp_path: Path) -> None:
+    other = jars.JarSet("Other", b"<?xml other", ("other-jar",), 1)
+
+    def resolve_other(pom: Path, folder: Path) -> None:
+        assert pom.read_bytes() == other.pom
+        with zipfile.ZipFile(folder / "other-jar-1.jar", "w") as archive:
+            archive.writestr("a", b"x")
+
+    fetched = jars.ensure_jars(other, cache=tmp_path, resolver=resolve_other)
+    assert [jar.name for jar in fetched.glob("*.jar")] == ["other-jar-1.jar"]
+    assert jars.ensure_jars(cache=tmp_path, resolver=resolve) != fetched
 
 
 def test_an_interrupted_download_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
@@ -74,7 +87,7 @@ def test_a_cache_that_lost_a_jar_is_fetched_anew(tmp_path: Path) -> None:
     whole = jars.ensure_jars(cache=tmp_path, resolver=resolve)
     next(whole.glob("*.jar")).unlink()
     assert jars.ensure_jars(cache=tmp_path, resolver=resolve) == whole
-    assert len(list(whole.glob("*.jar"))) == len(jars.KEY_JARS)
+    assert len(list(whole.glob("*.jar"))) == len(jars.HBASE.keys)
 
 
 def test_of_several_callers_at_once_one_fetches(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+"""``python -m tests.bench.kafka``: measure beside Kafka, and write the page with the results."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from rich.console import Console
+
+import hqueue
+from hqueue import local
+
+from ..cases import Bench
+from ..measure import Comparison
+from ..report import line, versions
+from .broker import running_broker
+from .cases import CASES, Arena
+from .confluent import Confluent
+from .growth import AXES, Point
+from .kafka_python import KafkaPython
+from .ours import HQueue
+from .page import CASES_PICTURE, GROWTH_PICTURE, Section, page
+from .pictures import draw_cases, draw_growth
+
+GROWTH = "growth"
+LIBRARIES = ("confluent-kafka", "kafka-python", "pyarrow")
+DOCS = Path(__file__).parents[3] / "docs"
+IDLE_S = 5
+CONSOLE = Console(soft_wrap=True)
+
+
+def main(
+    cases: Annotated[list[str] | None, typer.Argument(help="Which; all if none.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds of each.")] = 5,
+    scale: Annotated[
+        float, typer.Option(min=0.0001, max=1, help="Less than 1 for a quick look.")
+    ] = 1.0,
+    folder: Annotated[
+        Path | None, typer.Option(help="For the page; docs/ if all is measured at full scale.")
+    ] = None,
+) -> None:
+    """Measure, on servers of its own. All cases at full scale write docs/benchmarks-kafka.md."""
+    known = [*CASES, GROWTH]
+    chosen = cases or known
+    for name in chosen:
+        if name not in known:
+            raise typer.BadParameter(f"{name}: the cases are {', '.join(known)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that both servers are ended.
+    if folder is None and chosen == known and scale == 1.0:
+        folder = DOCS
+    with (
+        tempfile.TemporaryDirectory(prefix="hqueue-bench-") as home,
+        tempfile.TemporaryDirectory(prefix="hqueue-bench-kafka-") as data,
+        local.start(home=home) as server,
+        running_broker(Path(data), CONSOLE.print) as broker,
+        hqueue.connect(server.settings()) as client,
+    ):
+        bench = Bench(client, rounds, scale)
+        arena = Arena(
+            bench,
+            HQueue(bench),
+            Confluent(broker.address),
+            Confluent(broker.address, "lz4"),
+            KafkaPython(broker.address),
+        )
+        results = {name: _measure(arena, name) for name in chosen if name in CASES}
+        points = _grow(arena) if GROWTH in chosen else {}
+        idle = (_idle(p.pid for p in server.processes), _idle([broker.process.pid]))
+    CONSOLE.print(f"idle: HBase {idle[0]:.1f} % of a core, Kafka {idle[1]:.1f} %")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder, results, points, broker.version, idle)
+
+
+def _measure(arena: Arena, name: str) -> list[Comparison]:
+    found = []
+    for result in CASES[name].measure(arena):
+        found.append(result)
+        CONSOLE.print(f"{name} | {line(result)}")
+    return found
+
+
+def _grow(arena: Arena) -> dict[str, list[Point]]:
+    found: dict[str, list[Point]] = {}
+    for axis, points in AXES.items():
+        found[axis] = []
+        for point in points(arena):
+            found[axis].append(point)
+            CONSOLE.print(f"{axis} | {point.size:,} | {point.figures}")
+    return found
+
+
+def _idle(pids: Iterable[int]) -> float:
+    """What processes take of a core while nothing is asked of them, in percent."""
+
+    def used_s() -> float:
+        times = [process.cpu_times() for process in processes]
+        return sum(each.user + each.system for each in times)
+
+    processes = [psutil.Process(pid) for pid in pids]
+    before_s = used_s()
+    time.sleep(IDLE_S)
+    return 100 * (used_s() - before_s) / IDLE_S
+
+
+def _write(
+    folder: Path,
+    results: dict[str, list[Comparison]],
+    points: dict[str, list[Point]],
+    kafka: str,
+    idle: tuple[float, float],
+) -> None:
+    sections = [
+        Section(CASES[name].title, CASES[name].doc, found) for name, found in results.items()
+    ]
+    draw_cases({section.title: section.results for section in sections}, folder / CASES_PICTURE)
+    draw_growth(points, folder / GROWTH_PICTURE)
+    text = page(sections, points, kafka=kafka, libraries=versions(LIBRARIES), idle=idle)
+    written = folder / "benchmarks-kafka.md"
+    written.write_text(text, encoding="utf-8")
+    CONSOLE.print(f"written: {written}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,231 @@
+"""What is measured beside Kafka. Each case yields a comparison with each rival."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from ..cases import Bench
+from ..measure import Comparison, Figures, compare, interleave, rate
+from ..push import RATE_PER_S, await_condition, publish
+from .confluent import Confluent
+from .kafka_python import KafkaPython
+from .library import Library, Log
+from .ours import HQueue
+from .payloads import PAYLOADS, Payload
+
+__all__ = ["CASES", "Arena", "Case"]
+
+MESSAGES = "hqueue, Message"
+COLUMNS = "hqueue, Arrow"
+PYTHON = "kafka-python"
+PYTHON_GOAL = 4.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Arena:
+    """The libraries, each with its server, and how much to do."""
+
+    bench: Bench
+    ours: HQueue
+    confluent: Confluent
+    compressing: Confluent
+    python: KafkaPython
+
+    @contextlib.contextmanager
+    def logs(self, payload: Payload, *, on_disk: bool) -> Iterator[list[tuple[Library, Log]]]:
+        """A fresh log of each library; deleted afterwards."""
+        libraries = [self.ours, self.confluent, self.python]
+        if payload.text:
+            libraries.insert(2, self.compressing)
+        with contextlib.ExitStack() as stack:
+            opened = []
+            for library in libraries:
+                log = library.fresh(on_disk=on_disk)
+                stack.callback(log.close)
+                opened.append((library, log))
+            yield opened
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A kind of work, done with many payloads."""
+
+    title: str
+    doc: str
+    run: Callable[[Arena, Payload, bool], Iterator[Comparison]]
+    payloads: Sequence[Payload] = PAYLOADS
+    on_disk: bool = True
+    """Whether durability makes a difference."""
+
+    def measure(self, arena: Arena) -> Iterator[Comparison]:
+        """Run it with every payload; with the strongest durability with random ones only."""
+        for payload in self.payloads:
+            yield from self.run(arena, payload, False)
+        for payload in self.payloads if self.on_disk else ():
+            if not payload.text:
+                yield from self.run(arena, payload, True)
+
+
+def produce(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
+    """Batches."""
+    with arena.logs(payload, on_disk=on_disk) as logs:
+        values = _values(arena, payload)
+        runs = {_named(library): _rate(library, log.put_batches, values) for library, log in logs}
+        runs[COLUMNS] = rate(partial(logs[0][1].put_columns, values))
+        figures = compare(runs, arena.bench.rounds)
+    yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: 2, COLUMNS: 2})
+
+
+def produce_each(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
+    """One by one through a buffer."""
+    with arena.logs(payload, on_disk=on_disk) as logs:
+        values = _values(arena, payload)
+        runs = {_named(library): _rate(library, log.put_each, values) for library, log in logs}
+        figures = compare(runs, arena.bench.rounds)
+    yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: 1})
+
+
+def produce_one(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
+    """One message, and wait."""
+    (value,) = payload.values(1)
+    with arena.logs(payload, on_disk=on_disk) as logs:
+        figures = interleave(
+            {_named(library): partial(log.put_one, value) for library, log in logs},
+            times=arena.bench.many(200),
+            rounds=arena.bench.rounds,
+            prepare=lambda: None,
+            figure=_median_ms,
+        )
+    yield from _against(_title(payload, on_disk), "ms", figures, {MESSAGES: 2}, at_most=True)
+
+
+def consume(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
+    """All that is there, from the oldest on."""
+    with arena.logs(payload, on_disk=on_disk) as logs:
+        values = _values(arena, payload)
+        runs = {}
+        for library, log in logs:
+            share = _share(library, values)
+            log.put_batches(share)
+            runs[_named(library)] = rate(partial(log.read, len(share)))
+        runs[COLUMNS] = rate(partial(logs[0][1].read_columns, len(values)))
+        figures = compare(runs, arena.bench.rounds)
+    yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: 1, COLUMNS: 2})
+
+
+def deliver(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
+    """From the call that publishes to the handler, at a fixed rate."""
+    number = arena.bench.many(5 * RATE_PER_S)
+    figures: Mapping[str, dict[str, list[float]]] = {"p50": {}, "p99": {}, "p99.9": {}}
+    with arena.logs(payload, on_disk=on_disk) as logs, contextlib.ExitStack() as stack:
+        rounds = {}
+        for library, log in logs:
+            took_ms: list[float] = []
+
+            def handle(values: Iterable[bytes], took_ms: list[float] = took_ms) -> None:
+                now_ns = time.perf_counter_ns()
+                took_ms.extend((now_ns - int(value)) / 1e6 for value in values)
+
+            send = stack.enter_context(log.deliver(handle))
+            rounds[_named(library)] = partial(_latencies, send, took_ms, number)
+        for round_number in range(-1, arena.bench.rounds):
+            for name, run in rounds.items():
+                centiles = run()
+                if round_number >= 0:
+                    for what, at in (("p50", 499), ("p99", 989), ("p99.9", 998)):
+                        figures[what].setdefault(name, []).append(centiles[at])
+    for what, found in figures.items():
+        title = f"{what}{', on disk' if on_disk else ''}"
+        frozen = {name: tuple(values) for name, values in found.items()}
+        yield from _against(title, "ms", frozen, {MESSAGES: 5}, at_most=True)
+
+
+def _latencies(
+    send: Callable[[bytes], object], took_ms: list[float], number: int
+) -> Sequence[float]:
+    took_ms.clear()
+    publish(send, number)
+    await_condition(lambda: len(took_ms) >= number)
+    return statistics.quantiles(took_ms, n=1_000, method="inclusive")
+
+
+def _named(library: Library) -> str:
+    return MESSAGES if library.name == "hqueue" else library.name
+
+
+def _title(payload: Payload, on_disk: bool) -> str:
+    return f"{payload.name}{', on disk' if on_disk else ''}"
+
+
+def _values(arena: Arena, payload: Payload) -> list[bytes]:
+    return payload.values(arena.bench.many(payload.messages))
+
+
+def _share(library: Library, values: Sequence[bytes]) -> Sequence[bytes]:
+    return values[: max(1, int(len(values) * library.share))]
+
+
+def _rate(
+    library: Library, work: Callable[[Sequence[bytes]], int], values: Sequence[bytes]
+) -> Callable[[], float]:
+    return rate(partial(work, _share(library, values)))
+
+
+def _median_ms(seconds: Sequence[float]) -> float:
+    return statistics.median(seconds) * 1e3
+
+
+def _against(
+    title: str, unit: str, figures: Figures, goals: Mapping[str, float], *, at_most: bool = False
+) -> Iterator[Comparison]:
+    """Each contender, with its goal, against each of the others."""
+    for contender, goal in goals.items():
+        for rival in figures:
+            if rival not in goals:
+                of_python = 1 / PYTHON_GOAL if at_most else PYTHON_GOAL
+                yield Comparison(
+                    title, contender, rival, unit, figures[contender], figures[rival],
+                    of_python if rival == PYTHON else goal, at_most,
+                )  # fmt: skip
+
+
+CASES: Mapping[str, Case] = {
+    "produce": Case(
+        "Produce batches",
+        "A program has many values and writes them in batches of 10,000, or of 2 MB: `Queue.put` "
+        "of a list of `Message`, or of a record batch, each put durable before the next begins; "
+        "`produce_batch` of confluent-kafka, and `send` of kafka-python, which has no batches, "
+        "and one `flush` at the end. Making the messages from the values is included.",
+        produce,
+    ),
+    "each": Case(
+        "Produce message by message, through a buffer",
+        "`Producer.send`, `produce`, `send`, and a flush at the end. Each waits 5 ms for more.",
+        produce_each,
+    ),
+    "one": Case(
+        "One message, and wait until it is durable",
+        "The median of 200 in each round, message by message in turns. Kafka's `linger.ms` is 0.",
+        produce_one,
+    ),
+    "consume": Case(
+        "Consume from the oldest message on",
+        "Every value is looked at: as `Message` objects or as Arrow batches; with `consume` of "
+        "10,000 messages a call; with `poll`. Kafka's consumers are connected before.",
+        consume,
+        on_disk=False,
+    ),
+    "latency": Case(
+        f"From publishing to the handler, {RATE_PER_S:,} messages a second",
+        "Publisher and handler are one process. hqueue: a `Producer` without lingering, a worker "
+        "that pushes, a subscriber's listener. Kafka: a producer without lingering, and a loop "
+        "that polls as a member of a group.",
+        deliver,
+        PAYLOADS[:1],
+    ),
+}

@@ -1,0 +1,50 @@
+"""The page and its pictures show what was measured, also what was missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..measure import Comparison
+from .growth import MEASURES, Point
+from .page import Section, page
+from .pictures import draw_cases, draw_growth, series
+
+FAST, SLOW = (900.0, 1_000.0, 1_100.0), (100.0, 200.0, 300.0)
+ON_DISK = Comparison("1 KB text, on disk", "ours", "theirs", "msg/s", SLOW, FAST, 2)
+DEFAULT = Comparison("1 KB text", "ours", "theirs", "msg/s", FAST, SLOW, 2)
+SECTIONS = [Section("Produce", "How it was done.", [DEFAULT, ON_DISK])]
+
+
+def growth() -> dict[str, list[Point]]:
+    figures = {"hqueue": SLOW, "theirs": FAST}
+    return {"partitions": [Point(size, dict.fromkeys(MEASURES, figures)) for size in (1, 8)]}
+
+
+def test_a_section_has_each_result_with_its_verdict() -> None:
+    text = page(SECTIONS, growth(), kafka="4.0.0", libraries="lib 1", idle=(2.5, 0.5))
+    assert "## Produce\n\nHow it was done.\n" in text
+    assert (
+        "| 1 KB text | ours | 1,000 msg/s | theirs | 200 msg/s | 5.00 (3.67 to 9.00) | ≥ 2 "
+        "| reached |" in text
+    )
+    assert "| 0.20 (0.11 to 0.27) | ≥ 2 | missed |" in text
+    assert "Kafka 4.0.0 broker" in text
+    assert "2.5 % of a core" in text
+
+
+def test_the_growth_has_a_row_for_each_size() -> None:
+    text = page(SECTIONS, growth(), kafka="4.0.0", libraries="lib 1", idle=(0, 0))
+    assert "| 8 | 200 | 1,000 | 200 | 1,000 |" in text
+
+
+def test_bars_have_the_figures_of_all_that_ran() -> None:
+    assert series([DEFAULT, ON_DISK]) == {
+        "ours": {"1 KB text": FAST, "1 KB text, on disk": SLOW},
+        "theirs": {"1 KB text": SLOW, "1 KB text, on disk": FAST},
+    }
+
+
+def test_both_pictures_are_drawn(tmp_path: Path) -> None:
+    draw_cases({section.title: section.results for section in SECTIONS}, tmp_path / "cases.png")
+    draw_growth(growth(), tmp_path / "growth.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"cases.png", "growth.png"}
