@@ -1,4 +1,4 @@
-"""What producers and readers write down: the only evidence that the checker sees.
+"""What the processes of a run write down: the only evidence that the checker sees.
 
 One file a process, JSON lines, flushed line by line: a put is written down before it is tried and
 again when its outcome is known, so that a killed process leaves no put unmentioned. Times are
@@ -16,7 +16,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO
 
-__all__ = ["History", "Pass", "Put", "Read", "Recorder", "View", "is_under_way", "load", "now_s"]
+__all__ = [
+    "Checkpoint",
+    "Delivery",
+    "History",
+    "Pass",
+    "Put",
+    "Read",
+    "Recorder",
+    "View",
+    "is_under_way",
+    "load",
+    "now_s",
+]
 
 Outcome = Literal["ok", "fail", "unknown"]
 
@@ -86,6 +98,28 @@ class View:
     passes: list[Pass] = dataclasses.field(default_factory=list)
 
 
+class Delivery(NamedTuple):
+    """Some messages of a partition as a subscriber was given them."""
+
+    subscriber: str
+    partition: int
+    messages: list[tuple[int, str]]
+    """The ID and the token of each."""
+    done: bool
+    """Whether it was done with them; else it wanted them again."""
+    at_s: float
+    """Right before it answered."""
+
+
+class Checkpoint(NamedTuple):
+    """A change of a subscriber's checkpoint, as it was seen."""
+
+    subscriber: str
+    partition: int
+    next: int
+    at_s: float
+
+
 @dataclasses.dataclass(slots=True)
 class History:
     """Everything that was tried and seen in a run."""
@@ -100,6 +134,8 @@ class History:
     """What in the log's bytes was found to be broken."""
     deposed: list[tuple[float, float]] = dataclasses.field(default_factory=list)
     """When a region server may have answered that had lost its regions and not noticed."""
+    deliveries: list[Delivery] = dataclasses.field(default_factory=list)
+    checkpoints: list[Checkpoint] = dataclasses.field(default_factory=list)
 
 
 class Recorder:
@@ -128,6 +164,16 @@ class Recorder:
         """A scan that had begun at this time has met the end of the log."""
         self._write("ended", began_s, now_s())
 
+    def delivered(
+        self, subscriber: str, done: bool, messages: Iterable[tuple[int, int, str]]
+    ) -> None:
+        """A subscriber was given messages of a partition, and is about to answer."""
+        self._write("delivered", subscriber, list(messages), done, now_s())
+
+    def checkpoint(self, subscriber: str, partition: int, next_id: int) -> None:
+        """A subscriber's checkpoint has changed."""
+        self._write("checkpoint", subscriber, partition, next_id, now_s())
+
     def broken(self, text: str) -> None:
         """The log was found to be broken."""
         self._write("broken", text)
@@ -155,7 +201,7 @@ def load(folder: Path, final: str, counts: dict[int, int], findings: Iterable[st
     """Put the files of a run together.
 
     Args:
-        folder: where the files are: ``<name>.producer.jsonl`` and ``<name>.reader.jsonl``.
+        folder: where the files are: ``<name>.producer.jsonl``, and so on.
         final: the name of the reader that read everything at the end.
         counts: what the newest header of each partition counts.
         findings: what was found to be broken.
@@ -171,6 +217,8 @@ def load(folder: Path, final: str, counts: dict[int, int], findings: Iterable[st
                 history.final[read.partition].append(read)
         else:
             history.views.extend(views)
+    for path in sorted((*folder.glob("*.subscriber.jsonl"), *folder.glob("*.checkpoints.jsonl"))):
+        _load_deliveries(path, history)
     return history
 
 
@@ -186,6 +234,18 @@ def _puts(producer: str, path: Path) -> Iterable[Put]:
             put = by_number[number]
             put.outcome, put.ids, put.completed_s, put.error = record
     return by_number.values()
+
+
+def _load_deliveries(path: Path, history: History) -> None:
+    for kind, *record in _records(path):
+        if kind == "delivered":
+            subscriber, messages, done, at_s = record
+            given = [(id_, sys.intern(token)) for _, id_, token in messages]
+            history.deliveries.append(Delivery(subscriber, messages[0][0], given, done, at_s))
+        elif kind == "checkpoint":
+            history.checkpoints.append(Checkpoint(*record))
+        else:
+            history.findings.append(f"{path.name}: {record[0]}")
 
 
 def _views(reader: str, path: Path, findings: list[str]) -> Iterator[View]:

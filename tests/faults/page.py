@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from .checker import KINDS
+from .delivery_checker import DELIVERY_KINDS
 from .schedule import FAULTS
 
 __all__ = ["page"]
@@ -44,20 +45,23 @@ A real cluster on one machine (`hqueue local start --profile cluster`): ZooKeepe
 three data nodes, a master, three region servers, three pairs of gateways, each a process of its
 own. Six producers (processes: single puts, batches, keyed, to any partition, one that writes on
 when its clock is wrong, one with `Producer`) and three readers (scans that go on from one another,
-scans from the middle, a follower) use a queue of six partitions through TCP proxies. A put gives up
+scans from the middle, a follower) use a queue of six partitions through TCP proxies; two workers
+deliver it to two subscribers, of which one wants some messages again. A put gives up
 after 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes
 are met.
 
 Each process writes down what it tries before it tries it, and what came of it: **ok**, **fail**
 (not applied) or **unknown**. Then the producers end, the readers read on to the end, and one last
 reader reads everything, while the log's links, ordinals and checksums are checked. From these
-histories alone the checker ([tests/faults/checker.py](../tests/faults/checker.py)) looks for:
+histories alone the checkers ([checker.py](../tests/faults/checker.py) for the log,
+[delivery_checker.py](../tests/faults/delivery_checker.py) for push) look for:
 
 """
 
 _FAULTS = """
 Each of these is planted into a right history in
-[tests/faults/test_checker.py](../tests/faults/test_checker.py), and must be found.
+[test_checker.py](../tests/faults/test_checker.py) and
+[test_delivery_checker.py](../tests/faults/test_delivery_checker.py), and must be found.
 
 ## What each fault does
 
@@ -160,8 +164,9 @@ def _run_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
     yield row("messages in the log", lambda run: run["messages"])
     yield row("messages read", lambda run: run["reads"])
     yield row("scans to the end", lambda run: run["scans"])
+    yield row("messages delivered", lambda run: run["deliveries"])
     yield row("faults", lambda run: sum(run["faults"].values()))
-    for kind in KINDS:
+    for kind in (*KINDS, *DELIVERY_KINDS):
         yield row(f"**{kind}**", lambda run, key=kind: run["violations"][key])  # type: ignore[misc]
 
 
@@ -180,7 +185,7 @@ def _fuzz_rows(fuzzed: Figures) -> Iterable[list[str]]:
 
 
 def _violation_rows() -> Iterable[list[str]]:
-    return [[f"`{kind}`", text] for kind, text in KINDS.items()]
+    return [[f"`{kind}`", text] for kind, text in (KINDS | DELIVERY_KINDS).items()]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""The producers and readers of a run, each a process of its own."""
+"""The producers, readers, workers and subscribers of a run, each a process of its own."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from . import producer, reader
+from . import producer, reader, subscriber, worker
 from .specification import Specification
 
 __all__ = ["Processes"]
 
-_MODULES = {"producer": producer, "reader": reader}
+_MODULES: Mapping[str, Any] = {
+    "producer": producer,
+    "reader": reader,
+    "worker": worker,
+    "subscriber": subscriber,
+}
 
 
 class Processes:
-    """Starts and ends them. One thread may `fill` while another `replace` s.
+    """Starts and ends them. One thread may `fill` while others `replace` s.
 
     Args:
         seed: of what they choose.
@@ -42,18 +48,18 @@ class Processes:
             for style in module.STYLES:
                 self._add(kind, style)
 
-    def producers(self) -> dict[str, int]:
-        """The process IDs of the producers that run, by name."""
+    def running(self, kind: str) -> dict[str, int]:
+        """The process IDs of those of a kind that run, by name."""
         return {
             name: process.pid
-            for (kind, name), process in self._running.items()
-            if kind == "producer" and process.poll() is None
+            for (of, name), process in list(self._running.items())
+            if of == kind and process.poll() is None
         }
 
-    def replace(self, name: str) -> None:
-        """Start a producer in place of one that was killed, of the same style."""
-        self._running.pop(("producer", name)).wait(timeout=30)
-        self._add("producer", name.rpartition("-")[0])
+    def replace(self, kind: str, name: str) -> None:
+        """Start another of the same style in place of one that was killed."""
+        self._running.pop((kind, name)).wait(timeout=30)
+        self._add(kind, name.rpartition("-")[0])
 
     def fill(self, partition: int, timeout_s: float) -> None:
         """Let a producer of its own write some megabytes into a partition."""

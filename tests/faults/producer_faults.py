@@ -38,7 +38,7 @@ class ProducerFaults:
         }
 
     def _chosen(self, item: Planned) -> tuple[str, int]:
-        producers = sorted(self._processes.producers().items())
+        producers = sorted(self._processes.running("producer").items())
         return producers[item.target % len(producers)]
 
     def _kill(self, item: Planned) -> Harm:
@@ -51,7 +51,7 @@ class ProducerFaults:
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
-        return Harm(name, lambda: self._processes.replace(name))
+        return Harm(name, lambda: self._processes.replace("producer", name))
 
     def _pause(self, item: Planned) -> Harm:
         name, pid = self._chosen(item)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 
 from .checker import KINDS
+from .delivery_checker import DELIVERY_KINDS
 from .nemesis import Event
 from .run import Result
 from .schedule import FAULTS, SERVERS
@@ -66,7 +67,8 @@ def figures(result: Result) -> dict[str, object]:
         "reads": sum(len(view.reads) for view in history.views),
         "scans": sum(len(view.passes) for view in history.views),
         "faults": {kind: faults[kind] for kind in FAULTS if kind in result.options.faults},
-        "violations": {kind: violations[kind] for kind in KINDS},
+        "deliveries": sum(len(delivery.messages) for delivery in history.deliveries),
+        "violations": {kind: violations[kind] for kind in (*KINDS, *DELIVERY_KINDS)},
         "failures": len(result.failures),
         "longest_stall_s": {kind: round(longest[kind], 1) for kind in FAULTS if kind in longest},
         "events": [

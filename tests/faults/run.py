@@ -14,18 +14,23 @@ from hqueue.errors import CorruptLogError
 
 from ..integration.proxy import Proxies
 from .checker import Violation, check
+from .checkpoints import CheckpointWatch
+from .delivery_checker import check_deliveries
 from .history import History, Recorder, load, now_s
 from .nemesis import Event, Nemesis, insist
 from .processes import Processes
 from .producer_faults import ProducerFaults
+from .push_faults import PushFaults
 from .reader import noted
 from .schedule import schedule
 from .server_faults import ServerFaults
-from .specification import DRAINED, STOP
+from .specification import DELIVERED, DRAINED, STOP
 
 __all__ = ["Options", "Result", "run"]
 
 FINAL = "final"
+ENDINGS = {STOP: ["producer"], DRAINED: ["reader", "subscriber"], DELIVERED: ["worker"]}
+"""Which mark ends which kinds of processes, in this order."""
 ENDING_S = 300.0
 READS_OF_ALL_MAX = 5
 NOTED_MAX = 500
@@ -37,7 +42,11 @@ ATTRIBUTES = {
     # Whatever compaction is asked for takes all files: Thrift can't ask for a major one.
     "major_compaction_ms": 1_000,
 }
-CLIENT_SETTINGS = {"operation_timeout_ms": 20_000, "request_timeout_ms": 5_000}
+CLIENT_SETTINGS = {
+    "operation_timeout_ms": 20_000,
+    "request_timeout_ms": 5_000,
+    "zookeeper_session_timeout_ms": 5_000,
+}
 """A server's recovery may take longer than an operation: so all outcomes are met."""
 
 
@@ -92,18 +101,22 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
             },
         )
         servers = ServerFaults(server, client, name, proxies, fill=processes.fill, say=say)
-        nemesis = Nemesis({**servers.kinds, **ProducerFaults(processes, options.folder).kinds}, say)
+        producers = ProducerFaults(processes, options.folder)
+        nemesis = Nemesis({**servers.kinds, **producers.kinds, **PushFaults(processes).kinds}, say)
+        watch = CheckpointWatch(client, name, options.folder / "seen.checkpoints.jsonl")
         began_s = now_s()
         try:
-            processes.start_all()
-            nemesis.run(schedule(options.seed, options.faults), options.duration_s)
-            say("draining")
-            servers.heal()
-            insist(lambda: client.enable_queue(name), say)
-            (options.folder / STOP).touch()
-            failures = processes.end("producer", ENDING_S)
-            (options.folder / DRAINED).touch()
-            failures += processes.end("reader", ENDING_S)
+            with watch:
+                processes.start_all()
+                nemesis.run(schedule(options.seed, options.faults), options.duration_s)
+                say("draining")
+                servers.heal()
+                insist(lambda: client.enable_queue(name), say)
+                failures = []
+                for mark, kinds in ENDINGS.items():
+                    (options.folder / mark).touch()
+                    for kind in kinds:
+                        failures += processes.end(kind, ENDING_S)
             ended_s = now_s()
         finally:
             processes.kill()
@@ -111,7 +124,8 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
         history = insist(lambda: _read_all(queue, options.folder), say)
         history.deposed = servers.deposed
     say("checking")
-    return Result(options, history, nemesis.events, check(history), failures, began_s, ended_s)
+    violations = [*check(history), *check_deliveries(history)]
+    return Result(options, history, nemesis.events, violations, failures, began_s, ended_s)
 
 
 def _read_all(queue: Queue, folder: Path) -> History:

@@ -1,7 +1,8 @@
 """When which fault comes: drawn from the seed alone, so the same seed gives the same schedule.
 
-There are two tracks. At most one fault of the servers and one of the producers are under way at
-a time; on each track they come one after the other, with a calm between them.
+There are three tracks. At most one fault of the servers, one of the producers and one of the
+workers and subscribers are under way at a time; on each track they come one after the other, with a
+calm between them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import dataclasses
 import random
 from collections.abc import Collection, Iterator
 
-__all__ = ["FAULTS", "PRODUCERS", "SERVERS", "Fault", "Planned", "Track", "schedule"]
+__all__ = ["FAULTS", "PRODUCERS", "PUSH", "SERVERS", "Fault", "Planned", "Track", "schedule"]
 
 CALM_S = (1.5, 4.0)
-SERVERS, PRODUCERS = "servers", "producers"
+SERVERS, PRODUCERS, PUSH = "servers", "producers", "push"
+TRACKS = (SERVERS, PRODUCERS, PUSH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +53,7 @@ FAULTS: dict[str, Fault] = {
             (21, 24),
         ),
         Fault("restart-master", "kill -9 the master, and start it again", (1, 3)),
+        Fault("restart-zookeeper", "kill -9 ZooKeeper, and start it again", (0, 1)),
         Fault(
             "move-regions",
             "move all regions of a region server to the others, and back",
@@ -88,6 +91,25 @@ FAULTS: dict[str, Fault] = {
             "put the clock that a producer sees 1 to 5 minutes ahead or back",
             (4, 8),
             PRODUCERS,
+        ),
+        Fault("kill-worker", "kill -9 a worker, and start another", (0, 4), PUSH),
+        Fault(
+            "pause-worker",
+            "SIGSTOP a worker for longer than its session lasts, and let it go on",
+            (7, 10),
+            PUSH,
+        ),
+        Fault(
+            "kill-subscriber",
+            "kill -9 a subscriber, and start it again: it goes on at its checkpoints",
+            (0, 4),
+            PUSH,
+        ),
+        Fault(
+            "pause-subscriber",
+            "SIGSTOP a subscriber for longer than its session lasts, and let it go on",
+            (7, 10),
+            PUSH,
         ),
     )
 }
@@ -140,7 +162,7 @@ def schedule(seed: int, faults: Collection[str]) -> list[Track]:
     """
     return [
         Track(name, kinds, _planned(random.Random(f"{seed} {name}"), kinds))
-        for name in (SERVERS, PRODUCERS)
+        for name in TRACKS
         if (kinds := [kind for kind in FAULTS if kind in faults and FAULTS[kind].track == name])
     ]
 

@@ -36,7 +36,8 @@ LOG_LINES = 5_000
 
 
 class ServerFaults:
-    """Faults of region servers, gateways, data nodes, the master, connections and the table.
+    """Faults of region servers, gateways, data nodes, the master, ZooKeeper, connections and the
+    table.
 
     A server that is down because of a fault is brought up again when it ends. One that won't come
     up is tried again before the next fault: the rest of the cluster goes on, as it must.
@@ -79,6 +80,7 @@ class ServerFaults:
                 ("pause-regionserver", self._pause_region_server),
                 ("pause-gateway", lambda item: self._paused(*_gateways(item))),
                 ("restart-master", lambda _: self._killed("master")),
+                ("restart-zookeeper", lambda _: self._killed("zookeeper")),
                 ("move-regions", self._move_regions),
                 ("cut-connections", self._cut_connections),
                 ("delay-connections", self._delay_connections),

@@ -11,7 +11,7 @@ from hqueue import Settings
 
 __all__ = ["Specification"]
 
-STOP, DRAINED = "stop", "drained"
+STOP, DRAINED, DELIVERED = "stop", "drained", "delivered"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,3 +57,7 @@ class Specification:
     def drained(self) -> bool:
         """Whether all producers have ended, so that what is there now is all there will be."""
         return (self.folder / DRAINED).exists()
+
+    def delivered(self) -> bool:
+        """Whether all subscribers have ended, so that nothing is left to be delivered."""
+        return (self.folder / DELIVERED).exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .checker import KINDS
+from .delivery_checker import DELIVERY_KINDS
 from .page import page
 from .schedule import FAULTS
 
@@ -18,7 +19,8 @@ def run(seed: int, lost: int) -> dict[str, Any]:
         "reads": 15_000,
         "scans": 70,
         "faults": dict.fromkeys(FAULTS, 2),
-        "violations": {**dict.fromkeys(KINDS, 0), "lost": lost},
+        "deliveries": 9_000,
+        "violations": {**dict.fromkeys((*KINDS, *DELIVERY_KINDS), 0), "lost": lost},
         "longest_stall_s": {"kill-meta": 12.5},
     }
 

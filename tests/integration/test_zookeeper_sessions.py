@@ -22,6 +22,7 @@ from hqueue import (
     SubscriberConnectedError,
     local,
 )
+from hqueue.clock import SYSTEM_CLOCK
 from hqueue.coordination import (
     Address,
     PartitionKey,
@@ -342,6 +343,18 @@ def test_a_connection_that_kazoo_gave_up_is_replaced(open_session: Open) -> None
     become_present(other, 2)
     wait_for(lambda: len(views[-1]) == 2, "its watch goes on")
     wait_for(lambda: list(other.workers.list()) == ["w"], "what it registered is there")
+
+
+@pytest.mark.parametrize("asked_ms", [100, 3_600_000])
+def test_the_session_time_out_that_counts_is_the_one_that_zookeeper_grants(
+    open_session: Open, caplog: pytest.LogCaptureFixture, asked_ms: int
+) -> None:
+    one = open_session(zookeeper_session_timeout_ms=asked_ms)
+    one.workers.list()
+    granted_ms = one._session.timeout_ms
+    assert 2_000 <= granted_ms <= 60_000, "as the local server has it"
+    assert one.confirm() - SYSTEM_CLOCK.monotonic_ms() <= granted_ms
+    assert f"keeps a session for {granted_ms} ms, not for {asked_ms}" in caplog.text
 
 
 def test_a_closed_session_leaves_no_thread(open_session: Open) -> None:

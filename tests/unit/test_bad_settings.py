@@ -54,3 +54,17 @@ def test_a_settings_file_that_is_nested_too_deep_can_not_be_read(tmp_path: Path)
     with pytest.raises(SettingsError) as raised:
         Settings.load({}, {"HQUEUE_CONFIG": str(path)})
     assert raised.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [(True, True), ("false", False), ("1", True), (" False ", False)]
+)
+def test_a_switch_is_true_or_false(given: object, meant: bool) -> None:
+    assert Settings.load({"wake_workers": given}, {}).wake_workers is meant
+
+
+@pytest.mark.parametrize("given", ["", "yes", 1, "2"])
+def test_what_is_neither_true_nor_false_is_no_switch(given: object) -> None:
+    with pytest.raises(SettingsError) as raised:
+        Settings.load({"wake_workers": given}, {})
+    assert raised.value.value == given

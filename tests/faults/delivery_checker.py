@@ -1,0 +1,114 @@
+"""The verdict on push delivery: from the history alone, whether workers kept their promises."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+from collections.abc import Iterator
+
+from .checker import Violation
+from .history import Checkpoint, Delivery, History
+
+__all__ = ["DELIVERY_KINDS", "check_deliveries"]
+
+DELIVERY_KINDS = {
+    "undelivered": "an ok message that a subscriber was not given, or was never done with",
+    "misdelivered": "a message that a subscriber was given, but that is not in the log there",
+    "disordered": "a message given to a subscriber for the first time after a later one",
+    "premature": "a checkpoint beyond a message that its subscriber was not done with yet",
+    "repeated": "a message given to a subscriber again whose checkpoint had been beyond it",
+    "retreated": "a checkpoint that went back",
+}
+"""What is looked for."""
+
+Place = tuple[str, int]
+"""A subscriber and a partition."""
+
+
+def check_deliveries(history: History) -> list[Violation]:
+    """Every violation that the history shows; none if the workers kept their promises."""
+    deliveries: dict[Place, list[Delivery]] = collections.defaultdict(list)
+    for delivery in sorted(history.deliveries, key=lambda delivery: delivery.at_s):
+        deliveries[delivery.subscriber, delivery.partition].append(delivery)
+    checkpoints: dict[Place, list[Checkpoint]] = collections.defaultdict(list)
+    for checkpoint in history.checkpoints:
+        checkpoints[checkpoint.subscriber, checkpoint.partition].append(checkpoint)
+    subscribers = {place[0] for place in (*deliveries, *checkpoints)}
+    ok = {token for put in history.puts if put.outcome == "ok" for token in put.tokens}
+    violations: list[Violation] = []
+    for place in sorted((name, p) for name in subscribers for p in history.counts):
+        given, moves = deliveries[place], checkpoints[place]
+        violations += _contents(history, ok, place, given)
+        violations += _order(place, given)
+        violations += _beyond(history, place, given, moves)
+        violations += _repetitions(place, given, moves)
+        violations += _retreats(place, moves)
+    return violations
+
+
+def _contents(
+    history: History, ok: set[str], place: Place, given: list[Delivery]
+) -> Iterator[Violation]:
+    there = {read.id: read.token for read in history.final.get(place[1], [])}
+    for delivery in given:
+        for id_, token in delivery.messages:
+            if there.get(id_) != token:
+                yield Violation("misdelivered", f"{_name(place)}: {token} at {id_}")
+    done = {id_ for delivery in given if delivery.done for id_, _ in delivery.messages}
+    for id_ in sorted(there.keys() - done):
+        if there[id_] in ok:
+            yield Violation("undelivered", f"{_name(place)}: {there[id_]} at {id_}")
+
+
+def _order(place: Place, given: list[Delivery]) -> Iterator[Violation]:
+    highest = -1
+    seen: set[int] = set()
+    for delivery in given:
+        for id_, token in delivery.messages:
+            if id_ not in seen and id_ < highest:
+                yield Violation("disordered", f"{_name(place)}: {token} at {id_} after {highest}")
+            seen.add(id_)
+            highest = max(highest, id_)
+
+
+def _beyond(
+    history: History, place: Place, given: list[Delivery], moves: list[Checkpoint]
+) -> Iterator[Violation]:
+    """All that a checkpoint has passed was done with before the checkpoint was seen there."""
+    done_s: dict[int, float] = {}
+    for delivery in given:
+        if delivery.done:
+            for id_, _ in delivery.messages:
+                done_s.setdefault(id_, delivery.at_s)
+    reads = history.final.get(place[1], [])
+    passed = 0
+    for move in moves:
+        end = bisect.bisect_left(reads, move.next, key=lambda read: read.id)
+        for read in reads[passed:end]:
+            if done_s.get(read.id, float("inf")) > move.at_s:
+                yield Violation("premature", f"{_name(place)}: {move.next} beyond {read.token}")
+        passed = max(passed, end)
+
+
+def _repetitions(
+    place: Place, given: list[Delivery], moves: list[Checkpoint]
+) -> Iterator[Violation]:
+    """What comes again lies between the last checkpoint and what came before."""
+    times = [move.at_s for move in moves]
+    for delivery in given:
+        count = bisect.bisect_left(times, delivery.at_s)
+        for id_, token in delivery.messages:
+            if count and id_ < moves[count - 1].next:
+                yield Violation("repeated", f"{_name(place)}: {token} at {id_}")
+
+
+def _retreats(place: Place, moves: list[Checkpoint]) -> Iterator[Violation]:
+    highest = -1
+    for move in moves:
+        if move.next < highest:
+            yield Violation("retreated", f"{_name(place)}: {move.next} after {highest}")
+        highest = max(highest, move.next)
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]} in partition {place[1]}"
