@@ -66,18 +66,21 @@ def _run(options: Options) -> Result:
         typer.echo(f"{time.monotonic() - began:7.1f} s  {text}")
 
     say(f"seed {options.seed}; starting a cluster")
-    with (
-        tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
-        local.start("cluster", home=home) as server,
-    ):
-        try:
-            result = run(options, server, say)
-        except Exception as exc:
-            _keep_logs(server, options.folder)
-            traceback.print_exc()
-            raise typer.Exit(3) from exc
-        if result.violations or result.failures or missing(result):
-            _keep_logs(server, options.folder)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
+            local.start("cluster", home=home) as server,
+        ):
+            try:
+                result = run(options, server, say)
+            except BaseException:
+                _keep_logs(server, options.folder)
+                raise
+            if result.violations or result.failures or missing(result):
+                _keep_logs(server, options.folder)
+    except Exception as exc:
+        traceback.print_exc()
+        raise typer.Exit(3) from exc
     draw(result, options.folder / "timeline.png")
     (options.folder / "figures.json").write_text(json.dumps(figures(result), indent=2) + "\n")
     typer.echo(summary(result))
