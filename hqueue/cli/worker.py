@@ -28,6 +28,9 @@ def worker(
     *,
     name: Annotated[str | None, typer.Option(help="Its name, another for each process.")] = None,
     host: Annotated[str | None, typer.Option(help="Where producers reach it.")] = None,
+    listen_host: Annotated[
+        str | None, typer.Option(help="Where it listens for them, if not there.")
+    ] = None,
     port: Annotated[int | None, typer.Option(help="For wake-ups; 0 for a free one.")] = None,
     region_host: Annotated[
         str | None, typer.Option(help="This host as HBase names its region server.")
@@ -68,6 +71,7 @@ def worker(
         {
             "name": name,
             "host": host,
+            "listen_host": listen_host,
             "port": port,
             "region_host": region_host,
             "metrics_host": metrics_host,

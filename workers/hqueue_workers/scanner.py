@@ -36,8 +36,8 @@ class MessageScanner:
 
     It reads when one that has come to the window's end waits, and in advance while that one has
     less than half a window to go; else it sleeps. It waits for nobody who is slower: what the
-    window has passed, those have to read by another scanner. At the partition's end it sleeps
-    until the poller finds something.
+    window has passed, those have to read by another scanner. At the partition's end it is the
+    poller who finds out when there is more.
 
     Used by the event loop's thread alone.
 
@@ -125,7 +125,7 @@ class MessageScanner:
         """One goes on from this ID: forget what nobody needs, and read in advance."""
         needed = [r.position for r in self._for if r.position >= self.start]
         self._window.trim(self._bytes_max(), min(needed, default=self.end))
-        if self._window.unread(place) < self._bytes_max() // 2 and not self.reader.at_tail:
+        if self._window.unread(place) < self._bytes_max() // 2:
             self._read_on()
 
     def came(self, stretches: list[Stretch]) -> None:

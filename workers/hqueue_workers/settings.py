@@ -41,8 +41,11 @@ class WorkerSettings:
     """The worker's name; each process needs its own. The host's name and the port if empty."""
 
     host: str = ""
-    """The host where producers reach it with wake-ups, and where it listens for them. The host's
-    name if empty."""
+    """The host where producers reach it with wake-ups. The host's name if empty."""
+
+    listen_host: str = ""
+    """Where it listens for them, if not at `host`. If neither is given: everywhere, for a host's
+    own name may mean itself alone there."""
 
     port: int = 0
     """The port for wake-ups; a free one if 0."""
@@ -95,6 +98,8 @@ class WorkerSettings:
                     )  # fmt: skip
             elif not isinstance(value, str):
                 raise SettingsError("this setting is a text", setting=field.name, value=value)
+        if not self.listen_host:
+            object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
         if not self.host:
             object.__setattr__(self, "host", socket.gethostname())
         if not self.region_host:

@@ -119,12 +119,12 @@ class Worker:
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_server(
-                lambda: WakeUps(self._queues.wake), self._settings.host, self._settings.port
+                lambda: WakeUps(self._queues.wake), self._settings.listen_host, self._settings.port
             )
         except OSError as exc:
             raise SettingsError(
-                "the worker can't listen for wake-ups here; see the settings host and port",
-                host=self._settings.host,
+                "the worker can't listen for wake-ups here; see host, listen_host and port",
+                listen_host=self._settings.listen_host,
                 port=self._settings.port,
                 reason=str(exc),
             ) from exc

@@ -1,0 +1,36 @@
+"""Where a worker says that it is, and where it listens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+import pytest
+
+from hqueue import SettingsError
+from hqueue_workers import WorkerSettings
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "listened"),
+    [
+        ({}, socket.gethostname(), "0.0.0.0"),
+        ({"host": "a"}, "a", "a"),
+        ({"host": "a", "listen_host": "b"}, "a", "b"),
+        ({"listen_host": "b"}, socket.gethostname(), "b"),
+    ],
+)
+def test_a_worker_listens_where_it_says_unless_told_otherwise(
+    given: Mapping[str, str], told: str, listened: str
+) -> None:
+    settings = WorkerSettings.load(given, {})
+    assert (settings.host, settings.listen_host) == (told, listened)
+
+
+def test_settings_come_from_the_environment_and_are_checked() -> None:
+    environ = {"HQUEUE_WORKER_PORT": "7070", "HQUEUE_WORKER_DRAIN_MS": " 5 "}
+    settings = WorkerSettings.load({"port": None}, environ)
+    assert (settings.port, settings.drain_ms) == (7070, 5)
+    for wrong in ({"port": 70_000}, {"name": "a b"}, {"threads": True}, {"lines": 1}):
+        with pytest.raises(SettingsError):
+            WorkerSettings.load(wrong, {})
