@@ -33,6 +33,8 @@ GROWTH = "growth"
 LIBRARIES = ("confluent-kafka", "kafka-python", "pyarrow")
 DOCS = Path(__file__).parents[3] / "docs"
 IDLE_S = 5
+ADMINISTRATION_MS = 300_000
+"""Disabling a table of many regions writes all that they have in memory out."""
 CONSOLE = Console(soft_wrap=True)
 
 
@@ -60,7 +62,7 @@ def main(
         tempfile.TemporaryDirectory(prefix="hqueue-bench-kafka-") as data,
         local.start(home=home) as server,
         running_broker(Path(data), CONSOLE.print) as broker,
-        hqueue.connect(server.settings()) as client,
+        hqueue.connect(server.settings(operation_timeout_ms=ADMINISTRATION_MS)) as client,
     ):
         bench = Bench(client, rounds, scale)
         arena = Arena(
