@@ -45,7 +45,7 @@ def main(
         float, typer.Option(min=0.0001, max=1, help="Less than 1 for a quick look.")
     ] = 1.0,
     folder: Annotated[
-        Path | None, typer.Option(help="For the page; docs/ if all is measured at full scale.")
+        Path | None, typer.Option(help="For the page; docs/ if all cases run at full scale.")
     ] = None,
 ) -> None:
     """Measure, on servers of its own. All cases at full scale write docs/benchmarks-kafka.md."""
@@ -54,6 +54,8 @@ def main(
     for name in chosen:
         if name not in known:
             raise typer.BadParameter(f"{name}: the cases are {', '.join(known)}")
+    if folder is not None and chosen != known:
+        raise typer.BadParameter("the page has all cases, or there is none", param_hint="--folder")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that both servers are ended.
     if folder is None and chosen == known and scale == 1.0:
         folder = DOCS
