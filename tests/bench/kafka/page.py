@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from ..measure import Comparison
@@ -86,11 +87,13 @@ def page(
         f"![all cases]({CASES_PICTURE})",
     ]
     for section in sections:
-        parts += [f"## {section.title}", section.doc, comparisons(section.results)]
+        doc = textwrap.fill(section.doc, 100)
+        parts += [f"## {section.title}", doc, comparisons(section.results)]
     parts += [
         "## How the cost grows",
-        "Messages have 100 random bytes. Shaded: the lowest and the highest of the rounds. "
-        "With more than 64 partitions, several of hqueue's share a region.",
+        "Messages have 100 random bytes. Shaded: the lowest and the highest of the rounds. Batches "
+        "go to the\npartitions in turn; single messages to one. With more than 64 partitions, "
+        "several of hqueue's share a\nregion.",
         f"![growth]({GROWTH_PICTURE})",
     ]
     parts += [_growth(axis, of_axis) for axis, of_axis in points.items()]
