@@ -21,7 +21,7 @@ from ..cases import Bench
 from ..measure import Comparison
 from ..report import line, versions
 from .broker import running_broker
-from .cases import CASES, Arena
+from .cases import CASES, Arena, warm
 from .confluent import Confluent
 from .growth import AXES, Point
 from .kafka_python import KafkaPython
@@ -74,6 +74,7 @@ def main(
             Confluent(broker.address, "lz4"),
             KafkaPython(broker.address),
         )
+        warm(arena)
         results = {name: _measure(arena, name) for name in chosen if name in CASES}
         points = _grow(arena) if GROWTH in chosen else {}
         idle = (_idle(p.pid for p in server.processes), _idle([broker.process.pid]))

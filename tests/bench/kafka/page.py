@@ -22,9 +22,9 @@ The same work, from Python, through this library and through Kafka's two. One Ka
 its defaults) and the standalone local HBase are both up, and **rounds take turns**: in each, every
 library does its work once, after two rounds that aren't counted. So what makes the machine faster
 or slower meets all of them. Neither server is stopped in between: a server that was just started
-runs uncompiled code for a while, and would be measured doing that. The one whose turn it isn't is
-idle: HBase with its gateways then takes {hbase_idle:.1f} % of a core, and the broker
-{kafka_idle:.1f} %.
+runs uncompiled code for a while, so every library works for half a minute before anything is
+measured. The server whose turn it isn't is idle: HBase with its gateways then takes
+{hbase_idle:.1f} % of a core, and the broker {kafka_idle:.1f} %.
 
 A ratio is the median over the rounds, with the lowest and the highest. Absolute figures are this
 machine's, and medians. Every log has four partitions. Payloads: random bytes, which nothing can
