@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from hqueue.decode import messages_of
+from hqueue.decode import each_message_of
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.follow import follow
 from hqueue.limits import MESSAGE_ID_MAX, SCAN_BYTES_MAX
@@ -160,14 +160,14 @@ class CombinedPartitionScanner:
 
     def _one_by_one(self) -> Iterator[Message]:
         return itertools.chain.from_iterable(
-            self._noted(messages_of, batch) for batches in self._batches() for batch in batches
+            self._noted(each_message_of, batch) for batches in self._batches() for batch in batches
         )
 
     def _merged(self) -> Iterator[Message]:
         def messages(reader: PartitionReader) -> Iterator[Message]:
             for batches in self._drain(reader):
                 for batch in batches:
-                    yield from self._noted(messages_of, batch)
+                    yield from self._noted(each_message_of, batch)
 
         return heapq.merge(*map(messages, self._readers), key=itemgetter(2))
 

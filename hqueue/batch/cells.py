@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, starmap
 from operator import itemgetter, lt
 from typing import NamedTuple
@@ -235,21 +235,21 @@ def positions(header: Header, entry: TopicEntry, cell: bytes) -> Sequence[int]:
     return found
 
 
-def decode_bodies(entry: TopicEntry, cell: bytes) -> list[bytes]:
-    """The bodies of a cell that was checked, in their order.
+def decode_bodies(entry: TopicEntry, cell: bytes) -> Iterator[bytes]:
+    """The bodies of a cell that was checked, in their order, each cut out when it is taken.
 
     Raises:
-        CorruptLogError: their offsets do not ascend.
+        CorruptLogError: their offsets do not ascend. This is found before the first is given.
     """
     if entry.layout == RAW:
-        return [cell]
+        return iter((cell,))
     at = _offsets_at(entry)
     data_at = at + 4 * (entry.count + 1)
     offsets = _from_little_endian("i", cell[at:data_at])
     if offsets != sorted(offsets):  # Of what is sorted already that costs next to nothing.
         raise CorruptLogError("the bodies have impossible offsets", topic=entry.topic)
     data = cell[data_at:]
-    return [data[start:stop] for start, stop in pairwise(offsets)]
+    return (data[start:stop] for start, stop in pairwise(offsets))
 
 
 def _little_endian(numbers: array[int]) -> bytes:

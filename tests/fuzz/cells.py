@@ -74,7 +74,11 @@ def _read(given: tuple[Stored, Forgery]) -> None:
     assert len(messages) == header.count
     assert all(header.base <= int(m.id or 0) < header.end for m in messages)
     for entry, cell in cells:
-        assert len(decode_bodies(entry, cell)) == len(positions(header, entry, cell)) == entry.count
+        assert (
+            len(list(decode_bodies(entry, cell)))
+            == len(positions(header, entry, cell))
+            == entry.count
+        )
 
 
 def _as_arrow(batch: Batch, small_max: int) -> pyarrow.RecordBatch:

@@ -14,7 +14,7 @@ import pytest
 from hqueue import CombinedPartitionScanner, CorruptLogError, Message, Scan
 from hqueue.arrow import SMALL_BATCH, record_batch
 from hqueue.batch import check_cell, decode_header, encode_bodies
-from hqueue.decode import messages_of
+from hqueue.decode import each_message_of, messages_of
 from hqueue.log import Batch
 
 from .batches import ROW, header_bytes, read, signed
@@ -79,7 +79,8 @@ IMPOSSIBLE = pytest.mark.parametrize(
 
 @IMPOSSIBLE
 def test_impossible_offsets_and_positions_are_errors_that_name_the_row(batch: Batch) -> None:
-    for decode in (messages_of, lambda one: record_batch([one])):
+    # Of the messages that are made one by one, none is given before all are known to be right.
+    for decode in (messages_of, each_message_of, lambda one: record_batch([one])):
         with pytest.raises(CorruptLogError) as raised:
             decode(batch)
         assert raised.value.row == ROW.hex()

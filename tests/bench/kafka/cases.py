@@ -18,12 +18,13 @@ from .library import Library, Log
 from .ours import HQueue
 from .payloads import PAYLOADS, Payload
 
-__all__ = ["CASES", "Arena", "Case"]
+__all__ = ["CASES", "Arena", "Case", "warm"]
 
 MESSAGES = "hqueue, Message"
 COLUMNS = "hqueue, Arrow"
 PYTHON = "kafka-python"
 PYTHON_GOAL = 4.0
+WARM_S = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,22 @@ class Case:
         for payload in self.payloads if self.on_disk else ():
             if not payload.text:
                 yield from self.run(arena, payload, True)
+
+
+def warm(arena: Arena) -> None:
+    """Let every library work for half a minute, unmeasured, so that both servers compile."""
+    payload = PAYLOADS[0]
+    with arena.logs(payload, on_disk=False) as logs:
+        for library, log in logs:
+            values = _share(library, _values(arena, payload))
+            ends_s = time.monotonic() + WARM_S * arena.bench.scale
+            while time.monotonic() < ends_s:
+                log.put_batches(values)
+                log.put_each(values)
+                for value in values[:100]:
+                    log.put_one(value)
+                log.read_last()
+                log.read(len(values))
 
 
 def produce(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:

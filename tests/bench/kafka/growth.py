@@ -42,7 +42,7 @@ class Point:
 def by_partitions(arena: Arena) -> Iterator[Point]:
     """Logs of ever more partitions; a thousand messages in each, at least."""
     for partitions in PARTITIONS:
-        number = max(arena.bench.many(200_000), partitions * A_BATCH)
+        number = arena.bench.many(max(200_000, partitions * A_BATCH))
         yield Point(partitions, _measured(arena, partitions, number))
 
 

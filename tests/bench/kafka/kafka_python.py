@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -45,10 +43,12 @@ class KafkaPythonLog:
             bootstrap_servers=address, acks="all", linger_ms=5, batch_size=256 * 1024
         )
         self._prompt = KafkaProducer(bootstrap_servers=address, acks="all", linger_ms=0)
-        self._consumer = KafkaConsumer(bootstrap_servers=address, max_poll_records=10_000)
+        # The last fetch of a read would else hold up the next read's first for half a second.
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=address, max_poll_records=10_000, fetch_max_wait_ms=10
+        )
         self._partitions = [TopicPartition(self._topic, number) for number in range(partitions)]
-        self._turns = itertools.cycle(range(partitions))
-        self._last: Any = None
+        self._last = 0
         self._buffering.partitions_for(self._topic)  # Connected before anything is timed.
         self._prompt.partitions_for(self._topic)
 
@@ -62,8 +62,7 @@ class KafkaPythonLog:
         return len(values)
 
     def put_one(self, value: bytes) -> None:
-        sent = self._prompt.send(self._topic, value, partition=next(self._turns))
-        self._last = sent.get(WAIT_S)
+        self._last = self._prompt.send(self._topic, value, partition=0).get(WAIT_S).offset
 
     def read(self, count: int) -> int:
         self._consumer.assign(self._partitions)
@@ -71,9 +70,8 @@ class KafkaPythonLog:
         return self._read(count)
 
     def read_last(self) -> None:
-        at = TopicPartition(self._topic, self._last.partition)
-        self._consumer.assign([at])
-        self._consumer.seek(at, self._last.offset)
+        self._consumer.assign(self._partitions[:1])
+        self._consumer.seek(self._partitions[0], self._last)
         self._read(1)
 
     @contextlib.contextmanager

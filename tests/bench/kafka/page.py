@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from ..measure import Comparison
@@ -21,9 +22,9 @@ The same work, from Python, through this library and through Kafka's two. One Ka
 its defaults) and the standalone local HBase are both up, and **rounds take turns**: in each, every
 library does its work once, after two rounds that aren't counted. So what makes the machine faster
 or slower meets all of them. Neither server is stopped in between: a server that was just started
-runs uncompiled code for a while, and would be measured doing that. The one whose turn it isn't is
-idle: HBase with its gateways then takes {hbase_idle:.1f} % of a core, and the broker
-{kafka_idle:.1f} %.
+runs uncompiled code for a while, so every library works for half a minute before anything is
+measured. The server whose turn it isn't is idle: HBase with its gateways then takes
+{hbase_idle:.1f} % of a core, and the broker {kafka_idle:.1f} %.
 
 A ratio is the median over the rounds, with the lowest and the highest. Absolute figures are this
 machine's, and medians. Every log has four partitions. Payloads: random bytes, which nothing can
@@ -86,11 +87,13 @@ def page(
         f"![all cases]({CASES_PICTURE})",
     ]
     for section in sections:
-        parts += [f"## {section.title}", section.doc, comparisons(section.results)]
+        doc = textwrap.fill(section.doc, 100)
+        parts += [f"## {section.title}", doc, comparisons(section.results)]
     parts += [
         "## How the cost grows",
-        "Messages have 100 random bytes. Shaded: the lowest and the highest of the rounds. "
-        "With more than 64 partitions, several of hqueue's share a region.",
+        "Messages have 100 random bytes. Shaded: the lowest and the highest of the rounds. Batches "
+        "go to the\npartitions in turn; single messages to one. With more than 64 partitions, "
+        "several of hqueue's share a\nregion.",
         f"![growth]({GROWTH_PICTURE})",
     ]
     parts += [_growth(axis, of_axis) for axis, of_axis in points.items()]

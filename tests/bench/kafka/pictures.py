@@ -15,7 +15,14 @@ from .growth import MEASURES, Point
 
 __all__ = ["draw_cases", "draw_growth", "series"]
 
-COLOURS = ("tab:blue", "tab:cyan", "tab:orange", "tab:olive", "tab:red")
+COLOURS = {
+    "hqueue": "tab:blue",
+    "hqueue, Message": "tab:blue",
+    "hqueue, Arrow": "tab:cyan",
+    "confluent-kafka": "tab:orange",
+    "confluent-kafka, lz4": "tab:olive",
+    "kafka-python": "tab:red",
+}
 
 
 def series(results: Sequence[Comparison]) -> dict[str, dict[str, tuple[float, ...]]]:
@@ -46,7 +53,8 @@ def draw_growth(points: Mapping[str, Sequence[Point]], path: Path) -> None:
         for row, (measure, label) in enumerate(MEASURES.items()):
             axes = grid[row, column]
             sizes = [point.size for point in of_axis]
-            for colour, name in zip(COLOURS[::2], of_axis[0].figures[measure], strict=False):
+            for name in of_axis[0].figures[measure]:
+                colour = COLOURS.get(name)
                 rounds = [point.figures[measure][name] for point in of_axis]
                 axes.plot(
                     sizes, list(map(statistics.median, rounds)), "o-", color=colour, label=name
@@ -77,12 +85,13 @@ def _bars(axes: Axes, comparisons: Sequence[Comparison]) -> None:
             [median - min(figures) for median, figures in zip(middle, rounds, strict=True)],
             [max(figures) - median for median, figures in zip(middle, rounds, strict=True)],
         ]
-        axes.bar(
-            places, middle, width, yerr=spread, label=name, color=COLOURS[number % len(COLOURS)]
-        )
+        axes.bar(places, middle, width, yerr=spread, label=name, color=COLOURS.get(name))
     axes.set_yscale("log")
     lowest = min(min(map(min, by_title.values())) for by_title in found.values())
     axes.set_ylim(bottom=10 ** math.floor(math.log10(lowest)))
-    axes.set_xticks([at + 0.4 - width / 2 for at in range(len(titles))], titles)
+    axes.set_xticks(
+        [at + 0.4 - width / 2 for at in range(len(titles))],
+        [title.replace(", ", ",\n") for title in titles],
+    )
     axes.set_ylabel(comparisons[0].unit)
-    axes.legend(ncols=len(found), fontsize=8)
+    axes.legend(ncols=len(found), fontsize=8, loc="lower right", bbox_to_anchor=(1, 1))
