@@ -1,0 +1,54 @@
+"""One Spark for all of these tests, on the standalone server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import hqueue
+
+OWN_CONFIGURATION = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark_environment(server_environment: dict[str, str]) -> Iterator[None]:
+    """The JVM that PySpark starts, and all that it starts, finds the server as a user's would."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("HQUEUE_LOCAL_HOME", "HQUEUE_CONFIG"):
+            patched.setenv(name, server_environment[name])
+        patched.setenv("PYSPARK_PYTHON", sys.executable)
+        patched.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(spark_environment: None) -> Iterator[SparkSession]:
+    """The session: two cores of this machine."""
+    builder = SparkSession.builder.master("local[2]").appName("hqueue-tests")
+    session = builder.config(map=OWN_CONFIGURATION).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def load(spark: SparkSession) -> Callable[..., DataFrame]:
+    """Reads a queue through the data source, in batch."""
+
+    def load_queue(queue: hqueue.Queue, **options: object) -> DataFrame:
+        reader = spark.read.format("hqueue").option("queue", queue.name)
+        for name, value in options.items():
+            reader = reader.option(name, value)  # type: ignore[arg-type]
+        return reader.load()
+
+    return load_queue
