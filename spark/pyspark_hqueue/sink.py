@@ -86,8 +86,9 @@ def batch_writer(
     if options.write_id is None:
         ends = {end.partition: end.next for end in queue.ends()}
         return QueueWriter(options, Writing(f"job/{uuid.uuid4()}", ends))
-    since = queue.begin(f"spark-write.{options.write_id}")
-    return QueueWriter(options, Writing(f"write/{options.write_id}", since))
+    since = queue.begin(f"spark-write.{options.write_id}", options.write_number)
+    name = f"write/{options.write_id}/{options.write_number}"
+    return QueueWriter(options, Writing(name, since))
 
 
 def stream_writer(

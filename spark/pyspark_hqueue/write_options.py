@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Literal
 
@@ -20,7 +21,7 @@ from pyspark.sql.types import (
 from hqueue import InvalidInputError, Settings
 from hqueue.coordination import check_name
 from hqueue.message import topic_bytes
-from pyspark_hqueue.options import Option, parse_options
+from pyspark_hqueue.options import Option, parse_options, whole
 
 __all__ = ["WriteOptions", "check_columns"]
 
@@ -52,6 +53,7 @@ _OPTIONS = (
     Option("path", "queue", _name),
     Option("topic", "topic", _topic),
     Option("writeId", "write_id", check_name, "batch"),
+    Option("writeNumber", "write_number", functools.partial(whole, 0), "batch"),
     Option("checkpointLocation", "checkpoint", str, "stream"),  # Spark's own: it comes along.
 )
 
@@ -64,6 +66,7 @@ class WriteOptions:
     settings: Settings
     topic: str | None = None
     write_id: str | None = None
+    write_number: int = 0
     checkpoint: str | None = None
 
     @classmethod
