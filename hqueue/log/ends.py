@@ -102,10 +102,10 @@ def id_at(partition: int, ordinal: int, port: HeaderPort, deadline: Deadline) ->
         proportional = not proportional
         row = deadline.run(partial(port.newest, partition, probe))
         header = None if row is None else _header_of(row)
-        if header is None or header.end <= low:
+        if row is None or header is None or header.end <= low:
             low = probe + 1  # Nothing lies between them.
         elif ordinal < header.ordinal:
-            high, high_ordinal = header.base, header.ordinal
+            high, high_ordinal = row.slot, header.ordinal
         elif ordinal >= header.next_ordinal:
             low, low_ordinal = max(probe + 1, header.end), header.next_ordinal
         else:

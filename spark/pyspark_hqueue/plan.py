@@ -181,7 +181,7 @@ def ranges_between(
     queue: Queue,
     starts: Mapping[int, Position],
     stops: Mapping[int, Position],
-    seen: Mapping[int, int],
+    fell_from: Mapping[int, int],
     options: ReadOptions,
     *,
     first: bool,
@@ -195,7 +195,7 @@ def ranges_between(
         queue: the queue.
         starts: where the batch begins.
         stops: where it ends.
-        seen: messages that each partition was known to have, at some time.
+        fell_from: messages that partitions were known to have before they were truncated.
         options: whether a loss is an error.
         first: whether it is the first batch of the query, which at its "earliest" has what is
             left, and misses nothing.
@@ -205,19 +205,18 @@ def ranges_between(
     """
     ranges = []
     for partition, stop in stops.items():
-        known = partition in starts
+        known = partition in starts  # Others were added since: the queue was made again.
         start = starts.get(partition, Position(0, 0))
         if start.id >= stop.id:
             continue
         exact = known and not (first and options.start_in(partition) == "earliest")
         before = queue.count_before(partition, MessageID.from_int(start.id))
-        until = stop.ordinal
         if before != start.ordinal and exact:
             if before > start.ordinal:
                 text, lost = "messages were deleted before they were read", before - start.ordinal
             else:
                 text = "the queue was truncated; lost are at least so many messages"
-                lost = max(seen.get(partition, 0), stop.ordinal) - start.ordinal
+                lost = max(fell_from.get(partition, 0), stop.ordinal) - start.ordinal
             report_loss(
                 text,
                 fail=options.fail_on_data_loss,
@@ -225,7 +224,7 @@ def ranges_between(
                 partition=partition,
                 lost=max(0, lost),
             )
-        messages = max(1, until - before)
+        messages = max(1, stop.ordinal - before)
         ranges.append(Range(partition, start.id, stop.id, before, messages, exact))
     return ranges
 

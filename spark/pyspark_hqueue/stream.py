@@ -107,8 +107,14 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         """
         queue = self._tails.queue
         begins = _positions(start or {"partitions": end["start"]})
-        seen = {partition: ends.next_ordinal for partition, ends in self._tails.ends().items()}
-        ranges = ranges_between(queue, begins, _positions(end), seen, self.options, first=not start)
+        ranges = ranges_between(
+            queue,
+            begins,
+            _positions(end),
+            self._tails.fell_from,
+            self.options,
+            first=not start,
+        )
         if self.options.ranges_only:
             return [Task(tuple(ranges))] if ranges else []
         return list(cut(ranges, pieces_of(queue, ranges, self.options), queue.id_at))

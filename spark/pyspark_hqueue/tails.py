@@ -35,6 +35,8 @@ class Tails:
         self._open = open_queue
         self._options = options
         self._clock = clock
+        self.fell_from: dict[int, int] = {}
+        """Messages that partitions had which had fewer later: those that were truncated."""
         self._ends: dict[int, PartitionEnds] = {}
         self._queue: Queue | None = None
         self._asked_ms = self._anew_ms = float("-inf")
@@ -56,14 +58,22 @@ class Tails:
             if anew or now_ms - self._anew_ms >= ANEW_MS:
                 self._queue = self._open()
                 partitions = partitions_of(self._queue, self._options)
-                self._ends = {end.partition: end for end in self._queue.ends(partitions)}
+                self._note(self._queue.ends(partitions))
                 self._anew_ms = now_ms
             elif moved := self.queue.appended_since(list(self._ends.values())):
-                self._ends |= {end.partition: end for end in self.queue.ends(moved)}
+                self._note(self.queue.ends(moved))
             self._unreadable = None
         except QueueStateError:
+            self._anew_ms = float("-inf")
             self._unreadable = self._unreadable or self.queue.deadline()
             if not self._ends or self._unreadable.expired:
                 raise
         self._asked_ms = self._clock.monotonic_ms()
         return self._ends
+
+    def _note(self, ends: list[PartitionEnds]) -> None:
+        for end in ends:
+            before = self._ends.get(end.partition)
+            if before is not None and end.next_ordinal < before.next_ordinal:
+                self.fell_from[end.partition] = before.next_ordinal
+            self._ends[end.partition] = end

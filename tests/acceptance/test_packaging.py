@@ -39,10 +39,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_ships_every_module_and_data_file(wheel: Path) -> None:
     shipped = set(zipfile.ZipFile(wheel).namelist())
     wanted = {str(path.relative_to(ROOT)) for path in (ROOT / "hqueue").rglob("*.py")}
-    wanted |= {
-        str(path.relative_to(ROOT / "workers"))
-        for path in (ROOT / "workers" / "hqueue_workers").rglob("*.py")
-    }
+    for folder, package in (("workers", "hqueue_workers"), ("spark", "pyspark_hqueue")):
+        base = ROOT / folder
+        wanted |= {str(path.relative_to(base)) for path in (base / package).rglob("*.py")}
     wanted |= {"hqueue/py.typed", "hqueue/local/pom.xml"}
     wanted |= {f"hqueue/idl/{path.name}" for path in (ROOT / "thrift").glob("*.thrift")}
     assert wanted <= shipped
@@ -50,7 +49,8 @@ def test_the_wheel_ships_every_module_and_data_file(wheel: Path) -> None:
 
 def test_the_wheel_ships_nothing_beside_its_packages(wheel: Path) -> None:
     top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {name for name in top if not name.endswith(".dist-info")} == {"hqueue", "hqueue_workers"}
+    packages = {name for name in top if not name.endswith(".dist-info")}
+    assert packages == {"hqueue", "hqueue_workers", "pyspark_hqueue"}
 
 
 def test_the_installed_wheel_finds_its_data(wheel: Path, tmp_path: Path) -> None:
@@ -59,5 +59,17 @@ def test_the_installed_wheel_finds_its_data(wheel: Path, tmp_path: Path) -> None
         "import hqueue, hqueue.hbase, hqueue.subscribe, hqueue.local.jars as jars, pathlib\n"
         "assert pathlib.Path(hqueue.__file__).is_relative_to(pathlib.Path.cwd())\n"
         "assert (pathlib.Path(jars.__file__).parent / 'pom.xml').is_file()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_spark_finds_the_data_source_of_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = (
+        "import pkgutil, importlib, sys\n"
+        "found = [m for m in pkgutil.iter_modules(['.']) if m.name.startswith('pyspark_')]\n"
+        "source = importlib.import_module(found[0].name).DefaultSource\n"
+        "assert source.name() == 'hqueue'\n"
+        "assert 'pyarrow' not in sys.modules and 'hqueue' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

@@ -21,8 +21,9 @@ from hqueue import local
 from .cases import CASES, Bench
 from .measure import Comparison
 from .push import PUSH_CASES
+from .spark import SPARK_CASES
 
-ALL_CASES = CASES | PUSH_CASES
+ALL_CASES = CASES | PUSH_CASES | SPARK_CASES
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 CONSOLE = Console()
 

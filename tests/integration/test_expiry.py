@@ -23,7 +23,11 @@ NONCE = b"12345678"
 
 
 def put_in_the_past(
-    raw: RawHBase, queue: hqueue.Queue, ages_ms: list[int], per_batch: int = 3
+    raw: RawHBase,
+    queue: hqueue.Queue,
+    ages_ms: list[int],
+    per_batch: int = 3,
+    now_ms: int | None = None,
 ) -> list[int]:
     """Write a log of batches of such ages as an old writer would have left it.
 
@@ -31,8 +35,9 @@ def put_in_the_past(
     batches' bases.
     """
     slot, ordinal, bases = 0, 0, []
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     for number, age_ms in enumerate(ages_ms):
-        then_ms = time.time_ns() // 1_000_000 - age_ms
+        then_ms = now_ms - age_ms
         base = max(slot, then_ms << 15)
         bodies = encode_bodies([Message("t", b"%d" % number)] * per_batch)
         key = rowkey.encode(0, slot)

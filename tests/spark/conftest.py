@@ -1,28 +1,43 @@
-"""A Spark session for the whole test session, and what its queries need to reach the server."""
+"""One Spark for all of these tests, on the standalone server."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+import hqueue
 from hqueue import local
+
+OWN_CONFIGURATION = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session with two cores."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2,4]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
+def spark_environment(server_environment: dict[str, str]) -> Iterator[None]:
+    """The JVM that PySpark starts, and all that it starts, finds the server as a user's would."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("HQUEUE_LOCAL_HOME", "HQUEUE_CONFIG"):
+            patched.setenv(name, server_environment[name])
+        patched.setenv("PYSPARK_PYTHON", sys.executable)
+        patched.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(spark_environment: None) -> Iterator[SparkSession]:
+    """The session: two cores of this machine, and four tries of a task."""
+    builder = SparkSession.builder.master("local[2,4]").appName("hqueue-tests")
+    session = builder.config(map=OWN_CONFIGURATION).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
 
@@ -32,3 +47,16 @@ def connection(server: local.LocalServer) -> dict[str, str]:
     """The options with which Spark reaches the standalone server."""
     gateways = ",".join(f"{g.host}:{g.thrift1_port}/{g.thrift2_port}" for g in server.gateways)
     return {"hqueue.gateways": gateways, "hqueue.zookeeper": server.zookeeper}
+
+
+@pytest.fixture
+def load(spark: SparkSession) -> Callable[..., DataFrame]:
+    """Reads a queue through the data source, in batch."""
+
+    def load_queue(queue: hqueue.Queue, **options: object) -> DataFrame:
+        reader = spark.read.format("hqueue").option("queue", queue.name)
+        for name, value in options.items():
+            reader = reader.option(name, value)  # type: ignore[arg-type]
+        return reader.load()
+
+    return load_queue

@@ -15,9 +15,9 @@ from pyspark_hqueue.loss import DataLossError
 
 __all__ = ["JobError", "translated"]
 
-_KINDS: dict[str, type[HQueueError]] = {name: kind for name, kind in vars(hqueue).items() if name.endswith("Error")} | {
-    "DataLossError": DataLossError
-}
+_KINDS: dict[str, type[HQueueError]] = {
+    name: kind for name, kind in vars(hqueue).items() if name.endswith("Error")
+} | {"DataLossError": DataLossError}
 _RAISED = re.compile(r"^(?:.*: )?(?:hqueue|pyspark_hqueue)[\w.]*\.(\w+Error): (.*)$", re.MULTILINE)
 _CONCURRENT = "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModificationException"
 

@@ -71,7 +71,9 @@ class Copy:
         """What a run would copy. Raises as `Rounds.pending`."""
         return self._rounds.pending()
 
-    def run(self, on_round: Callable[[int, int], None] | None = None, *, follow: bool = False) -> None:
+    def run(
+        self, on_round: Callable[[int, int], None] | None = None, *, follow: bool = False
+    ) -> None:
         """Copy what is there by now, or, following, what comes as well.
 
         Args:

@@ -1,0 +1,152 @@
+"""Reading with tasks that are placed, in a session on this machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import hqueue
+from hqueue import InvalidInputError
+from pyspark_hqueue import foreach_batch, located, read
+
+from .queries import put
+from .test_batch import values
+from .test_stream import numbered
+
+MakeQueue = Callable[..., hqueue.Queue]
+
+
+def preferred_hosts(frame: DataFrame) -> list[list[str]]:
+    """The hosts that each task of a frame prefers."""
+    rdd = frame._jdf.queryExecution().toRdd()
+    context = frame.sparkSession.sparkContext._jsc.sc()
+    locations = [context.getPreferredLocs(rdd, number) for number in range(rdd.getNumPartitions())]
+    return [[found.apply(i).host() for i in range(found.size())] for found in locations]
+
+
+def test_a_located_read_gives_what_the_data_source_gives(
+    make_queue: MakeQueue, spark: SparkSession
+) -> None:
+    queue = make_queue(3)
+    for partition, number in enumerate([900, 30, 0]):
+        put(queue, partition, 0, number)
+    frame = read(spark, queue.name, minPartitions=4)
+    source = spark.read.format("hqueue").load(queue.name)
+    assert frame.schema == source.schema
+    order = ["partition", "id"]
+    assert frame.orderBy(order).collect() == source.orderBy(order).collect()
+    counted = frame.groupBy(F.spark_partition_id()).count().collect()
+    assert sum(row["count"] for row in counted) == 930
+    assert max(row["count"] for row in counted) <= 234
+
+
+def test_each_task_prefers_the_host_of_its_region_through_a_query(
+    make_queue: MakeQueue, spark: SparkSession, client: hqueue.Client
+) -> None:
+    queue = make_queue(2)
+    for partition in range(2):
+        put(queue, partition, 0, 100)
+    host = client.locations(queue.name)[0].host
+    frame = read(spark, queue.name, minPartitions=4).where("id > 5").select("value")
+    hints = preferred_hosts(frame)
+    assert len(hints) == 4
+    for names in hints:
+        assert host in names
+
+
+def test_only_the_columns_that_are_wanted_are_made(
+    make_queue: MakeQueue, spark: SparkSession
+) -> None:
+    queue = make_queue(1)
+    put(queue, 0, 0, 200)
+    frame = read(spark, queue.name, columns=["value", "sequence"])
+    assert frame.columns == ["value", "sequence"]
+    assert sorted(bytes(row.value) for row in frame.collect())[0] == b"0:0"
+    with pytest.raises(InvalidInputError, match="no such column"):
+        read(spark, queue.name, columns=["key"])
+
+
+def test_a_frame_holds_one_snapshot(make_queue: MakeQueue, spark: SparkSession) -> None:
+    queue = make_queue(1)
+    put(queue, 0, 0, 10)
+    frame = read(spark, queue.name)
+    put(queue, 0, 10, 10)
+    assert frame.count() == 10
+    assert values(frame) == numbered(10)
+    assert read(spark, queue.name).count() == 20
+
+
+def test_an_empty_queue_and_wrong_options(make_queue: MakeQueue, spark: SparkSession) -> None:
+    queue = make_queue(1)
+    assert read(spark, queue.name).collect() == []
+    with pytest.raises(InvalidInputError, match="unknown option"):
+        read(spark, queue.name, subscribes="a")
+
+
+def test_a_stream_of_located_batches_gives_each_message_once_over_restarts(
+    make_queue: MakeQueue, spark: SparkSession, tmp_path: Path
+) -> None:
+    queue = make_queue(2)
+    written = tmp_path / "written"
+
+    def write(frame: DataFrame, batch: int) -> None:
+        frame.write.mode("overwrite").parquet(str(written / f"batch={batch}"))
+
+    def run(**options: object) -> None:
+        writer = foreach_batch(
+            spark, queue.name, write, startingOffsets="earliest", **options
+        ).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+
+    put(queue, 0, 0, 40)
+    run(maxOffsetsPerTrigger=15)
+    put(queue, 1, 0, 20)
+    commits = sorted(
+        (tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda p: int(p.name)
+    )
+    commits[-1].unlink()
+    run()
+    assert values(spark.read.parquet(str(written))) == numbered(40, 20)
+
+
+class ConnectReader:
+    """What a session of Spark Connect has to read with; notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+
+    def format(self, name: str) -> ConnectReader:
+        self.told["format"] = name
+        return self
+
+    def options(self, **given: str) -> ConnectReader:
+        self.told["options"] = given
+        return self
+
+    def load(self) -> ConnectReader:
+        return self
+
+    def select(self, *columns: str) -> ConnectReader:
+        self.told["columns"] = columns
+        return self
+
+
+def test_without_a_jvm_the_data_source_reads_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    located._say_once.cache_clear()
+    reader = ConnectReader()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            read(SimpleNamespace(read=reader), "events", minPartitions=3)  # type: ignore[arg-type]
+    assert reader.told["format"] == "hqueue"
+    assert reader.told["options"] == {"queue": "events", "minPartitions": "3"}
+    assert len([r for r in caplog.records if "Spark Connect" in r.message]) == 1
