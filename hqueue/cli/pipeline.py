@@ -156,7 +156,7 @@ def replay(
             start=bounds[0],
             stop=bounds[1],
             write_id=write_id,
-            options=_settings(context),
+            options=session_of(context).spark_options,
         )
         pieces = job.pending()
         total = sum(piece.messages for piece in pieces)
@@ -265,7 +265,7 @@ def statistics(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    options = _settings(context)
+    options = session_of(context).spark_options
     if topic:
         options["subscribe"] = ",".join(topic)
     for name, moment in (("startingTimestamp", start), ("endingTimestamp", stop)):
@@ -323,13 +323,8 @@ def _spark(name: str, master: str | None, conf: list[str] | None) -> Iterator[Sp
         yield session
 
 
-def _settings(context: typer.Context) -> dict[str, str]:
-    """The connection's settings that were given, as options of the data source."""
-    return {f"hqueue.{name}": str(value) for name, value in session_of(context).given.items()}
-
-
 def _reading(context: typer.Context, allow_data_loss: bool) -> dict[str, str]:
-    return {**_settings(context), "failOnDataLoss": str(not allow_data_loss).lower()}
+    return {**session_of(context).spark_options, "failOnDataLoss": str(not allow_data_loss).lower()}
 
 
 def _until_interrupted(run: Callable[[], object], *, follow: bool) -> None:

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+
+import hqueue
+from hqueue import InvalidInputError, Message
 from pyspark_hqueue.jobs.archive import Archive
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.queue_copy import Copy
 from pyspark_hqueue.jobs.queue_statistics import Counting
 from pyspark_hqueue.jobs.replay import Replay
 from pyspark_hqueue.jobs.targets import Target
-
-import hqueue
-from hqueue import InvalidInputError, Message
 
 TOPICS = ("a", "b/c", "007")
 
@@ -262,7 +262,7 @@ def test_parquet_of_others_is_replayed_by_key_and_in_the_order_of_its_rows(
 
 
 @pytest.mark.parametrize(
-    ("by", "place"),
+    "rule",
     [
         ("partition", None),
         ("topic", lambda topic, value: topic.encode()),
@@ -274,9 +274,9 @@ def test_a_copy_has_each_message_once_where_the_rule_says(
     connection: dict[str, str],
     make_queue: Make,
     tmp_path: Path,
-    by: str,
-    place: Callable[[str, bytes], bytes] | None,
+    rule: tuple[str, Callable[[str, bytes], bytes] | None],
 ) -> None:
+    by, place = rule
     queue, target = make_queue(3), make_queue(2)
     fill(queue, 100)
 
