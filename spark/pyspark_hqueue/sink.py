@@ -85,10 +85,10 @@ def batch_writer(
     queue = client_of(options.settings).queue(options.queue)
     if options.write_id is None:
         ends = {end.partition: end.next for end in queue.ends()}
-        return QueueWriter(options, Writing(f"job/{uuid.uuid4()}", ends))
+        return QueueWriter(options, queue.partitions, Writing(f"job/{uuid.uuid4()}", ends))
     since = queue.begin(f"spark-write.{options.write_id}", options.write_number)
     name = f"write/{options.write_id}/{options.write_number}"
-    return QueueWriter(options, Writing(name, since))
+    return QueueWriter(options, queue.partitions, Writing(name, since))
 
 
 def stream_writer(
@@ -97,18 +97,21 @@ def stream_writer(
     """A writer for these options."""
     options = WriteOptions.of(given, "stream")
     check_columns(schema, options, overwrite=overwrite)
-    return QueueStreamWriter(options, schema)
+    described = client_of(options.settings).describe_queue(options.queue)
+    return QueueStreamWriter(options, described.partitions, schema)
 
 
 class QueueWriter(spark.DataSourceArrowWriter):
     """Writes a frame. Its messages can be read as they are put, task by task."""
 
-    def __init__(self, options: WriteOptions, writing: Writing) -> None:
+    def __init__(self, options: WriteOptions, partitions: int, writing: Writing) -> None:
         self._options = options
+        self._partitions = partitions
         self._writing = writing
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _write(self._options, self._writing, iterator)
+        queue = _opened(self._options.settings, self._options.queue, self._partitions)
+        return _write(queue, self._options, self._writing, iterator)
 
     def commit(self, messages: Sequence[spark.WriterCommitMessage | None]) -> None:
         _report(self._options, messages)
@@ -117,8 +120,9 @@ class QueueWriter(spark.DataSourceArrowWriter):
 class QueueStreamWriter(_StreamWriter):  # type: ignore[misc]
     """Writes a stream. The messages of a batch can be read as they are put, before its end."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, partitions: int, schema: StructType) -> None:
         self._options = options
+        self._partitions = partitions
         self._schema = schema
 
     def write(self, iterator: Iterator[Any]) -> Written:
@@ -127,17 +131,20 @@ class QueueStreamWriter(_StreamWriter):  # type: ignore[misc]
         batch = task.getLocalProperty("streaming.sql.batchId")
         assert query is not None
         assert batch is not None
-        since = _queue_of(self._options).begin(f"spark.{query}", int(batch))
+        queue = _opened(self._options.settings, self._options.queue, self._partitions)
+        since = queue.begin(f"spark.{query}", int(batch))
         if not TAKES_ARROW:
             iterator = _record_batches(iterator, self._schema)
-        return _write(self._options, Writing(f"stream/{query}/{batch}", since), iterator)
+        writing = Writing(f"stream/{query}/{batch}", since)
+        return _write(queue, self._options, writing, iterator)
 
     def commit(self, messages: Sequence[spark.WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         _report(self._options, messages)
 
 
-def _write(options: WriteOptions, writing: Writing, rows: Iterator[pa.RecordBatch]) -> Written:
-    queue = _queue_of(options)
+def _write(
+    queue: Queue, options: WriteOptions, writing: Writing, rows: Iterator[pa.RecordBatch]
+) -> Written:
     task = _task().partitionId()
     chunks = Chunks(queue.partitions, options.topic)
     written = Written()
@@ -187,14 +194,12 @@ def _task() -> TaskContext:
     return task
 
 
-def _queue_of(options: WriteOptions) -> Queue:
-    """The queue, with what this process has seen of its log: Spark uses it for many tasks."""
-    described = client_of(options.settings).describe_queue(options.queue)
-    return _opened(options.settings, options.queue, described.partitions)
-
-
 @functools.lru_cache(maxsize=64)
 def _opened(settings: Settings, name: str, partitions: int) -> Queue:
+    """The queue, with what this process has seen of its log: Spark uses it for many tasks.
+
+    One that was made anew with another number of partitions is another.
+    """
     return client_of(settings).queue(name)
 
 

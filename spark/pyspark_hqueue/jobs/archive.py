@@ -196,7 +196,9 @@ class Archive:
             seen, F.count(F.lit(1)).alias("messages"), F.sum(F.length("value")).alias("bytes")
         )
         # Files of a good size, whatever the number of tasks and of topics.
-        frame = frame.hint("rebalance", *map(F.col, by)).sortWithinPartitions(*by, "partition", "id")
+        frame = frame.hint("rebalance", *map(F.col, by)).sortWithinPartitions(
+            *by, "partition", "id"
+        )
         frame.write.partitionBy(*by).parquet(self.folder.inside(folder))
         files = tuple(name for name in self.folder.files(folder) if name.endswith(".parquet"))
         found = seen.get
