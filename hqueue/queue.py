@@ -212,6 +212,11 @@ class Queue:
         self._skew.check(deadline)
         return self._works.begin(work, number, deadline)
 
+    def begun(self, work: str) -> tuple[int, MessageID] | None:
+        """Which number of a work was begun last, and when; None if it was never begun."""
+        self._check_open()
+        return self._works.begun(work, self.deadline())
+
     def append(
         self, bodies: Bodies, partition: int | None, search: Search | None = None
     ) -> Appended:

@@ -76,6 +76,12 @@ class Works:
             raise InvalidInputError("the number of a work is 0 to 2**63 - 1", number=number)
         return deadline.run(lambda: self._begin(name, number))
 
+    def begun(self, name: str, deadline: Deadline) -> tuple[int, MessageID] | None:
+        """As `Queue.begun`."""
+        check_name(name)
+        found = deadline.run(lambda: self._port.record(name))
+        return None if found is None else records.decode_work(found, name)
+
     def _begin(self, name: str, number: int) -> MessageID:
         found = self._port.record(name)
         if found is not None:

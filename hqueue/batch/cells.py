@@ -25,6 +25,7 @@ from hqueue.batch.header import (
     SCATTERED,
     Header,
     TopicEntry,
+    framing_bytes,
 )
 from hqueue.checksum import crc32
 from hqueue.errors import CorruptLogError, InvalidInputError, MessageTooLargeError
@@ -122,8 +123,7 @@ class Column(NamedTuple):
     @property
     def cell_bytes(self) -> int:
         """The size of its cell."""
-        count = len(self.places)
-        return self.size + {RAW: 0, PACKED: 4 * count + 4, SCATTERED: 8 * count + 4}[self.layout]
+        return self.size + framing_bytes(self.layout, len(self.places))
 
     def cell(self) -> bytes:
         """The bytes of its cell."""

@@ -57,6 +57,7 @@ __all__ = [
     "TopicEntry",
     "decode_header",
     "encode_header",
+    "framing_bytes",
 ]
 
 FORMAT_VERSION = 1
@@ -70,6 +71,11 @@ _ENTRY = struct.Struct(">IIIIBB")
 _CHECKSUM = struct.Struct(">I")
 
 
+def framing_bytes(layout: int, count: int) -> int:
+    """How many bytes of a cell tell so many messages apart."""
+    return {RAW: 0, PACKED: 4 * count + 4, SCATTERED: 8 * count + 4}[layout]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicEntry:
     """What a header says of one topic's cell. Counts in messages, size in bytes."""
@@ -80,6 +86,11 @@ class TopicEntry:
     size: int
     checksum: int
     layout: int
+
+    @property
+    def value_bytes(self) -> int:
+        """How many bytes its messages have, without what tells them apart in the cell."""
+        return self.size - framing_bytes(self.layout, self.count)
 
     def encode(self, name: bytes) -> bytes:
         """Its bytes in the directory, with the topic's own."""

@@ -19,6 +19,7 @@ from hqueue.cli import (
     demo,
     lag,
     local,
+    pipeline,
     put,
     queues,
     scan,
@@ -150,6 +151,7 @@ def show_help(
 
 for module in (queues, put, scan, tail, check, subscribers, subscribe, lag, dead_letters, worker):
     module.register(app)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel="Messages")
 app.add_typer(local.app, name="local", rich_help_panel="Local server")
 demo.register(app)
 shell.register(app)
@@ -182,10 +184,10 @@ def run(arguments: Sequence[str], session: Session) -> int:
     return code
 
 
-def main() -> int:
-    """Run the command line of this process; its exit code."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line, this process's own if none is given; its exit code."""
     with Session() as session:
-        return run(sys.argv[1:], session)
+        return run(sys.argv[1:] if arguments is None else arguments, session)
 
 
 def _forget_stdout() -> None:
@@ -202,7 +204,7 @@ def _log_to_stderr(verbose: int) -> None:
         stream=sys.stderr,
         format="hqueue: %(levelname)s: %(message)s" if verbose < 2 else logging.BASIC_FORMAT,
     )
-    for name in ("hqueue", "hqueue_workers"):
+    for name in ("hqueue", "hqueue_workers", "pyspark_hqueue"):
         logging.getLogger(name).setLevel(levels[min(verbose, 2)])
     if verbose < 2:
         logging.getLogger("kazoo").setLevel(logging.ERROR)

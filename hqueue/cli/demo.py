@@ -56,8 +56,9 @@ def demo(
 
     Starts the local server if none runs, creates a queue, and ships into it what HBase logs, what
     it has logged before, and the lines of the files and pipes that are named. A follower reads
-    along, and a worker delivers them to a listener. At the end all is read once more and compared
-    with what was put; the exit code is 1 if it is not the same.
+    along, and a worker delivers them to a listener. At the end all is read once more, and counted
+    by windows of time in a Spark job where PySpark is installed. What came out is compared with
+    what was put; the exit code is 1 if it is not the same.
     """
     session = session_of(context)
     for file in files or ():
@@ -89,6 +90,7 @@ class _Demo:
         seconds: float,
     ) -> None:
         self._client: Client = session.client
+        self._spark_options = session.spark_options
         self._server = server
         self._queue = queue
         self._files = files
@@ -102,6 +104,7 @@ class _Demo:
         """
         from hqueue.cli.demo_picture import Result  # noqa: PLC0415  (only for the demo)
         from hqueue.cli.demo_push import Delivered  # noqa: PLC0415
+        from hqueue.cli.demo_spark import count_in_spark  # noqa: PLC0415
         from hqueue.cli.demo_tally import Follower, Tally, tally_of  # noqa: PLC0415
         from hqueue.cli.demo_watch import Watch  # noqa: PLC0415
 
@@ -117,12 +120,14 @@ class _Demo:
             follower.close()
             delivered.close()
         scanned, scan_s = tally_of(self._queue)
+        counted = count_in_spark(self._queue.name, self._spark_options)
         return Result(
             queue=self._queue.name,
             put=put,
             followed=follower.tally,
             delivered=delivered.tally,
             scanned=scanned,
+            counted=counted,
             put_seconds=burst_s,
             put_burst=burst,
             scan_seconds=scan_s,
@@ -193,6 +198,8 @@ def _conclude(result: Result) -> None:
     found = result.followed.differences(result.put, "followed")
     found += result.delivered.differences(result.put, "delivered")
     found += result.scanned.differences(result.put, "scanned")
+    if result.counted is not None and result.counted.statistics.messages != result.put.total:
+        found.append(f"Spark counted {result.counted.statistics.messages:,} messages")
     found += [
         f"partition {location.partition}: {result.lag(location.partition)} messages behind"
         for location in result.locations
@@ -206,12 +213,13 @@ def _conclude(result: Result) -> None:
         raise typer.Exit(ExitCode.FAILED)
     name = result.queue
     print(
-        f"checked   all three got every message, and each partition in its order\n\n"
+        f"checked   each of them got every message, and each partition in its order\n\n"
         f"Try next:\n"
         f"  hqueue tail {name} -n 5 --follow\n"
         f"  hqueue scan {name} --topic WARN --start -10m --format json\n"
         f"  echo hello | hqueue put {name} --topic greetings --print-ids\n"
         f"  hqueue describe {name}\n"
+        f"  hqueue pipeline statistics {name} --plot demo.png\n"
         f"  hqueue shell                 and there: disable '{name}', delete '{name}'\n"
         f"  hqueue local stop            the server runs on until then; its data stays"
     )

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.cli.demo_tally import Tally
+from hqueue.cli.pipeline_statistics import show_statistics
 from hqueue.cli.progress import size_text
 
 if TYPE_CHECKING:
+    from hqueue.cli.demo_spark import Counted
     from hqueue.client import PartitionLocation
     from hqueue.queue import PartitionEnds
 
@@ -28,6 +30,8 @@ class Result:
     followed: Tally
     delivered: Tally
     scanned: Tally
+    counted: Counted | None
+    """None where PySpark is not installed."""
     put_seconds: float
     """How long the first burst took, what was there at the beginning."""
     put_burst: int
@@ -71,6 +75,8 @@ def show_picture(result: Result) -> None:
     if not sys.stdout.isatty():
         console = Console(width=max(WIDTH_MIN, console.width))
     console.print(table)
+    if result.counted is not None:
+        show_statistics(result.counted.statistics, top=5, json=False)
     topics = sorted(result.put.topics.items(), key=lambda item: -item[1])
     rate_put = result.put_burst / max(result.put_seconds, 1e-6)
     rate_scan = result.scanned.total / max(result.scan_seconds, 1e-6)
@@ -82,8 +88,18 @@ def show_picture(result: Result) -> None:
         f"{result.lag_max:,} behind at most, {lag:,} now\n"
         f"delivered {result.delivered.total:,} to a listener, by a worker; "
         f"{result.delivered_age_ms:,.0f} ms after they were written (median)\n"
-        f"scanned   all of them again, at {rate_scan:,.0f} messages/s",
+        f"scanned   all of them again, at {rate_scan:,.0f} messages/s\n"
+        f"counted   {_counted(result.counted)}",
         markup=False,
         highlight=False,
         soft_wrap=True,
+    )
+
+
+def _counted(counted: Counted | None) -> str:
+    if counted is None:
+        return "not in Spark: that needs pip install 'hqueue[spark]'"
+    return (
+        f"{counted.statistics.messages:,} messages in a Spark job, by windows of "
+        f"{counted.statistics.window_ms / 1e3:g} s, in {counted.seconds:.1f} s"
     )

@@ -68,6 +68,11 @@ class Session:
             self._timer.start()
         return self._client
 
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """The settings that were given, as options of the Spark data source."""
+        return {f"hqueue.{name}": str(value) for name, value in self.given.items()}
+
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something is destroyed.
 

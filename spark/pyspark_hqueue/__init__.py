@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
     from pyspark_hqueue.located import foreach_batch, read
@@ -45,6 +45,16 @@ class DefaultSource(DataSource):
         from pyspark_hqueue.stream import stream_reader  # noqa: PLC0415
 
         return stream_reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from pyspark_hqueue.sink import batch_writer  # noqa: PLC0415
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from pyspark_hqueue.sink import stream_writer  # noqa: PLC0415
+
+        return stream_writer(self.options, schema, overwrite=overwrite)
 
 
 def __getattr__(name: str) -> Any:

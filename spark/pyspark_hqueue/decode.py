@@ -16,7 +16,7 @@ from pyspark_hqueue.options import ReadOptions
 from pyspark_hqueue.plan import Range
 from pyspark_hqueue.schema import COLUMNS, arrow_schema
 
-__all__ = ["client_of", "read_ranges"]
+__all__ = ["client_of", "read_ranges", "topics_named"]
 
 PAUSE_MS = 200
 
@@ -46,7 +46,7 @@ def read_ranges(
 
 
 def _read(queue: Queue, range_: Range, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    topics = options.wanted_topics(lambda: _topics_named(queue, range_))
+    topics = options.wanted_topics(lambda: topics_named(queue, range_))
     if topics is not None and not topics:
         return
     cursor, expired = MessageID.from_int(range_.start), 0
@@ -86,7 +86,8 @@ def _read(queue: Queue, range_: Range, options: ReadOptions) -> Iterator[pa.Reco
         )
 
 
-def _topics_named(queue: Queue, range_: Range) -> set[str]:
+def topics_named(queue: Queue, range_: Range) -> set[str]:
+    """The topics of all messages in a range, by the headers."""
     start, stop = MessageID.from_int(range_.start), MessageID.from_int(range_.stop)
     headers = queue.headers(range_.partition, start, stop)
     return {entry.topic for header in headers for entry in header.topics}

@@ -25,7 +25,7 @@ from pyspark_hqueue.options import ReadOptions
 from pyspark_hqueue.plan import Range, Task, cut, pieces_of, snapshot
 from pyspark_hqueue.schema import COLUMNS
 
-__all__ = ["foreach_batch", "read"]
+__all__ = ["foreach_batch", "frame_of", "read"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def read(
         return spark.read.format("hqueue").options(**given).load().select(*wanted.names)
     parsed = ReadOptions.of(given, "batch")
     ranges = snapshot(client_of(parsed.settings).queue(queue), parsed)
-    return _frame(spark, parsed, ranges, wanted)
+    return frame_of(spark, parsed, ranges, wanted)
 
 
 def foreach_batch(
@@ -90,7 +90,7 @@ def foreach_batch(
 
     def located(ranges: DataFrame, batch_id: int) -> None:
         found = [Range(**row.asDict()) for row in ranges.collect()]
-        function(_frame(spark, parsed, found, wanted), batch_id)
+        function(frame_of(spark, parsed, found, wanted), batch_id)
 
     frame = spark.readStream.format("hqueue").options(**{**given, "rangesOnly": "true"}).load()
     return frame.writeStream.foreachBatch(located)
@@ -124,9 +124,10 @@ def _say_once() -> None:
     )
 
 
-def _frame(
+def frame_of(
     spark: SparkSession, options: ReadOptions, ranges: Sequence[Range], columns: StructType
 ) -> DataFrame:
+    """The messages of some ranges, read by tasks on the hosts of their regions."""
     tasks = _located_tasks(options, ranges, spark.sparkContext.defaultParallelism)
     names = columns.names
 

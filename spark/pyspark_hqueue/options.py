@@ -22,7 +22,7 @@ from hqueue.message import as_message_id, topic_bytes
 from hqueue.numbers import whole_number
 from pyspark_hqueue.pushdown import Narrowing
 
-__all__ = ["Bound", "Option", "Place", "ReadOptions", "parse_options"]
+__all__ = ["Bound", "Option", "Place", "ReadOptions", "duration_ms", "parse_options", "whole"]
 
 SETTINGS_PREFIX = "hqueue."
 """``hqueue.gateways`` and so on: a setting of the connection, as `hqueue.Settings` names it."""
@@ -112,7 +112,8 @@ def _partitions(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _whole(least: int, text: str) -> int:
+def whole(least: int, text: str) -> int:
+    """Read a whole number that is not below `least`."""
     number = whole_number(text.strip())
     if number is None or number < least:
         raise _wrong(f"this option is a whole number, {least} or more")
@@ -129,7 +130,8 @@ _MILLISECONDS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_
 _DURATION = re.compile(r"(\d{1,12})\s*([a-z]*)", re.ASCII)
 
 
-def _duration_ms(text: str) -> int:
+def duration_ms(text: str) -> int:
+    """Read a length of time, into milliseconds."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or match[2] not in _MILLISECONDS:
         raise _wrong("a duration is written as 500ms, 30s, 15m or 2h")
@@ -217,7 +219,7 @@ _END: dict[str, Callable[[str], Bound]] = {
     "endingOffsetsByTimestamp": _offsets_by_timestamp,
 }
 
-_POSITIVE = functools.partial(_whole, 1)
+_POSITIVE = functools.partial(whole, 1)
 
 _OPTIONS = (
     Option("queue", "queue", _queue),
@@ -231,7 +233,7 @@ _OPTIONS = (
     *(Option(name, "stop", parse, "batch") for name, parse in _END.items()),
     Option("maxOffsetsPerTrigger", "trigger_messages_max", _POSITIVE, "stream"),
     Option("minOffsetsPerTrigger", "trigger_messages_min", _POSITIVE, "stream"),
-    Option("maxTriggerDelay", "trigger_delay_ms_max", _duration_ms, "stream"),
+    Option("maxTriggerDelay", "trigger_delay_ms_max", duration_ms, "stream"),
     Option("rangesOnly", "ranges_only", _flag, "stream"),
     Option("minPartitions", "tasks_min", _POSITIVE),
     Option("maxRecordsPerPartition", "task_messages_max", _POSITIVE),

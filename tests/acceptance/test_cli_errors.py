@@ -124,12 +124,15 @@ def test_a_stdout_that_takes_nothing_is_told(
     assert ended.stderr.startswith(b"hqueue: error: stdout can't be written to")
 
 
+PIPELINES = [f"pipeline {name}" for name in ("archive", "replay", "copy", "statistics")]
+
+
 def test_help_names_the_exit_codes_and_every_command_has_help(run: Run) -> None:
     shown = run("--help")
     assert shown.code == 0
     text = " ".join(shown.out.decode().split())
     assert "130 interrupted" in text
     verbs = "create list describe alter disable enable delete truncate locations put scan tail"
-    for verb in (*verbs.split(), "shell", "demo", "local", "local start", "local logs"):
+    for verb in (*verbs.split(), "shell", "demo", "local", "local start", "local logs", *PIPELINES):
         assert run(*verb.split(), "--help").code == 0
         assert verb.split()[0] in text

@@ -62,7 +62,8 @@ def test_the_demo_ships_real_input_reads_it_back_and_draws_what_happened(
         assert any(message.topic == "INFO" for message in messages)
         assert f"put       {len(messages):,} messages" in text
         assert f"delivered {len(messages):,} to a listener" in text
-        assert "all three got every message" in text
+        assert f"counted   {len(messages):,} messages in a Spark job" in text
+        assert "each of them got every message" in text
         rows = [line.split() for line in text.splitlines() if re.match(r"\s+\d ", line)]
         assert [row[0] for row in rows] == [str(n) for n in range(8)]
         assert sum(int(row[2].replace(",", "")) for row in rows) == len(messages)

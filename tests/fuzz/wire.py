@@ -123,6 +123,8 @@ CALLS: dict[str, Callable[[_Ports], object]] = {
     "put": lambda p: p.appends.put_if_absent(0, 5, b"header", {b"t": b"cell"}),
     "delete headers": lambda p: p.appends.delete_headers(0, [0, 5]),
     "delete row": lambda p: p.appends.delete_row(0, 0, [b"t"]),
+    "record": lambda p: p.appends.record("work"),
+    "replace record": lambda p: p.appends.replace_record("work", b"old", b"new"),
     "clock": lambda p: p.appends.clock_offset_ms(),
     "locations": lambda p: region_locations(p.gateways, TABLE),
     "describe": lambda p: p.tables.describe(TABLE),

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import hqueue
+from hqueue import local
 
 OWN_CONFIGURATION = {
     "spark.ui.enabled": "false",
@@ -33,12 +34,19 @@ def spark_environment(server_environment: dict[str, str]) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(spark_environment: None) -> Iterator[SparkSession]:
-    """The session: two cores of this machine."""
-    builder = SparkSession.builder.master("local[2]").appName("hqueue-tests")
+    """The session: two cores of this machine, and four tries of a task."""
+    builder = SparkSession.builder.master("local[2,4]").appName("hqueue-tests")
     session = builder.config(map=OWN_CONFIGURATION).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connection(server: local.LocalServer) -> dict[str, str]:
+    """The options with which Spark reaches the standalone server."""
+    gateways = ",".join(f"{g.host}:{g.thrift1_port}/{g.thrift2_port}" for g in server.gateways)
+    return {"hqueue.gateways": gateways, "hqueue.zookeeper": server.zookeeper}
 
 
 @pytest.fixture

@@ -106,7 +106,11 @@ def test_a_header_that_an_answer_leaves_out_is_not_an_absent_header(
     monkeypatch.setattr(Thrift2, "getScannerResults", lambda *_: [result])
     _, gateways = opened({})
     appends = TableAppends(gateways, TABLE, Locations(gateways, TABLE))
-    for ask in (lambda: appends.header(0, 0), lambda: appends.newest(0, 5)):
+    for ask in (
+        lambda: appends.header(0, 0),
+        lambda: appends.newest(0, 5),
+        lambda: appends.record("work"),
+    ):
         with pytest.raises(StoreUnavailableError) as raised:
             ask()
         assert raised.value.outcome is Outcome.UNKNOWN

@@ -1,0 +1,6 @@
+"""Pipelines: archive a queue, replay an archive, copy a queue, and count what is in one.
+
+Each is a class that says what it would do (`pending`) and does it (`run`), and can be used from any
+program that has a Spark session. As commands they are ``hqueue pipeline …``; each file is that
+command as well, for ``spark-submit``. All can be killed anywhere and started again.
+"""

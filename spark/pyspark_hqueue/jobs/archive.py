@@ -1,0 +1,223 @@
+"""Archiving a queue: its messages as Parquet files, by date and topic, each of them once.
+
+    PATH/date=2026-01-31/topic=clicks/00000012-part-….parquet
+    PATH/_hqueue/archive.json              which queue, and which topics
+    PATH/_hqueue/checkpoint/               which messages each round has: Spark's own
+    PATH/_hqueue/rounds/00000012.json      which files round 12 consists of
+    PATH/_hqueue/staging/00000012-…/       what a try of round 12 has written
+
+A round writes its files aside, names them in its record, and then moves them into their places. The
+record is written once: of two tries that come that far, by a restart or because two run at once,
+the later one finds it, and drops its own files. Files are moved by the record alone, so whoever
+comes after a crash finishes that. A reader never sees a message twice, and no reader needs to
+know of any of this: names that begin with ``_`` are passed over by all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+from hqueue import InvalidInputError
+from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.rounds import Round, Rounds
+from pyspark_hqueue.plan import Range
+from pyspark_hqueue.schema import COLUMNS
+
+__all__ = ["FILES", "Archive", "RoundRecord", "archived_queue", "round_records"]
+
+HIDDEN = "_hqueue"
+RECORD = f"{HIDDEN}/archive.json"
+ROUNDS = f"{HIDDEN}/rounds"
+STAGING = f"{HIDDEN}/staging"
+ROUND_MESSAGES = 10_000_000
+
+FILES = StructType(
+    [
+        *(field for field in COLUMNS if field.name != "topic"),
+        StructField("date", StringType()),
+        StructField("topic", StringType()),
+    ]
+)
+"""The columns of an archive. Topic and date stand in the names of folders."""
+
+_DATE = "cast(date_from_unix_date(cast(shiftright(id, 15) div 86400000 as int)) as string)"
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundRecord:
+    """What a round has written: files as they were named aside, messages, and their bytes."""
+
+    number: int
+    attempt: str
+    files: tuple[str, ...]
+    messages: int
+    bytes: int
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Where each file lies that was written aside, and where it belongs."""
+        found = {}
+        for name in self.files:
+            folder, _, file = name.rpartition("/")
+            found[f"{STAGING}/{self.attempt}/{name}"] = f"{folder}/{self.number:08d}-{file}"
+        return found
+
+    @classmethod
+    def parse(cls, text: str) -> RoundRecord:
+        fields = json.loads(text)
+        return cls(**{**fields, "files": tuple(fields["files"])})
+
+
+def archived_queue(folder: Folder) -> dict[str, Any] | None:
+    """What a folder is the archive of; None if it is none."""
+    text = folder.read(RECORD)
+    return None if text is None else dict(json.loads(text))
+
+
+def round_records(folder: Folder) -> list[RoundRecord]:
+    """The rounds of an archive, in their order."""
+    found = []
+    for name in folder.names(ROUNDS):
+        if name.endswith(".json"):
+            found.append(RoundRecord.parse(folder.read(f"{ROUNDS}/{name}") or ""))
+    return found
+
+
+class Archive:
+    """A queue's messages as files. A run goes on where the last one ended.
+
+    Args:
+        spark: the session.
+        queue: the queue's name.
+        path: a folder that is empty, does not exist, or is an archive of this queue.
+        topics: the topics wanted; all if empty. They are fixed by the first run.
+        round_messages: of one round: so many are written anew at most after a crash.
+        options: of the data source's stream: ``failOnDataLoss``, ``hqueue.gateways`` and so on.
+
+    Raises:
+        InvalidInputError: the folder has something else in it, or an option is wrong.
+        QueueNotFoundError: there is no such queue.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        queue: str,
+        path: str,
+        *,
+        topics: Sequence[str] = (),
+        round_messages: int = ROUND_MESSAGES,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = Folder(spark, path)
+        given = dict(options or {})
+        if topics:
+            given["subscribe"] = ",".join(topics)
+        checkpoint = Folder(spark, self.folder.inside(f"{HIDDEN}/checkpoint"))
+        self._rounds = Rounds(spark, queue, checkpoint, given, round_messages)
+        self._of = {"version": 1, "queue": queue, "topics": sorted(topics)}
+        self._check()
+
+    def _check(self) -> None:
+        there = archived_queue(self.folder)
+        if there is None:
+            if others := [name for name in self.folder.names() if name != HIDDEN]:
+                raise InvalidInputError(
+                    "the folder has something in it that is no archive's",
+                    path=self.folder.uri,
+                    found=others[0],
+                )
+        elif there != self._of:
+            raise InvalidInputError(
+                "the folder is another archive's",
+                path=self.folder.uri,
+                queue=there.get("queue"),
+                topics=there.get("topics"),
+            )
+
+    def pending(self) -> list[Range]:
+        """What a run would archive. Raises as `Rounds.pending`."""
+        return self._rounds.pending()
+
+    def run(
+        self, on_round: Callable[[int, RoundRecord], None] | None = None, *, follow: bool = False
+    ) -> None:
+        """Archive what is there by now, or, following, what comes as well.
+
+        Args:
+            on_round: called after each round, with the messages that it passed, of all topics.
+            follow: go on until the program is interrupted.
+
+        Raises:
+            As `Rounds.run`.
+        """
+        self.folder.publish(RECORD, json.dumps(self._of))
+        self._check()  # Another may have been faster.
+
+        def archive(round_: Round) -> None:
+            record = self._archive(round_)
+            if on_round is not None:
+                on_round(round_.messages, record)
+
+        self._rounds.run(archive, follow=follow)
+
+    def _archive(self, round_: Round) -> RoundRecord:
+        name = f"{ROUNDS}/{round_.number:08d}.json"
+        text = self.folder.read(name)
+        if text is None:
+            attempt = f"{round_.number:08d}-{uuid.uuid4().hex[:12]}"
+            try:
+                mine = self._write(round_, attempt)
+                self.folder.publish(name, json.dumps(dataclasses.asdict(mine)))
+            except Exception:
+                # Who was faster has perhaps tidied up already.
+                if not self.folder.exists(name):
+                    raise
+            text = self.folder.read(name)
+            assert text is not None
+        record = RoundRecord.parse(text)
+        self._place(record)
+        return record
+
+    def _write(self, round_: Round, attempt: str) -> RoundRecord:
+        folder = f"{STAGING}/{attempt}"
+        seen = Observation()
+        by = ("date", "topic")
+        frame: DataFrame = round_.frame.withColumn("date", F.expr(_DATE))
+        frame = frame.observe(
+            seen, F.count(F.lit(1)).alias("messages"), F.sum(F.length("value")).alias("bytes")
+        )
+        # Files of a good size, whatever the number of tasks and of topics.
+        frame = frame.hint("rebalance", *map(F.col, by)).sortWithinPartitions(
+            *by, "partition", "id"
+        )
+        frame.write.partitionBy(*by).parquet(self.folder.inside(folder))
+        files = tuple(name for name in self.folder.files(folder) if name.endswith(".parquet"))
+        found = seen.get
+        return RoundRecord(
+            round_.number, attempt, files, found["messages"] or 0, found["bytes"] or 0
+        )
+
+    def _place(self, record: RoundRecord) -> None:
+        """Move the files of a round that are not in their places yet, and tidy up."""
+        there = self.folder.files(f"{STAGING}/{record.attempt}")
+        for source, target in record.places.items():
+            if source.removeprefix(f"{STAGING}/{record.attempt}/") in there:
+                self.folder.move(source, target)
+        for attempt in self.folder.names(STAGING):
+            if int(attempt.partition("-")[0]) <= record.number:
+                self.folder.delete(f"{STAGING}/{attempt}")
+
+
+if __name__ == "__main__":
+    from pyspark_hqueue.jobs.program import main
+
+    main("archive")

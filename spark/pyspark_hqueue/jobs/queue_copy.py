@@ -1,0 +1,105 @@
+"""Copying a queue into another, with another number of partitions perhaps: each message once.
+
+Read in rounds, which a checkpoint fixes; a round is written under the name of its stream and its
+own number, so that one that is done again finds what it has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from hqueue import InvalidInputError
+from pyspark_hqueue.decode import client_of
+from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.rounds import Round, Rounds
+from pyspark_hqueue.jobs.targets import Target
+from pyspark_hqueue.plan import Range
+from pyspark_hqueue.schema import COLUMNS
+
+__all__ = ["Copy"]
+
+ROUND_MESSAGES = 5_000_000
+
+
+class Copy:
+    """One queue's messages, in another. A run goes on where the last one ended.
+
+    The IDs are new, and so are the times in them; the order of messages that come into the same
+    partition from the same one stays.
+
+    Args:
+        spark: the session.
+        source: the name of the queue that is read.
+        target: the name of the queue that is written.
+        checkpoint: a folder, one for each copy; with a new one all is copied again.
+        by: what decides on a message's partition; see `pyspark_hqueue.jobs.targets`.
+        topics: the topics wanted; all if empty.
+        round_messages: of one round.
+        options: of the data source's stream, as ``startingOffsets`` and ``hqueue.gateways``.
+
+    Raises:
+        InvalidInputError: an argument is wrong.
+        QueueNotFoundError: there is no such queue.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: str,
+        target: str,
+        checkpoint: str,
+        *,
+        by: str = "partition",
+        topics: Sequence[str] = (),
+        round_messages: int = ROUND_MESSAGES,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        if source == target:
+            raise InvalidInputError("a queue can't be copied into itself", queue=source)
+        given = dict(options or {})
+        settings = {name: value for name, value in given.items() if name.startswith("hqueue.")}
+        if topics:
+            given["subscribe"] = ",".join(topics)
+        self._rounds = Rounds(spark, source, Folder(spark, checkpoint), given, round_messages)
+        queue = client_of(self._rounds.options.settings).queue(target)
+        self._target = Target(target, queue.partitions, by, settings)
+        self._target.check(spark.createDataFrame([], COLUMNS))
+
+    def pending(self) -> list[Range]:
+        """What a run would copy. Raises as `Rounds.pending`."""
+        return self._rounds.pending()
+
+    def run(
+        self, on_round: Callable[[int, int], None] | None = None, *, follow: bool = False
+    ) -> None:
+        """Copy what is there by now, or, following, what comes as well.
+
+        Args:
+            on_round: called after each round, with the messages that it passed, of all topics,
+                and those that it wrote.
+            follow: go on until the program is interrupted.
+
+        Raises:
+            As `Rounds.run` and `Target.write`.
+        """
+
+        def copy(round_: Round) -> None:
+            written = self._target.write(
+                round_.frame,
+                ("partition", "id"),
+                work=f"copy.{round_.name}",
+                number=round_.number,
+                messages=round_.messages,
+            )
+            if on_round is not None:
+                on_round(round_.messages, written)
+
+        self._rounds.run(copy, follow=follow)
+
+
+if __name__ == "__main__":
+    from pyspark_hqueue.jobs.program import main
+
+    main("copy")

@@ -1,0 +1,199 @@
+"""Replaying files into a queue: each message once, in the order in which they lie.
+
+The files are an archive's, or any Parquet with the columns topic and value, and perhaps key or
+partition. An archive is replayed round by round, other files at once. Which round is under way is
+kept with the queue (`hqueue.Queue.begin`): so a replay that was killed goes on with that round, of
+which it finds what it has written; one that is repeated has nothing to do; and where an archive has
+grown meanwhile, what is new is replayed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType, StringType
+
+from hqueue import InvalidInputError, MessageID
+from hqueue.coordination import check_name
+from pyspark_hqueue.decode import client_of
+from pyspark_hqueue.jobs.archive import FILES, archived_queue, round_records
+from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.jobs.targets import Target
+from pyspark_hqueue.write_options import WriteOptions
+
+__all__ = ["Piece", "Replay"]
+
+FILE_PLACE = ("_metadata.file_path", "_metadata.row_index")
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """Files that are replayed together, and how many messages they have."""
+
+    number: int
+    files: tuple[str, ...]
+    messages: int
+
+
+class Replay:
+    """Files that are to be written to a queue.
+
+    Args:
+        spark: the session. Its settings stay as they are.
+        path: the folder of an archive, or a path of Parquet files.
+        queue: the queue's name.
+        by: what decides on a message's partition, see `pyspark_hqueue.jobs.targets`; if None the
+            column partition, else the column key, else nothing.
+        topics: only messages of these topics; all if empty.
+        topic: the topic of what is written, instead of the files'.
+        start: only messages of an archive from this ID on.
+        stop: only messages of an archive before this ID.
+        write_id: what this replay is known by in the queue: with another one the same files are
+            written again. If None, it follows from the path and from these arguments.
+        options: of the data source's sink: ``hqueue.gateways`` and so on.
+
+    Raises:
+        InvalidInputError: there is nothing at the path, or columns are missing, or an argument
+            does not go with the files.
+        QueueNotFoundError: there is no such queue.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        queue: str,
+        *,
+        by: str | None = None,
+        topics: Sequence[str] = (),
+        topic: str | None = None,
+        start: MessageID | None = None,
+        stop: MessageID | None = None,
+        write_id: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._spark = spark.newSession()
+        # A topic that looks like a number is none.
+        self._spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+        self._folder = Folder(spark, path)
+        given = dict(options or {})
+        checked = WriteOptions.of({**given, "queue": queue}, "batch")
+        self._queue = client_of(checked.settings).queue(queue)
+        self._topics, self._topic = tuple(sorted(topics)), topic
+        self._span = (start, stop)
+        self._is_archive = archived_queue(self._folder) is not None
+        self._whole = None if self._is_archive else self._load()
+        columns = FILES.names if self._whole is None else self._whole.columns
+        self._order = ("partition", "id") if {"partition", "id"} <= {*columns} else FILE_PLACE
+        if by is None:
+            by = next((name for name in ("partition", "key") if name in columns), None)
+        self._target = Target(queue, self._queue.partitions, by, given)
+        facts = [self._folder.uri, by, self._topics, topic, *map(str, self._span)]
+        digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
+        self.work = f"replay.{digest}" if write_id is None else write_id
+        self._check(columns)
+
+    def _check(self, columns: Sequence[str]) -> None:
+        if any(self._span) and "id" not in columns:
+            raise InvalidInputError("only an archive's files can be bounded by time or ID")
+        if self._topics and "topic" not in columns:
+            raise InvalidInputError("the files have no topics to choose from", columns=columns)
+        frame = self._spark.createDataFrame([], FILES) if self._whole is None else self._whole
+        types = {field.name: field.dataType for field in frame.schema}
+        if not isinstance(types.get("value"), (BinaryType, StringType)):
+            raise InvalidInputError(
+                "the files need a column value, of binary or text", columns=columns
+            )
+        if self._topic is None and not isinstance(types.get("topic"), StringType):
+            raise InvalidInputError(
+                "the files need a column topic, of text; or name one topic for all", columns=columns
+            )
+        self._target.check(frame)
+        check_name(self.work)
+
+    def _load(self) -> DataFrame:
+        if not self._folder.exists():
+            raise InvalidInputError("there is nothing at this path", path=self._folder.uri)
+        try:
+            return self._spark.read.parquet(self._folder.uri)
+        except AnalysisException as exc:
+            reason = str(exc).splitlines()[0]
+            raise InvalidInputError(
+                "these are no Parquet files", path=self._folder.uri, reason=reason
+            ) from exc
+
+    def pending(self) -> list[Piece]:
+        """What a run would replay, or go on with. Nothing is changed by asking."""
+        begun = self._queue.begun(f"spark-write.{self.work}")
+        number = 0 if begun is None else begun[0]
+        return [piece for piece in self._pieces() if piece.number >= number]
+
+    def _pieces(self) -> list[Piece]:
+        if self._whole is not None:
+            return [Piece(0, (), self._whole.count())]
+        there = self._folder.files()
+        pieces = []
+        for record in round_records(self._folder):
+            files = tuple(place for place in record.places.values() if place in there)
+            pieces.append(Piece(record.number, files, record.messages if files else 0))
+        return pieces
+
+    def run(self, on_piece: Callable[[Piece], None] | None = None) -> int:
+        """Write what is pending.
+
+        Args:
+            on_piece: called with each piece that is written.
+
+        Returns:
+            How many messages were written, or were found to be there.
+
+        Raises:
+            TokenReusedError: the files have changed since the replay was begun.
+            SupersededError: another run is ahead of this one.
+            HQueueError: the queue can't be written to.
+            JobError: Spark failed.
+        """
+        written = 0
+        for piece in self.pending():
+            if piece.messages:
+                frame = self._chosen(self._frame(piece))
+                written += self._target.write(
+                    frame,
+                    self._order,
+                    work=self.work,
+                    number=piece.number,
+                    messages=piece.messages,
+                )
+            # Who begins the next one says that this one is done.
+            self._queue.begin(f"spark-write.{self.work}", piece.number + 1)
+            if on_piece is not None:
+                on_piece(piece)
+        return written
+
+    def _frame(self, piece: Piece) -> DataFrame:
+        if self._whole is not None:
+            return self._whole
+        reader = self._spark.read.schema(FILES).option("basePath", self._folder.uri)
+        return reader.parquet(*map(self._folder.inside, piece.files))
+
+    def _chosen(self, frame: DataFrame) -> DataFrame:
+        if self._topics:
+            frame = frame.where(F.col("topic").isin(list(self._topics)))
+        start, stop = self._span
+        if start is not None:
+            frame = frame.where(F.col("id") >= int(start))
+        if stop is not None:
+            frame = frame.where(F.col("id") < int(stop))
+        return frame if self._topic is None else frame.withColumn("topic", F.lit(self._topic))
+
+
+if __name__ == "__main__":
+    from pyspark_hqueue.jobs.program import main
+
+    main("replay")

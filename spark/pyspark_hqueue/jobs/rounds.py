@@ -1,0 +1,146 @@
+"""Reading a queue in rounds, each of them once.
+
+A round is a batch of a stream: its ranges of IDs stand in the stream's checkpoint before anything
+is read, and it is begun again until it is done. What a round does must come to the same when it is
+done twice, wholly or in part; then a job can be killed anywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+
+from hqueue import InvalidInputError
+from pyspark_hqueue.admission import ADMITS
+from pyspark_hqueue.decode import client_of
+from pyspark_hqueue.jobs.failures import translated
+from pyspark_hqueue.jobs.folder import Folder
+from pyspark_hqueue.located import frame_of
+from pyspark_hqueue.options import ReadOptions
+from pyspark_hqueue.plan import Position, Range, partitions_of, ranges_between, starts_of
+from pyspark_hqueue.schema import COLUMNS
+
+__all__ = ["Round", "Rounds"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """A part of a queue, fixed for good.
+
+    Args:
+        name: the stream's, which it has from its checkpoint.
+        number: rounds are counted from 0 on.
+        messages: how many of all topics there are.
+        frame: what is to be read, with the data source's columns.
+    """
+
+    name: str
+    number: int
+    messages: int
+    frame: DataFrame
+
+
+class Rounds:
+    """What is in a queue and was not read yet, by a checkpoint.
+
+    Args:
+        spark: the session.
+        queue: the queue's name.
+        checkpoint: the folder of the checkpoint.
+        options: of the data source's stream; where to begin is the oldest message if not given.
+        messages_max: of one round. Before PySpark 4.2 a round is all there is.
+
+    Raises:
+        InvalidInputError: an option has a wrong value.
+        QueueNotFoundError: there is no such queue.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        queue: str,
+        checkpoint: Folder,
+        options: Mapping[str, str],
+        messages_max: int,
+    ) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint
+        given = {"startingOffsets": "earliest", **options, "queue": queue, "rangesOnly": "true"}
+        if any(name.lower().startswith("starting") for name in options):
+            del given["startingOffsets"]
+        if ADMITS:
+            given["maxOffsetsPerTrigger"] = str(messages_max)
+        self._given = given
+        self.options = ReadOptions.of(given, "stream")
+        self.queue = client_of(self.options.settings).queue(queue)
+        partitions_of(self.queue, self.options)
+
+    def pending(self) -> list[Range]:
+        """What is to be read. Nothing is changed by asking.
+
+        Raises:
+            DataLossError: messages are gone that were not read.
+        """
+        ends = self.queue.ends(partitions_of(self.queue, self.options))
+        stops = {end.partition: Position(int(end.next), end.next_ordinal) for end in ends}
+        read = self._read()
+        starts = starts_of(self.queue, ends, self.options) if read is None else read
+        first = read is None
+        found = ranges_between(self.queue, starts, stops, {}, self.options, first=first)
+        return [range_ for range_ in found if stops[range_.partition].ordinal > range_.ordinal]
+
+    def _read(self) -> dict[int, Position] | None:
+        """Where the last round that is done has ended."""
+        done = [int(name) for name in self._checkpoint.names("commits") if name.isdigit()]
+        if not done:
+            return None
+        written = self._checkpoint.read(f"offsets/{max(done)}")
+        try:
+            offset = json.loads((written or "").splitlines()[2])
+            return {int(p): Position(*place) for p, place in offset["partitions"].items()}
+        except (IndexError, KeyError, TypeError, ValueError) as exc:
+            raise InvalidInputError(
+                "this is no checkpoint of a queue's stream", path=self._checkpoint.uri
+            ) from exc
+
+    def run(self, function: Callable[[Round], None], *, follow: bool = False) -> None:
+        """Call a function with each round, one after the other, in their order.
+
+        Args:
+            function: it does its round wholly, or raises.
+            follow: whether to wait for more, until the program is interrupted; otherwise it ends
+                with what is there by now.
+
+        Raises:
+            HQueueError: what the function raised, or why the queue can't be read.
+            JobError: Spark failed, or another run reads by the same checkpoint.
+        """
+        failed: list[Exception] = []
+
+        def run_round(ranges: DataFrame, number: int) -> None:
+            found = [Range(**row.asDict()) for row in ranges.collect()]
+            name = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+            assert name is not None
+            messages = sum(range_.messages for range_ in found)
+            frame = frame_of(self._spark, self.options, found, COLUMNS)
+            try:
+                if found:
+                    function(Round(name, number, messages, frame))
+            except Exception as exc:
+                failed.append(exc)
+                raise
+
+        stream = self._spark.readStream.format("hqueue").options(**self._given).load()
+        writer = stream.writeStream.foreachBatch(run_round)
+        writer = writer.option("checkpointLocation", self._checkpoint.uri)
+        if not follow:
+            writer = writer.trigger(availableNow=True)
+        with translated(failed):
+            query = writer.start()
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()

@@ -1,0 +1,129 @@
+"""Where messages go, and writing them there in order.
+
+What decides on the partition, ``by``:
+
+    partition   the source's, modulo the number of the queue's partitions
+    key         the column key, as `hqueue.Queue.put` takes it
+    topic       the topic, as a key
+    other       an expression of Spark's SQL over the columns, as a key; where it is null,
+                the partition
+
+So what had an order in the source keeps it: all messages of a source's partition, of a key or of
+a topic come into one partition, in the order in which they lay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType
+
+from hqueue import InvalidInputError
+from pyspark_hqueue.jobs.failures import translated
+
+__all__ = ["Target"]
+
+TASK_MESSAGES = 50_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A queue to write to.
+
+    Args:
+        queue: its name.
+        partitions: how many it has.
+        by: what decides on a message's partition; see above. Anywhere if None.
+        options: of the data source's sink, as ``hqueue.gateways``.
+    """
+
+    queue: str
+    partitions: int
+    by: str | None
+    options: Mapping[str, str]
+
+    def check(self, frame: DataFrame) -> None:
+        """Refuse a rule that can't be applied to these columns.
+
+        Raises:
+            InvalidInputError: it is no expression, or gives another value each time.
+        """
+        if self.by in ("partition", "key") and self.by not in frame.columns:
+            raise InvalidInputError(
+                "there is no such column to choose partitions by",
+                by=self.by,
+                columns=frame.columns,
+            )
+        try:
+            chosen = frame.select(self._partition(frame))
+            plan = chosen._jdf.queryExecution().analyzed()
+        except AnalysisException as exc:
+            reason = str(exc).splitlines()[0]
+            raise InvalidInputError(
+                "by is partition, key, topic, or an expression of Spark's SQL",
+                by=self.by,
+                reason=reason,
+            ) from exc
+        if not plan.deterministic():
+            raise InvalidInputError("an expression must give the same each time", by=self.by)
+
+    def write(
+        self, frame: DataFrame, order: Sequence[str], *, work: str, number: int, messages: int
+    ) -> int:
+        """Write a frame, with its messages in order in each partition of the queue, once.
+
+        Args:
+            frame: its columns are ``topic``, ``value``, those of `order` and of the rule.
+            order: columns that no two messages share all of. What is written is the same each
+                time that the same frame is given, however Spark divides it.
+            work: what this is known by, with `number`, so that it is there once.
+            number: a later number ends the ones before it.
+            messages: how many there are, about.
+
+        Returns:
+            How many were written, or were found to be there.
+
+        Raises:
+            HQueueError: the queue can't be written to.
+            JobError: Spark failed.
+        """
+        places = [f"order_{index}" for index in range(len(order))]
+        columns = [
+            self._partition(frame).alias("partition"),
+            F.col("topic"),
+            F.col("value"),
+            *(F.col(name).alias(place) for name, place in zip(order, places, strict=True)),
+        ]
+        spread = ["partition"] if self.by is not None else places[:1]
+        tasks = max(1, min(self.partitions, math.ceil(messages / TASK_MESSAGES)))
+        seen = Observation()
+        ordered = (
+            frame.select(*columns)
+            .observe(seen, F.count(F.lit(1)).alias("messages"))
+            .repartition(tasks, *spread)
+            .sortWithinPartitions("partition", *places)
+            .select("partition", "topic", "value")
+        )
+        given = {"queue": self.queue, "writeId": work, "writeNumber": str(number)}
+        with translated():
+            ordered.write.format("hqueue").mode("append").options(**self.options, **given).save()
+        return int(seen.get["messages"])
+
+    def _partition(self, frame: DataFrame) -> Column:
+        if self.by is None:
+            return F.lit(None).cast("int")
+        if self.by == "partition":
+            return F.pmod(F.col("partition").cast("long"), F.lit(self.partitions)).cast("int")
+        key = F.expr(self.by) if self.by not in ("key", "topic") else F.col(self.by)
+        if not isinstance(frame.select(key).schema[0].dataType, BinaryType):
+            key = key.cast("string").cast("binary")
+        chosen = (F.crc32(key) % self.partitions).cast("int")
+        if "partition" in frame.columns and self.by not in ("key", "topic"):
+            fallback = F.pmod(F.col("partition").cast("long"), F.lit(self.partitions)).cast("int")
+            return F.coalesce(chosen, fallback)
+        return chosen
