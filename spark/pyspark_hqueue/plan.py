@@ -103,15 +103,21 @@ def partitions_of(queue: Queue, options: ReadOptions) -> Sequence[int]:
 
 
 def _positions_of(
-    queue: Queue, ends: Iterable[PartitionEnds], place: Callable[[int], Place]
+    queue: Queue, ends: Sequence[PartitionEnds], place: Callable[[int], Place]
 ) -> dict[int, Position]:
     """Where these places are now, none beyond the ends."""
+    places = {end.partition: place(end.partition) for end in ends}
+    expired = _expired(queue) if "earliest" in places.values() else 0
+    return {end.partition: _position(queue, end, places[end.partition], expired) for end in ends}
+
+
+def _expired(queue: Queue) -> int:
+    """The ID below which everything has expired for sure."""
     ttl_seconds = queue.describe().ttl_seconds
-    expired = 0
-    if ttl_seconds is not None:
-        oldest_ms = time.time_ns() // 1_000_000 - ttl_seconds * 1_000 - TTL_MARGIN_MS
-        expired = int(MessageID(max(0, oldest_ms)))
-    return {end.partition: _position(queue, end, place(end.partition), expired) for end in ends}
+    if ttl_seconds is None:
+        return 0
+    oldest_ms = time.time_ns() // 1_000_000 - ttl_seconds * 1_000 - TTL_MARGIN_MS
+    return int(MessageID(max(0, oldest_ms)))
 
 
 def _position(queue: Queue, end: PartitionEnds, place: Place, expired: int) -> Position:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -47,6 +46,22 @@ RANGES = _required(
 many lie there, and whether all of them have to be there."""
 
 
+_ARROW: dict[type[DataType], pa.DataType] = {
+    BinaryType: pa.binary(),
+    BooleanType: pa.bool_(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    ShortType: pa.int16(),
+    StringType: pa.string(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+}
+
+
 def arrow_schema(columns: StructType) -> pa.Schema:
-    """The Arrow schema that Spark wants of these columns; it takes no other."""
-    return to_arrow_schema(columns, timezone="UTC")
+    """The Arrow schema that Spark wants of these columns; it takes no other.
+
+    PySpark has a function for it, which each of its versions wants to be called in another way.
+    """
+    return pa.schema(
+        [pa.field(f.name, _ARROW[type(f.dataType)], nullable=f.nullable) for f in columns]
+    )
