@@ -13,8 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import hqueue
 from hqueue import Message
-
-from ..integration.waiting import wait_for
+from tests.integration.waiting import wait_for
 
 __all__ = ["Stream", "put"]
 

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import hqueue
 from hqueue import Message, local
+from tests.integration.proxy import Proxies
+from tests.integration.raw import RawHBase
+from tests.integration.test_expiry import DAY_MS, put_in_the_past
 
-from ..integration.proxy import Proxies
-from ..integration.raw import RawHBase
-from ..integration.test_expiry import DAY_MS, put_in_the_past
 from .queries import put
 
 MakeQueue = Callable[..., hqueue.Queue]
