@@ -300,7 +300,7 @@ class PartitionReader:
             return None
         cells = [(entry, row.cells[entry.topic]) for entry in wanted if entry.topic in row.cells]
         if not cells:
-            self.expired += sum(entry.count for entry in wanted)
+            self.expired += min(stop - start, sum(entry.count for entry in wanted))
             return None
         if len(cells) != len(wanted) or len(row.cells) != len(cells):
             raise CorruptLogError(

@@ -92,7 +92,8 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         base = _positions(start) if start else (self._start or {}) if begins else self._named
         target = self._target or self._now()
         allowed = limit_of(limit, self.options, waits=bool(start) and self._target is None)
-        end = {**base, **self._admitted(base, target, allowed)}
+        end = {**dict.fromkeys(target, Position(0, 0)), **base}
+        end |= self._admitted(base, target, allowed)
         if start and end == base:
             return start
         self._named = end

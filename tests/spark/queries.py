@@ -13,8 +13,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 import hqueue
 from hqueue import Message
-
-from ..integration.waiting import wait_for
+from pyspark_hqueue.schema import COLUMNS
+from tests.integration.waiting import wait_for
 
 __all__ = ["Stream", "put"]
 
@@ -74,9 +74,9 @@ class Stream:
 
     def values(self) -> list[str]:
         """All that was read so far, in order."""
-        if not any(self.output.glob("*.parquet")):
+        if not (self.output / "_spark_metadata" / "0").exists():
             return []
-        rows = self.spark.read.parquet(str(self.output)).collect()
+        rows = self.spark.read.schema(COLUMNS).parquet(str(self.output)).collect()
         return [row.value.decode() for row in sorted(rows, key=lambda r: (r.partition, r.id))]
 
     def await_values(self, number: int) -> list[str]:

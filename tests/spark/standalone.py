@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from ..integration.waiting import wait_for
+from tests.integration.waiting import wait_for
 
 __all__ = ["SparkCluster"]
 

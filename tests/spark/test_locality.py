@@ -16,10 +16,10 @@ import pytest
 
 import hqueue
 from hqueue import local
+from tests.integration.proxy import Proxies
+from tests.integration.waiting import wait_for
+from tests.integration.writing import whole_again
 
-from ..integration.proxy import Proxies
-from ..integration.waiting import wait_for
-from ..integration.writing import whole_again
 from .queries import put
 from .standalone import SparkCluster
 

@@ -15,11 +15,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 import hqueue
 from hqueue import local
+from tests.integration.proxy import Proxies
+from tests.integration.raw import RawHBase
+from tests.integration.test_expiry import DAY_MS, put_in_the_past
+from tests.integration.waiting import wait_for
 
-from ..integration.proxy import Proxies
-from ..integration.raw import RawHBase
-from ..integration.test_expiry import DAY_MS, put_in_the_past
-from ..integration.waiting import wait_for
 from .queries import Stream, put
 
 MakeQueue = Callable[..., hqueue.Queue]
