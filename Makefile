@@ -37,6 +37,10 @@ test: setup  ## run all tests, against real servers that they start themselves
 test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
 	$(BIN)/python -m tests.faults $(FAULTS)
 
+.PHONY: test-drivers
+test-drivers: setup  ## kill Spark drivers and tasks at every point of a write; takes some 15 minutes
+	$(BIN)/python -m pytest -m drivers tests/spark
+
 .PHONY: fuzz
 fuzz: $(STAMP)  ## give bad input to all that takes input (FUZZ='--seed 1 --duration 600')
 	$(BIN)/python -m tests.fuzz $(FUZZ)

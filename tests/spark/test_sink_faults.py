@@ -15,6 +15,8 @@ from tests.integration.waiting import wait_for
 
 from .drivers import Driver
 
+pytestmark = pytest.mark.drivers
+
 MakeQueue = Callable[..., hqueue.Queue]
 
 ROWS = 300
