@@ -75,9 +75,10 @@ class History:
                 if not self._covers(since):
                     self._begin(since, deadline)
                 found = self._remembered(nonce)
-                if found is not None or self.end == tail:
-                    return found
-                return self._walk(nonce, deadline)
+                if self.end != tail:
+                    # Also if it was found: it counts while the log goes on from what was seen.
+                    found = self._walk(nonce, deadline) or found
+                return found
             except _BrokenOffError:
                 self._first = None  # It was truncated, or collected up to here: as if new.
         raise CorruptLogError(

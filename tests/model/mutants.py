@@ -244,8 +244,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "one nonce, tried by two",
         (
             (
-                "                return self._walk(nonce, deadline)\n",
-                "                self.end = tail\n",
+                "                    found = self._walk(nonce, deadline) or found\n",
+                "                    self.end = tail\n",
             ),
         ),
         history_module,

@@ -26,12 +26,17 @@ class Chain:
         self.rows: list[Row] = []
         self.given = 0
         self.end = Place(0, 0)
+        self.now = 0
+
+    def truncate(self, now: int) -> None:
+        """Take all away; what comes has later IDs."""
+        self.rows, self.end, self.now = [], Place(0, 0), now
 
     def append(self, nonce: bytes, count: int) -> int:
         slot, ordinal = self.end
         bodies = encode_bodies([Message("t", b"x")] * count)
         key = rowkey.encode(0, slot)
-        base = slot + 3
+        base = max(slot, self.now) + 3
         header = encode_header(key, bodies, base=base, ordinal=ordinal, nonce=nonce, published_ms=1)
         self.rows.append(Row(key, 0, slot, header, {}))
         self.end = Place(base + count, ordinal + count)
@@ -106,3 +111,20 @@ def test_each_header_is_read_once_and_those_of_its_own_appends_never() -> None:
     assert chain.given <= 1_001
     assert all(find(known, chain, b"mine %03d" % n, 3) is not None for n in range(1_000))
     assert chain.given <= 1_001
+
+
+@pytest.mark.parametrize("others", [0, 1, 4])
+def test_what_a_truncation_took_is_not_found(others: int) -> None:
+    chain = Chain()
+    known = History(0, chain)
+    assert find(known, chain, b"mine 000", 0) is None
+    place = chain.end
+    known.note(
+        place, b"mine 000", chain.append(b"mine 000", 1), encode_bodies([Message("t", b"x")])
+    )
+    assert find(known, chain, b"mine 000", 0) is not None
+    chain.truncate(now=100)
+    for n in range(others):
+        chain.append(b"other%03d" % n, 2)
+    assert find(known, chain, b"mine 000", 0) is None
+    assert known.end == chain.end
