@@ -16,7 +16,7 @@ from hqueue import Message
 from pyspark_hqueue.schema import COLUMNS
 from tests.integration.waiting import wait_for
 
-__all__ = ["Stream", "put"]
+__all__ = ["Stream", "put", "undo_commit"]
 
 
 def put(queue: hqueue.Queue, partition: int, first: int, count: int, topic: str = "t") -> None:
@@ -25,6 +25,12 @@ def put(queue: hqueue.Queue, partition: int, first: int, count: int, topic: str 
         [Message(topic, b"%d:%d" % (partition, n)) for n in range(first, first + count)],
         partition=partition,
     )
+
+
+def undo_commit(checkpoint: Path, batch: int) -> None:
+    """Take away what a driver notes in a checkpoint when a batch is done."""
+    (checkpoint / "commits" / str(batch)).unlink()
+    (checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
 
 
 class Stream:
@@ -93,8 +99,7 @@ class Stream:
 
     def undo_commit(self, batch: int) -> None:
         """As if the driver had died before it noted that a batch is done."""
-        (self.checkpoint / "commits" / str(batch)).unlink()
-        (self.checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
+        undo_commit(self.checkpoint, batch)
 
     def offsets(self, batch: int) -> dict[str, Any]:
         """The offset that a batch ended at, as it is in the checkpoint."""

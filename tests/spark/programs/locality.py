@@ -16,17 +16,25 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark_hqueue import read
 
 
-def tasks_of_the_last_read(spark: SparkSession) -> list[dict[str, Any]]:
-    """The tasks of the stage that has read, as Spark's own interface reports them."""
-    url = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
-    with urllib.request.urlopen(f"{url}/stages?status=complete", timeout=60) as answer:
-        stages = json.load(answer)
-    newest = max(stage["stageId"] for stage in stages if "mapInArrow" in str(stage))
-    with urllib.request.urlopen(
-        f"{url}/stages/{newest}/0/taskList?length=10000", timeout=60
-    ) as answer:
-        tasks: list[dict[str, Any]] = json.load(answer)
-    return tasks
+class Interface:
+    """Spark's own interface, which knows where each task ran."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        context = spark.sparkContext
+        self._url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}"
+        self._seen = -1
+
+    def tasks_of_the_read(self) -> list[dict[str, Any]]:
+        """The tasks of the first stage since the last call: the one that has read."""
+        stages = sorted(stage["stageId"] for stage in self._get("stages?status=complete"))
+        first = next(stage for stage in stages if stage > self._seen)
+        self._seen = stages[-1]
+        return self._get(f"stages/{first}/0/taskList?length=10000")
+
+    def _get(self, path: str) -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"{self._url}/{path}", timeout=60) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
 
 
 def main(master: str, queue: str, gateways: str) -> None:
@@ -41,12 +49,13 @@ def main(master: str, queue: str, gateways: str) -> None:
         .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
         .getOrCreate()
     )
+    interface = Interface(spark)
     print("ready", flush=True)
     for _ in sys.stdin:
         frame = read(spark, queue, minPartitions=12, **{"hqueue.gateways": gateways})
         by_task = frame.select("partition", F.spark_partition_id().alias("task"))
         rows = by_task.groupBy("task", "partition").count().collect()
-        tasks = tasks_of_the_last_read(spark)
+        tasks = interface.tasks_of_the_read()
         found = [
             {
                 "host": task["host"],
