@@ -15,6 +15,7 @@ import pytest
 import hqueue
 from hqueue.limits import TAIL_TRUST_MS
 from tests.acceptance.commands import Run, Start, command
+from tests.integration.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("opened")
 
@@ -177,8 +178,10 @@ def test_a_follower_ends_when_nothing_came_for_long_enough(run: Run, name: str) 
 def test_tail_shows_the_newest_messages_of_all_partitions(
     run: Run, opened: hqueue.Queue, name: str
 ) -> None:
-    ids = [opened.put(hqueue.Message(f"t{n % 2}", b"%d" % n), partition=n % 3) for n in range(30)]
-    assert ids == sorted(ids)
+    for n in range(30):
+        message_id = opened.put(hqueue.Message(f"t{n % 2}", b"%d" % n), partition=n % 3)
+        # Of two partitions' messages of one millisecond neither is the newer one.
+        wait_for(lambda id_=message_id: time.time() * 1e3 >= id_.timestamp + 1, "the next ms")
 
     def values(*options: str) -> list[int]:
         return list(map(int, run("tail", name, "--format", "raw", *options).lines))
