@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 
 
 def command() -> list[str]:
