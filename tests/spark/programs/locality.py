@@ -44,6 +44,8 @@ def main(master: str, queue: str, gateways: str) -> None:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.port", "0")
         .config("spark.executor.memory", "512m")
+        # The first tasks start Python, which takes seconds where fifteen servers start as well.
+        .config("spark.locality.wait", "120s")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
         .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
