@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from hqueue.config import GatewayAddress
-from hqueue.local.configuration import FULL_COMPILER, QUICK_COMPILER, Launcher, Xml
+from hqueue.local.configuration import (
+    FULL_COMPILER,
+    QUICK_COMPILER,
+    SMALL_HEAP,
+    Launcher,
+    Xml,
+)
 from hqueue.local.process import ProcessPlan
 
 __all__ = ["GATEWAY_SETTINGS", "Layout", "Profile", "gateway_plan", "master_plan"]
@@ -86,6 +92,7 @@ def master_plan(
     ports: Mapping[str, int],
     heap_mb: int,
     options: Iterable[str],
+    collector: Iterable[str] = SMALL_HEAP,
     hbase: Xml,
     hdfs: Xml | None = None,
     stage: int = 0,
@@ -100,13 +107,14 @@ def master_plan(
             ports=ports,
             heap_mb=megabytes,
             options=compiler,
+            collector=heap,
             hbase=hbase,
             hdfs=hdfs,
             stage=stage,
         )
-        for name, arguments, megabytes, compiler in (
-            ("master", ("start",), heap_mb, options),
-            ("stop", ("stop", "--shutDownCluster"), 96, QUICK_COMPILER),
+        for name, arguments, megabytes, compiler, heap in (
+            ("master", ("start",), heap_mb, options, collector),
+            ("stop", ("stop", "--shutDownCluster"), 96, QUICK_COMPILER, SMALL_HEAP),
         )
     )
     return dataclasses.replace(start, stop_command=stop.command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hqueue.config import GatewayAddress
-from hqueue.local.configuration import FULL_COMPILER, Launcher, Xml
+from hqueue.local.configuration import FULL_COMPILER, LARGE_HEAP, Launcher, Xml
 from hqueue.local.layout import Layout, gateway_plan, master_plan
 
 __all__ = ["Standalone"]
@@ -55,8 +55,9 @@ class Standalone:
         master = master_plan(
             launcher,
             ports={name: ports[name] for name in ("zookeeper", "master", "regionserver")},
-            heap_mb=1_024,
+            heap_mb=2_048,
             options=FULL_COMPILER,
+            collector=LARGE_HEAP,
             hbase=server,
         )
         gateways = [

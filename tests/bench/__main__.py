@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +9,12 @@ import typer
 from rich.console import Console
 
 import hqueue
-from hqueue import local
 
 from .cases import CASES, Bench
 from .measure import Comparison
 from .push import PUSH_CASES
-from .report import comparisons, line, origin
+from .report import comparisons, line, origin, stolen
+from .server import fresh_server
 from .spark import SPARK_CASES
 
 ALL_CASES = CASES | PUSH_CASES | SPARK_CASES
@@ -35,8 +34,7 @@ def main(
             raise typer.BadParameter(f"{name}: the cases are {', '.join(ALL_CASES)}")
     results: list[Comparison] = []
     with (
-        tempfile.TemporaryDirectory(prefix="hqueue-bench-") as home,
-        local.start(home=home) as server,
+        fresh_server() as server,
         hqueue.connect(server.settings()) as client,
     ):
         bench = Bench(client, rounds, scale)
@@ -58,7 +56,7 @@ server (HBase, its gateways and the client share the cores). Beside Kafka:
 
 Messages have 100 bytes. What is compared runs in turns: appends put by put in a random order, the
 rest a round each. A ratio is the median over the rounds, with the lowest and the highest. Absolute
-figures are this machine's, and medians.
+figures are this machine's, and medians. {stolen()}
 
 {comparisons(results)}
 

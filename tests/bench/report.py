@@ -14,8 +14,9 @@ import psutil
 
 from .measure import Comparison
 
-__all__ = ["comparisons", "line", "number", "origin", "table", "versions"]
+__all__ = ["comparisons", "line", "number", "origin", "stolen", "table", "versions"]
 
+_BEGAN = psutil.cpu_times()
 _HEAD = ("what", "contender", "", "rival", "", "ratio, median (lowest to highest)", "goal", "")
 
 
@@ -51,6 +52,18 @@ def origin(command: str) -> str:
         f"{commit or 'unknown'}: {os.cpu_count()} cores{_processor()}, {memory:.0f} GiB,\n"
         f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     )
+
+
+def stolen() -> str:
+    """What other guests of a virtual machine's host took, since this program began, in a sentence.
+
+    Absolute figures mean little where it is much; ratios suffer less.
+    """
+    now = psutil.cpu_times()
+    taken = {name: getattr(now, name) - getattr(_BEGAN, name) for name in now._fields}
+    wanted = sum(taken.values()) - taken["idle"] - taken.get("iowait", 0.0)
+    share = taken.get("steal", 0.0) / wanted if wanted else 0.0
+    return f"Other guests of the host took {share:.0%} of the processor time that was wanted."
 
 
 def versions(packages: Iterable[str]) -> str:

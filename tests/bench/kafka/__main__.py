@@ -15,11 +15,11 @@ import typer
 from rich.console import Console
 
 import hqueue
-from hqueue import local
 
 from ..cases import Bench
 from ..measure import Comparison
 from ..report import line, versions
+from ..server import fresh_server
 from .broker import running_broker
 from .cases import CASES, Arena, warm
 from .confluent import Confluent
@@ -60,9 +60,8 @@ def main(
     if folder is None and chosen == known and scale == 1.0:
         folder = DOCS
     with (
-        tempfile.TemporaryDirectory(prefix="hqueue-bench-") as home,
+        fresh_server() as server,
         tempfile.TemporaryDirectory(prefix="hqueue-bench-kafka-") as data,
-        local.start(home=home) as server,
         running_broker(Path(data), CONSOLE.print) as broker,
         hqueue.connect(server.settings(operation_timeout_ms=ADMINISTRATION_MS)) as client,
     ):

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from ..measure import Comparison
-from ..report import comparisons, number, origin, table
+from ..report import comparisons, number, origin, stolen, table
 from .growth import MEASURES, Point
 
 __all__ = ["CASES_PICTURE", "GROWTH_PICTURE", "Section", "page"]
@@ -82,7 +82,7 @@ def page(
     """
     parts = [
         "# Side by side with Kafka",
-        f"{origin('make bench-kafka')},\n{libraries}.",
+        f"{origin('make bench-kafka')},\n{libraries}.\n{stolen()}",
         _HOW.format(kafka=kafka, hbase_idle=idle[0], kafka_idle=idle[1]),
         f"![all cases]({CASES_PICTURE})",
     ]
