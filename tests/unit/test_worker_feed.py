@@ -14,7 +14,7 @@ from hqueue.clock import Clock, Deadline
 from hqueue.follow import poll
 from hqueue.log import Batch
 from hqueue.ports import ReadPort
-from hqueue_workers.feed import Feed
+from hqueue_workers.feed import Call, Feed
 from hqueue_workers.poller import Poller
 from hqueue_workers.scanner import MessageScanner
 from hqueue_workers.stretch import Wanted
@@ -220,5 +220,64 @@ def test_everybody_gets_everything_in_order_however_they_take_turns(
             it.poller.wake(0)
             await until(lambda: len(subscriber.got) >= len(wanted))  # noqa: B023
             assert subscriber.got == wanted
+
+    play(scene)
+
+
+async def take(feed: Feed, until: int | None = None) -> Call:
+    await feed.ready()
+    call = await feed.take(until, lambda _: True)
+    assert call is not None
+    return call
+
+
+def test_a_heavy_batch_behind_it_does_not_push_out_what_the_only_one_needs() -> None:
+    async def scene(it: Scene) -> None:
+        only = Subscriber(it, "only", calls=0)
+        it.append(b"light" * 100, b"heavy" * 2 * BYTES_MAX, b"light")
+        first = await take(only.feed)
+        await settle()  # It reads on meanwhile.
+        again = await take(only.feed, first.end)
+        assert (again.start, again.end, again.parts) == (first.start, first.end, first.parts)
+        only.let()
+        await until(lambda: len(only.got) == 3)
+        assert not it.scanners
+
+    play(scene)
+
+
+def test_a_call_is_put_together_again_though_the_window_went_on_meanwhile() -> None:
+    async def scene(it: Scene) -> None:
+        slow = Subscriber(it, "slow", calls=0)
+        values = [b"%04d" % n * 25 for n in range(20)]
+        it.append(*values)
+        await take(slow.feed)
+        await settle()  # It reads on meanwhile.
+        call = await take(slow.feed)
+        assert 1 < call.count < 20
+        fast = Subscriber(it, "fast")
+        it.append(*(b"more" * 500 for _ in range(40)))
+        await until(lambda: len(fast.got) == 60)
+        assert not it.shared.reaches(slow.feed.position)
+        again = await take(slow.feed, call.end)
+        assert (again.start, again.end, again.parts) == (call.start, call.end, call.parts)
+
+    play(scene)
+
+
+def test_who_asks_for_what_a_scanner_has_not_lets_others_have_their_turn() -> None:
+    async def scene(it: Scene) -> None:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        it.runtime.start(other())
+        for _ in range(10):
+            await it.shared.more(it.shared.end + 1)
+        assert turns >= 10
 
     play(scene)

@@ -109,6 +109,10 @@ class Feed:
         parts: list[bytes] = []
         while until is None or place < until:
             scanner = self._scanner()
+            if not scanner.reaches(place):
+                # The one whose window it was went on while this one waited for more.
+                place, first, ordinal, count, size = self.position, 0, 0, 0, 0
+                parts.clear()
             stretch = scanner.at(place)
             if stretch is None and until is not None and place > self.position:
                 await scanner.more(place)
@@ -139,12 +143,12 @@ class Feed:
         self._scanner().passed(place)
 
     def _scanner(self) -> MessageScanner:
-        """The shared one where it has what comes next."""
-        shared = self._shared
-        if shared.start <= self.position <= shared.end and self.position >= self._own_until:
+        """One that has what comes next, or reads it next: the shared one if that does."""
+        if self._shared.reaches(self.position) and self.position >= self._own_until:
             self._drop_own()
-            return shared
-        if self._own is None:
+            return self._shared
+        if self._own is None or not self._own.reaches(self.position):
+            self._drop_own()
             self._own = self._alone()
             self._own.join(self)
         return self._own

@@ -45,7 +45,7 @@ class MessageScanner:
         queue: the queue.
         partition: the partition.
         runtime: what the worker runs on.
-        bytes_max: what the window may weigh now; a batch that is heavier is alone in it.
+        bytes_max: what the window may weigh now, but for one batch.
         poller: who looks for what comes at the end; without one it is looked for now and then.
     """
 
@@ -108,13 +108,21 @@ class MessageScanner:
         self._for.discard(reading)
         self.wanted = frozenset(each.wanted for each in self._for)
 
+    def reaches(self, place: int) -> bool:
+        """Whether what lies at an ID is in memory, or is what is read next."""
+        return self.start <= place <= self.end
+
     def at(self, place: int) -> Stretch | None:
         """What is in memory for an ID."""
         return self._window.at(place)
 
     async def more(self, place: int) -> None:
-        """Wait until something from this ID on is in memory, if it is the window's end."""
+        """Wait until something from this ID on is in memory, if it is the window's end.
+
+        In any case others get their turn: who asks again and again holds nobody up.
+        """
         if place != self.end or self._closed:
+            await asyncio.sleep(0)
             return
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
@@ -123,8 +131,8 @@ class MessageScanner:
 
     def passed(self, place: int) -> None:
         """One goes on from this ID: forget what nobody needs, and read in advance."""
-        needed = [r.position for r in self._for if r.position >= self.start]
-        self._window.trim(self._bytes_max(), min(needed, default=self.end))
+        needed = [r.position for r in self._for if r.position >= self.start] or [self.end]
+        self._window.trim(self._bytes_max(), min(needed), max(needed))
         if self._window.unread(place) < self._bytes_max() // 2:
             self._read_on()
 

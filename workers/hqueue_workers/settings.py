@@ -64,7 +64,7 @@ class WorkerSettings:
 
     memory_bytes_max: int = 256 * 1024 * 1024
     """What was read and not delivered yet, about. Each partition and each subscriber has an even
-    share of it; a batch that is larger is in memory alone."""
+    share of it, and one batch beyond that at most."""
 
     lines_per_subscriber: int = 2
     """Calls to one subscriber under way at a time."""

@@ -192,12 +192,16 @@ class Window:
         stretch = self.at(place)
         return 0 if stretch is None else self._bytes - stretch.offset
 
-    def trim(self, bytes_max: int, needed_from: int) -> None:
-        """Forget what lies before an ID; and more, the oldest first, until it fits."""
+    def trim(self, bytes_max: int, needed_from: int, kept_from: int) -> None:
+        """Forget what lies before `needed_from`; and more, the oldest first, until it fits.
+
+        What lies from `kept_from` on stays: whoever reads there is ahead of all others.
+        """
         floor = self._bytes - bytes_max
         drop = 0
         for stretch in self._stretches:
-            if stretch.end > needed_from and stretch.offset >= floor:
+            fits = stretch.offset >= floor or stretch.end > kept_from
+            if fits and stretch.end > needed_from:
                 break
             drop += 1
         # The newest stays whatever it weighs, if it is needed: somebody waits for it.
