@@ -8,27 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from hqueue.attributes import QueueDescription
-from hqueue.batch import Bodies, Header, encode_bodies
+from hqueue.batch import Bodies, encode_bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.collection import Collection
 from hqueue.config import Settings
 from hqueue.coordination import Coordination
-from hqueue.errors import (
-    ClosedError,
-    InvalidInputError,
-)
-from hqueue.follow import appended_since, poll
+from hqueue.errors import InvalidInputError
+from hqueue.follow import poll
 from hqueue.fork import register
 from hqueue.hbase import TableAppends, TableReads
 from hqueue.lanes import Lanes
 from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
-from hqueue.log.check import PartitionCheck, PartitionChecker
-from hqueue.log.ends import PartitionEnds, count_before, ends_of, id_at
-from hqueue.log.headers import headers_of
-from hqueue.log.lag import PartitionLag, lag_at
+from hqueue.log.ends import PartitionEnds
+from hqueue.log.lag import PartitionLag
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs, Moment
 from hqueue.producer import Producer
+from hqueue.queue_log import QueueLog
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.subscribe import Listener, Subscriber, Subscription
 from hqueue.tokens import Search, Works, search_for
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["PartitionEnds", "PartitionLag", "Queue"]
 
 
-class Queue:
+class Queue(QueueLog):
     """A queue. Thread-safe, and usable in a forked child. Made by `Client.queue`.
 
     Messages of one partition have a total order, that of their IDs; between partitions there is
@@ -58,18 +54,12 @@ class Queue:
         settings: Settings,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.name = description.name
-        self.partitions = description.partitions
-        self._describe = describe
+        super().__init__(description, describe, reads=reads, settings=settings, clock=clock)
         self._appends = appends
-        self._reads = reads
         self._coordinate = coordinate
         self._on_append = on_append
-        self._settings = settings
-        self._clock = clock
         self._skew = SkewGuard(appends, settings.clock_skew_ms_max, clock)
         self._works = Works(appends, clock)
-        self._closed = False
         self.after_fork_in_child()
         register(self)
 
@@ -86,14 +76,6 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r}, partitions={self.partitions})"
-
-    def close(self) -> None:
-        """Refuse further puts and scans through this object. The client's connections stay."""
-        self._closed = True
-
-    def describe(self) -> QueueDescription:
-        """What HBase says of the queue now."""
-        return self._describe()
 
     @overload
     def put(
@@ -313,98 +295,6 @@ class Queue:
         """A scanner over some partitions, each with a `Scan` of its own."""
         return CombinedPartitionScanner(self, scans, **options)
 
-    def ends(self, partitions: Sequence[int] | None = None) -> list[PartitionEnds]:
-        """Where each partition begins and ends now. Two small requests a partition.
-
-        The difference of two ordinals is a number of messages. How far somebody is behind who is
-        somewhere between the ends: `lag`.
-
-        Args:
-            partitions: which; all if None.
-        """
-        return [ends_of(p, self._reads, self.deadline()) for p in self._partitions(partitions)]
-
-    def lag(self, places: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
-        """How far behind somebody is who goes on from these IDs, by partition.
-
-        Two or three small requests a partition, and no message is read. Messages that have
-        expired count as long as their headers are kept.
-
-        Args:
-            places: for each partition the first ID that was not read yet.
-
-        Raises:
-            InvalidInputError: there is no such partition.
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
-            CorruptLogError: a header can't be read.
-        """
-        return {
-            partition: lag_at(
-                partition, int(places[partition]), self._reads, self.deadline(), self._clock
-            )
-            for partition in self._partitions(list(places))
-        }
-
-    def count_before(self, partition: int, message_id: MessageID) -> int:
-        """How many messages a partition ever had before an ID, expired ones too.
-
-        One small request, or two.
-        """
-        self._check_partition(partition)
-        return count_before(partition, message_id, self._reads, self.deadline())
-
-    def id_at(self, partition: int, ordinal: int) -> MessageID:
-        """An ID that a partition ever had so many messages before: `count_before`, the other way.
-
-        So a stretch of the log is cut into pieces of equal numbers of messages. Where those
-        messages were collected it is the ID of the oldest that is known, and where there were
-        never so many, the end of the log. Some tens of small requests at most.
-        """
-        self._check_partition(partition)
-        return id_at(partition, ordinal, self._reads, self.deadline())
-
-    def appended_since(self, ends: Sequence[PartitionEnds]) -> list[int]:
-        """The partitions that got a batch since these ends were taken.
-
-        One small request for up to 256 of them, so it can be asked often. What came after a
-        truncation it does not find: for that the ends have to be taken anew now and then.
-        """
-        return appended_since(ends, self._reads, self.deadline)
-
-    def headers(
-        self, partition: int, start: Moment = 0, stop: Moment | None = None
-    ) -> Iterator[Header]:
-        """The headers of the batches that have messages in ``[start, stop)``, ascending.
-
-        They tell how many messages of which topics were written when, and of what size. No
-        message is read for it: HBase keeps headers apart, and 1,000 come with a request.
-        """
-        self._check_partition(partition)
-        scan = Scan(start, stop)
-        return headers_of(partition, scan.start, scan.stop, self._reads, self.deadline)
-
-    def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
-        """Walk the log from its first batch to its last: links, ordinals and every checksum.
-
-        What is wrong in one place does not stop the check of the rest. Yields the result of each
-        partition, several times while it grows; the last one of a partition is whole.
-
-        Args:
-            partitions: which; all if None.
-
-        Raises:
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
-        """
-        ttl_seconds = self.describe().ttl_seconds
-        for partition in self._partitions(partitions):
-            yield from PartitionChecker(
-                partition,
-                self._reads,
-                self.deadline,
-                ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
-                clock=self._clock,
-            ).run()
-
     def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
         """The cursor that scanners read one partition with."""
         self._check_open()
@@ -446,33 +336,6 @@ class Queue:
     def reads(self) -> TableReads:
         """The table's read port, for scanners that ask for many partitions at once."""
         return self._reads
-
-    def deadline(self) -> Deadline:
-        """The bound on one operation, from now."""
-        return Deadline(self._clock, self._settings.operation_timeout_ms)
-
-    def _partitions(self, given: Sequence[int] | None) -> Sequence[int]:
-        """These partitions; all if None."""
-        for partition in given or ():
-            self._check_partition(partition)
-        return range(self.partitions) if given is None else given
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the queue was closed", queue=self.name)
-
-    def _check_partition(self, partition: object) -> None:
-        if (
-            not isinstance(partition, int)
-            or isinstance(partition, bool)
-            or not 0 <= partition < self.partitions
-        ):
-            raise InvalidInputError(
-                "there is no such partition",
-                queue=self.name,
-                partition=partition,
-                partitions=self.partitions,
-            )
 
 
 def _is_record_batch(value: object) -> bool:

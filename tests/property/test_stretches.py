@@ -98,10 +98,12 @@ def test_dead_letters_and_redrives_are_not_delivered_unasked() -> None:
 
 
 @given(
-    st.lists(st.integers(1, 20), min_size=1, max_size=20), st.integers(0, 400), st.integers(0, 10)
+    st.lists(st.integers(1, 20), min_size=1, max_size=20),
+    st.tuples(st.integers(0, 400), st.integers(0, 400)).map(sorted),
+    st.integers(0, 10),
 )
 def test_a_window_keeps_what_is_needed_and_what_fits(
-    lengths: list[int], place: int, kept: int
+    lengths: list[int], places: list[int], kept: int
 ) -> None:
     window = Window(100)
     at = 100
@@ -110,16 +112,19 @@ def test_a_window_keeps_what_is_needed_and_what_fits(
         at += length
     assert (window.start, window.end) == (100, at)
     size = window.size // len(lengths)
-    window.trim(kept * size, place)
+    hindmost, foremost = (max(place, 100) for place in places)
+    window.trim(kept * size, hindmost, foremost)
     assert window.end == at
-    assert window.size <= max(1, kept) * size
-    if kept * size >= len(lengths) * size and place < at:
-        found = window.at(max(place, 100))
-        assert found is not None
+    first: Any = window.at(window.start)
+    assert window.size <= max(1, kept) * size or first.start <= foremost < first.end
+    if kept * size >= len(lengths) * size and hindmost < at:
+        assert window.at(hindmost) is not None
+    if foremost < at:  # Whoever is ahead of all others loses nothing.
+        assert window.at(foremost) is not None
     for each in range(window.start, window.end):
         covering: Any = window.at(each)
         assert covering.start <= each < covering.end
     assert window.at(window.end) is None
     assert window.at(window.start - 1) is None
-    if place < at:  # The newest is kept for whoever waits for it.
+    if hindmost < at:  # The newest is kept for whoever waits for it.
         assert window.start < window.end
