@@ -40,6 +40,11 @@ def _serve(profile: str) -> Iterator[local.LocalServer]:
             server.stop()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that need the cluster come last: its ten processes take time from all others."""
+    items.sort(key=lambda item: "cluster_server" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[local.LocalServer]:
     """A standalone server for the whole session."""
