@@ -64,11 +64,18 @@ class Partitions:
 class Subscriber:
     """One who takes what its feed gives, as often as it is let."""
 
-    def __init__(self, scene: Scene, name: str, position: int = 0, calls: int = 10**9) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        name: str,
+        position: int = 0,
+        calls: int = 10**9,
+        topics: frozenset[str] | None = None,
+    ) -> None:
         self.got: list[bytes] = []
         self.calls = calls
         self.may_go_on = asyncio.Event()
-        wanted = Wanted(name, None, 1_000, 2_000)
+        wanted = Wanted(name, topics, 1_000, 2_000)
         self.feed = Feed(
             scene.queue,
             wanted,
@@ -279,5 +286,27 @@ def test_who_asks_for_what_a_scanner_has_not_lets_others_have_their_turn() -> No
         for _ in range(10):
             await it.shared.more(it.shared.end + 1)
         assert turns >= 10
+
+    play(scene)
+
+
+def test_what_is_polled_is_read_by_nobody_else() -> None:
+    async def scene(it: Scene) -> None:
+        one = Subscriber(it, "one")
+        # So heavy that a request for several does not get them all, and the rest is read after it.
+        values = [b"%d" % n * 400_000 for n in range(10, 40)]
+
+        def while_asked(method: str) -> None:
+            if method == "get":
+                it.shared.passed(it.shared.end)
+
+        it.partition.rows.failure = while_asked
+        for first in range(0, 30, 6):
+            one.calls = 0
+            it.append(*values[first : first + 6])
+            await settle()
+            one.let()
+            await until(lambda: len(one.got) >= first + 6)  # noqa: B023
+        assert one.got == values
 
     play(scene)

@@ -12,6 +12,8 @@ from hqueue_workers.runtime import Runtime
 
 __all__ = ["Session", "SteppedClock", "SteppedRuntime", "settle"]
 
+TOLD_AFTER = 5
+
 
 class SteppedClock:
     """A clock that stands still until it is moved."""
@@ -30,7 +32,10 @@ class SteppedClock:
 
 
 class SteppedRuntime(Runtime):
-    """A runtime in which sleeping moves the clock, and what waits for servers is done at once."""
+    """A runtime in which sleeping moves the clock, and what waits for servers is done at once.
+
+    What came of it is told later, as by a thread.
+    """
 
     def __init__(self) -> None:
         self.stepped = SteppedClock()
@@ -39,7 +44,11 @@ class SteppedRuntime(Runtime):
 
     async def read(self, work: Callable[[], Any]) -> Any:
         await asyncio.sleep(0)
-        return work()
+        try:
+            return work()
+        finally:
+            for _ in range(TOLD_AFTER):
+                await asyncio.sleep(0)
 
     coordinate = read
 

@@ -123,7 +123,10 @@ class Poller:
             del self._waiting[tail.partition]
 
     def demand(self, tail: Tail) -> None:
-        """Ask for this partition's next batch, when it is time, until something came."""
+        """Ask for this partition's next batch, when it is time, until something came.
+
+        Until then the tail's reader is used by nobody else.
+        """
         waiting = self._waiting[tail.partition]
         if not waiting.demanded:
             waiting.demanded = True
@@ -176,6 +179,8 @@ class Poller:
 
     async def _ask(self, group: list[_Waiting]) -> None:
         now_ms = self._clock.monotonic_ms()
+        # Of one that was removed meanwhile the tail may have another reader by now.
+        group = [w for w in group if self._waiting.get(w.tail.partition) is w]
         asked = [
             _Asked(
                 w.tail,

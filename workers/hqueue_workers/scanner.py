@@ -71,7 +71,9 @@ class MessageScanner:
         self._window = Window(0)
         self._topics: frozenset[str] | None = frozenset()
         self.reader = self._new_reader()
+        # One has the reader at a time: a task that reads, or the poller.
         self._reading: asyncio.Task[None] | None = None
+        self._polled = False
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
         if poller is not None:
@@ -137,7 +139,11 @@ class MessageScanner:
             self._read_on()
 
     def came(self, stretches: list[Stretch]) -> None:
-        """Take what was read beyond the window; nothing, if only the reader's place changed."""
+        """Take what was read beyond the window; nothing, if only the reader's place changed.
+
+        The poller gives the reader back with it.
+        """
+        self._polled = False
         if stretches:
             self._window.add(stretches)
             self.ordinal = stretches[-1].ordinal
@@ -179,15 +185,17 @@ class MessageScanner:
         """Read on from the window's end with another reader; the old one may be in use."""
         self._topics = topics
         self.reader = self._new_reader()
+        self._polled = False
         if self._poller is not None:
             self._poller.remove(self)
             self._poller.add(self)
         self._wake()
 
     def _read_on(self) -> None:
-        if self._closed or self._reading is not None:
+        if self._closed or self._reading is not None or self._polled:
             return
         if self.reader.at_tail and self._poller is not None:
+            self._polled = True
             self._poller.demand(self)
         else:
             self._reading = self._runtime.start(self._read())

@@ -175,6 +175,7 @@ class Window:
     def add(self, stretches: Iterable[Stretch]) -> None:
         """Add what comes next."""
         for stretch in stretches:
+            assert stretch.start == self.end, "what lies between would never be delivered"
             stretch.offset = self._bytes
             self._bytes += stretch.size
             self._stretches.append(stretch)
