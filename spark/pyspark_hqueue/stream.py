@@ -55,14 +55,12 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self._tails = Tails(lambda: client_of(options.settings).queue(options.queue), options)
-        self._begins = False
         self._start: Positions | None = None
         self._named: Positions = {}
         self._target: Positions | None = None
         self._triggered_ms = float("-inf")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        self._begins = True
         return {}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
@@ -81,14 +79,15 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
     ) -> dict[str, Any]:
         """Where the next batch ends; `start` where there is nothing for one.
 
-        Before PySpark 4.2 neither argument is given, and a batch ends where the log does.
+        Before PySpark 4.2 neither argument is given, and a batch ends where the log does. Whether a
+        query begins is not told then: the first offset that a process names has a start, which
+        counts if it does.
         """
-        begins = start == {} or (start is None and self._begins)
+        begins = start == {} or (start is None and not self._named)
         if begins and self._start is None:
             self._start = starts_of(
                 self._tails.queue, list(self._tails.ends(anew=True).values()), self.options
             )
-        self._begins = False
         base = _positions(start) if start else (self._start or {}) if begins else self._named
         target = self._target or self._now()
         allowed = limit_of(limit, self.options, waits=bool(start) and self._target is None)

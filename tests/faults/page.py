@@ -69,12 +69,13 @@ Each of these is planted into a right history in
 
 _RUN = """
 At most one fault of the servers, one of the producers and one of the workers and subscribers are
-under way at a time. The schedule is drawn from the seed alone; all kinds come once before any comes twice. A fault that did not work as
-meant is not counted, and a run in which some kind never worked counts as failed.
+under way at a time. The schedule is drawn from the seed alone; all kinds come once before any comes
+twice. A fault that did not work as meant is not counted, and a run in which some kind never worked
+counts as failed.
 
 The longest stall is the longest time in which some partition took no put from any producer, while
-or just after the fault was under way. The machine has two cores, and two of these runs went on beside
-each other most of the time.
+or just after the fault was under way. The machine has two cores, and two of these runs went on
+beside each other most of the time.
 
 While a region server that stood still goes on, and has not learned that its regions were given to
 others, HBase lets it answer reads from what it knew. Scans in these moments are not counted as
@@ -100,9 +101,9 @@ _FOUND = """
 - A worker's reader was in two hands when several heavy batches came at once: the poller asked for
   them, and meanwhile the scanner read on. A batch was passed by, and the checkpoint went on: its
   message was not delivered. A reader has one user at a time now.
-- What a subscriber that had fallen behind still needed was pushed out of its window by a heavy batch
-  that came after it. The worker then asked for it without an end, and did nothing else. Without a
-  cluster, both: [test_worker_feed.py](../tests/unit/test_worker_feed.py).
+- What a subscriber that had fallen behind still needed was pushed out of its window by a heavy
+  batch that came after it. The worker then asked for it without an end, and did nothing else.
+  Without a cluster, both: [test_worker_feed.py](../tests/unit/test_worker_feed.py).
 - A local server's process counted as ended when its first thread had, with its port still open:
   [tests/unit/test_local_processes.py](../tests/unit/test_local_processes.py).
 
