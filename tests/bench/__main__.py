@@ -11,7 +11,7 @@ from rich.console import Console
 import hqueue
 
 from .cases import CASES, Bench
-from .measure import Comparison
+from .measure import Comparison, await_calm
 from .push import PUSH_CASES
 from .report import comparisons, line, origin, stolen
 from .server import fresh_server
@@ -39,6 +39,7 @@ def main(
     ):
         bench = Bench(client, rounds, scale)
         for name in chosen:
+            await_calm()
             for result in ALL_CASES[name](bench):
                 results.append(result)
                 CONSOLE.print(line(result))

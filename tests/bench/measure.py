@@ -8,9 +8,13 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Comparison", "Figures", "compare", "interleave", "rate"]
+import psutil
+
+__all__ = ["Comparison", "Figures", "await_calm", "compare", "interleave", "rate"]
 
 WARM_ROUNDS = 2
+CALM_S, CALM_S_MAX = 2.0, 60.0
+CALM_PERCENT = 10.0
 
 Figures = Mapping[str, tuple[float, ...]]
 """Of each that ran, the figure of each round."""
@@ -55,6 +59,16 @@ def rate(work: Callable[[], int]) -> Callable[[], float]:
         return messages / (time.perf_counter() - start)
 
     return timed
+
+
+def await_calm() -> None:
+    """Wait until the machine is idle, for a minute at most.
+
+    What came before leaves the server with flushes and compactions to do.
+    """
+    ends_s = time.monotonic() + CALM_S_MAX
+    while psutil.cpu_percent(CALM_S) > CALM_PERCENT and time.monotonic() < ends_s:
+        pass
 
 
 def compare(runs: Mapping[str, Callable[[], float]], rounds: int) -> Figures:

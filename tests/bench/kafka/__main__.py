@@ -17,7 +17,7 @@ from rich.console import Console
 import hqueue
 
 from ..cases import Bench
-from ..measure import Comparison
+from ..measure import Comparison, await_calm
 from ..report import line, versions
 from ..server import fresh_server
 from .broker import running_broker
@@ -85,6 +85,7 @@ def main(
 
 def _measure(arena: Arena, name: str) -> list[Comparison]:
     found = []
+    await_calm()
     for result in CASES[name].measure(arena):
         found.append(result)
         CONSOLE.print(f"{name} | {line(result)}")
