@@ -51,6 +51,10 @@ class Standalone:
             "hbase.master.wait.on.regionservers.timeout": 500,
             "hbase.master.wait.on.regionservers.interval": 100,
             "hbase.client.pause": 50,
+            # By default they may fill 0.8 of the heap. Batches of megabytes need more room than
+            # that leaves: the process ended for want of memory after some gigabytes of puts.
+            "hbase.regionserver.global.memstore.size": 0.3,
+            "hfile.block.cache.size": 0.25,
         }
         master = master_plan(
             launcher,
