@@ -74,8 +74,8 @@ twice. A fault that did not work as meant is not counted, and a run in which som
 counts as failed.
 
 The longest stall is the longest time in which some partition took no put from any producer, while
-or just after the fault was under way. The machine has two cores, and two of these runs went on
-beside each other most of the time.
+or just after the fault was under way. The machine has two cores, and beside each of these runs
+another of them went on, or other tests did: a cluster alone is back sooner.
 
 While a region server that stood still goes on, and has not learned that its regions were given to
 others, HBase lets it answer reads from what it knew. Scans in these moments are not counted as
