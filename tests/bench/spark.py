@@ -173,7 +173,7 @@ def spark_stream(bench: Bench) -> Iterator[Comparison]:
             if round_ >= 0:
                 rates.append(sum(batch["numInputRows"] for batch in batches) / took_ms * 1e3)
         spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200")
-        query = run("idle")
+        query = run("idle", processingTime="0 seconds")
         query.processAllAvailable()
         while len(idle_ms) < bench.rounds:
             progress = query.lastProgress
