@@ -1,4 +1,4 @@
-"""A queue's log, as one can ask about it without reading messages."""
+"""A queue's log, as one can ask about it: its ends, its headers, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["QueueLog"]
 
 
 class QueueLog:
-    """Where a queue's partitions begin and end, and what lies between, from headers alone.
+    """Where a queue's partitions begin and end, and what lies between. Gives no messages.
 
-    `Queue` is one that also reads and writes messages.
+    `Queue` is one that also reads and writes them.
     """
 
     def __init__(

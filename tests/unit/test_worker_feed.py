@@ -64,18 +64,11 @@ class Partitions:
 class Subscriber:
     """One who takes what its feed gives, as often as it is let."""
 
-    def __init__(
-        self,
-        scene: Scene,
-        name: str,
-        position: int = 0,
-        calls: int = 10**9,
-        topics: frozenset[str] | None = None,
-    ) -> None:
+    def __init__(self, scene: Scene, name: str, position: int = 0, calls: int = 10**9) -> None:
         self.got: list[bytes] = []
         self.calls = calls
         self.may_go_on = asyncio.Event()
-        wanted = Wanted(name, topics, 1_000, 2_000)
+        wanted = Wanted(name, None, 1_000, 2_000)
         self.feed = Feed(
             scene.queue,
             wanted,
