@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
+from ..push import await_condition
 from .broker import Broker, running_broker
 
 pytestmark = pytest.mark.kafka
@@ -51,6 +52,7 @@ def test_what_is_published_reaches_the_handler(library: Any) -> None:
     with log.deliver(handled.extend) as publish:
         for number in range(20):
             publish(b"%d" % number)
+        await_condition(lambda: len(handled) >= 20)
     log.close()
     assert sorted(map(int, handled)) == list(range(20))
 
