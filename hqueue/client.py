@@ -117,7 +117,9 @@ class Client:
             appends=TableAppends(self._gateways, name, locations, self._clock),
             reads=TableReads(self._gateways, name, locations),
             coordinate=lambda: ZooKeeperCoordination(self.settings),
-            on_append=lambda partition: self._wake_ups.appended(PartitionKey(name, partition)),
+            on_append=lambda partition, row: self._wake_ups.appended(
+                PartitionKey(name, partition), row
+            ),
             settings=self.settings,
             clock=self._clock,
         )

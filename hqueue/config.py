@@ -138,6 +138,12 @@ def _listed(name: str, kind: type[_Item], value: object) -> tuple[_Item, ...]:
 
 _SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
+_CHOICES = {
+    "transport": ("buffered", "framed"),
+    "protocol": ("binary", "compact"),
+    "codec": ("zstd", "none"),
+}
+
 _LISTED: Mapping[str, type[Any]] = {
     "gateways": GatewayAddress,
     "zookeeper_auth": Credential,
@@ -198,6 +204,10 @@ class Settings:
     connection_idle_ms: int = 60_000
     """A connection idle for longer is closed instead of used: gateways drop idle ones."""
 
+    codec: str = "zstd"
+    """How batches that are appended are compressed, where that makes them smaller: ``zstd`` or
+    ``none``. Readers need no setting."""
+
     clock_skew_ms_max: int = 5_000
     """How far this machine's clock may be from a region server's before appends are refused."""
 
@@ -225,10 +235,10 @@ class Settings:
                 object.__setattr__(self, field.name, value)
             elif field.type == "str" and not (isinstance(value, str) and value):
                 raise SettingsError("this setting is a text", **_at(field, value))
-        if self.transport not in ("buffered", "framed"):
-            raise SettingsError("transport is 'buffered' or 'framed'", transport=self.transport)
-        if self.protocol not in ("binary", "compact"):
-            raise SettingsError("protocol is 'binary' or 'compact'", protocol=self.protocol)
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                choice = " or ".join(map(repr, known))
+                raise SettingsError(f"{name} is {choice}", **{name: getattr(self, name)})
         if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", self.zookeeper_root) or {".", ".."} & set(
             self.zookeeper_root.split("/")
         ):

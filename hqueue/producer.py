@@ -8,10 +8,10 @@ import concurrent.futures
 import logging
 import os
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from hqueue.batch import encode_bodies
+from hqueue.batch import Bodies, encode_bodies
 from hqueue.clock import SYSTEM_CLOCK
 from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
 from hqueue.fork import register
@@ -19,6 +19,8 @@ from hqueue.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_
 from hqueue.message import Message, MessageID, MessageIDs
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from hqueue.queue import Queue
 
 __all__ = ["Delivery", "Producer"]
@@ -26,53 +28,61 @@ __all__ = ["Delivery", "Producer"]
 logger = logging.getLogger(__name__)
 
 Callback = Callable[[MessageID | None, BaseException | None], object]
+_IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
 
 MESSAGE_OVERHEAD_BYTES = 200
 """What a buffered message takes beside its value, about."""
 
 
 class _Batch:
-    """Messages that will be appended together."""
+    """Messages that will be appended together: gathered one by one, or encoded already."""
 
-    __slots__ = ("bytes", "callbacks", "future", "messages", "opened_ms", "target", "topics")
+    __slots__ = (
+        "bodies", "bytes", "callbacks", "future", "messages", "opened_ms", "target", "topics",
+    )  # fmt: skip
 
     def __init__(self, target: int | None, opened_ms: float) -> None:
         self.target = target
         self.opened_ms = opened_ms
         self.messages: list[Message] = []
+        self.bodies: Bodies | None = None
         self.bytes = 0
+        """Their values' bytes, about."""
         self.topics: set[str] = set()
         self.callbacks: list[tuple[int, Callback]] = []
         self.future: concurrent.futures.Future[MessageIDs] = concurrent.futures.Future()
 
 
-class Delivery:
-    """What becomes of one message that was sent through a `Producer`."""
+class Delivery(Generic[_IDs]):
+    """What becomes of one message, or of one batch, that was sent through a `Producer`."""
 
     __slots__ = ("_future", "_index")
 
-    def __init__(self, future: concurrent.futures.Future[MessageIDs], index: int) -> None:
+    def __init__(
+        self, future: concurrent.futures.Future[MessageIDs], index: int | None = None
+    ) -> None:
         self._future = future
         self._index = index
 
     def done(self) -> bool:
-        """Whether the message is in the log, or failed."""
+        """Whether it is in the log, or failed."""
         return self._future.done()
 
-    def result(self, timeout_s: float | None = None) -> MessageID:
-        """Wait until the message is durable, and return its ID.
+    def result(self, timeout_s: float | None = None) -> _IDs:
+        """Wait until it is durable, and return its ID; a batch's IDs in the messages' order.
 
         Raises:
             HQueueError: it could not be written; the outcome says whether it may be in the log.
             TimeoutError: it was not known in time; nothing is decided.
         """
         try:
-            return self._future.result(timeout_s)[self._index]
+            ids = self._future.result(timeout_s)
         except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
-            raise TimeoutError("it is not known yet whether the message is written") from exc
+            raise TimeoutError("it is not known yet whether it is written") from exc
+        return cast("_IDs", ids if self._index is None else ids[self._index])
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait likewise, and return the error; None if the message is durable.
+        """Wait likewise, and return the error; None if it is durable.
 
         Raises:
             TimeoutError: it was not known in time; nothing is decided.
@@ -80,7 +90,7 @@ class Delivery:
         try:
             return self._future.exception(timeout_s)
         except concurrent.futures.TimeoutError as exc:
-            raise TimeoutError("it is not known yet whether the message is written") from exc
+            raise TimeoutError("it is not known yet whether it is written") from exc
 
 
 class Producer:
@@ -174,7 +184,7 @@ class Producer:
         partition: int | None = None,
         key: str | bytes | None = None,
         callback: Callback | None = None,
-    ) -> Delivery:
+    ) -> Delivery[MessageID]:
         """Take a message into the buffer. Returns at once, unless the buffer is full.
 
         Args:
@@ -219,6 +229,41 @@ class Producer:
             if index + 1 >= self._batch_messages_max:
                 self._seal(batch)
         return Delivery(batch.future, index)
+
+    def send_batch(
+        self,
+        messages: Sequence[Message] | pa.RecordBatch,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+    ) -> Delivery[Sequence[MessageID]]:
+        """Take messages into the buffer that are written as one batch: all or none, in order.
+
+        As `Queue.put`, but it does not wait until they are durable, so the next batch is encoded
+        while this one is under way. Beside `send` calls it keeps their order.
+
+        Args:
+            messages, partition, key: as in `Queue.put`.
+
+        Raises:
+            InvalidInputError, MessageTooLargeError: as `Queue.put`. Nothing was taken.
+            BufferFullError: there was no room within ``block_ms_max``. Nothing was taken.
+            ClosedError: the producer was closed, or belongs to the parent process.
+        """
+        target = self._queue.choose_partition(partition, key)
+        batch = _Batch(target, SYSTEM_CLOCK.monotonic_ms())
+        batch.bodies = self._queue.encode(messages)
+        batch.bytes = batch.bodies.size
+        with self._lock:
+            if self._closed or self._buffered >= self._buffer_bytes_max:
+                self._wait_for_room()
+            if target in self._open:
+                self._seal(self._open[target])
+            self._unfinished.add(batch)
+            self._sealed.append(batch)
+            self._buffered += batch.bytes
+            self._work.notify()
+        return Delivery(batch.future)
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until everything sent so far is in the log or failed; whether that was in time.
@@ -326,11 +371,13 @@ class Producer:
         error: BaseException | None = None
         ids = MessageIDs(0, 0)
         try:
-            appended = self._queue.append(encode_bodies(batch.messages), batch.target)
+            bodies = batch.bodies or encode_bodies(batch.messages)
+            appended = self._queue.append(bodies, batch.target)
             ids = MessageIDs(appended.base, appended.count)
         except Exception as exc:  # Whatever it is, the senders must learn it.
             error = exc
-            logger.warning("a batch of %d messages was not written: %s", len(batch.messages), exc)
+            count = len(batch.messages) if batch.bodies is None else batch.bodies.count
+            logger.warning("a batch of %d messages was not written: %s", count, exc)
         if error is None:
             batch.future.set_result(ids)
         else:

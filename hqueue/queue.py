@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from hqueue.attributes import QueueDescription
-from hqueue.batch import Bodies, encode_bodies
+from hqueue.batch import CODECS, Bodies, compressed, encode_bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.collection import Collection
 from hqueue.config import Settings
@@ -23,6 +23,7 @@ from hqueue.log.ends import PartitionEnds
 from hqueue.log.lag import PartitionLag
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs, Moment
+from hqueue.ports import Row
 from hqueue.producer import Producer
 from hqueue.queue_log import QueueLog
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
@@ -50,7 +51,7 @@ class Queue(QueueLog):
         appends: TableAppends,
         reads: TableReads,
         coordinate: Callable[[], Coordination],
-        on_append: Callable[[int], None],
+        on_append: Callable[[int, Row | None], None],
         settings: Settings,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -147,16 +148,22 @@ class Queue(QueueLog):
         if isinstance(messages, Message):
             appended = self.append(encode_bodies((messages,)), partition, search)
             return int.__new__(MessageID, appended.base)
-        if isinstance(messages, Sequence) and not isinstance(messages, (str, bytes)):
-            bodies = encode_bodies(cast("Sequence[Message]", messages))
-        elif _is_record_batch(messages):
-            bodies = _encode_record_batch(messages)
-        else:
-            raise InvalidInputError(
-                "put takes a Message, a sequence of them, or a pyarrow.RecordBatch"
-            )
-        appended = self.append(bodies, partition, search)
+        appended = self.append(self.encode(messages), partition, search)
         return MessageIDs(appended.base, appended.count)
+
+    def encode(self, messages: Sequence[Message] | pa.RecordBatch) -> Bodies:
+        """A batch of these messages, as `append` takes it.
+
+        Raises:
+            InvalidInputError, MessageTooLargeError: as `put`.
+        """
+        if isinstance(messages, Sequence) and not isinstance(messages, (str, bytes)):
+            return encode_bodies(cast("Sequence[Message]", messages))
+        if _is_record_batch(messages):
+            return _encode_record_batch(messages)
+        raise InvalidInputError(
+            "what is put is a Message, a sequence of them, or a pyarrow.RecordBatch"
+        )
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
         """The partition that these arguments of `put` mean; None for any."""
@@ -209,6 +216,7 @@ class Queue(QueueLog):
         partitions by themselves.
         """
         self._check_open()
+        bodies = compressed(bodies, CODECS[self._settings.codec])
         deadline = self.deadline()
         self._skew.check(deadline)
         lane = self._lanes.acquire(partition, deadline)
@@ -217,7 +225,7 @@ class Queue(QueueLog):
                 appended = lane.writer.append(bodies, deadline)
             else:
                 appended = lane.writer.append_once(bodies, deadline, search.nonce, search.since)
-            self._on_append(lane.writer.partition)
+            self._on_append(lane.writer.partition, appended.row)
         finally:
             lane.lock.release()
         self._collection.pass_by(lane.writer)

@@ -1,7 +1,8 @@
 """Telling workers that something was appended, so that they need not poll for it.
 
 Best effort: whoever appends never waits for this, and never fails because of it. What is not told
-the workers find by themselves a little later.
+the workers find by themselves a little later. A small batch goes along, so that a worker need not
+read from HBase what was written a millisecond ago.
 """
 
 from __future__ import annotations
@@ -14,29 +15,32 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import thriftpy2
-from thriftpy2.protocol import TBinaryProtocol
+from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TClient
-from thriftpy2.transport import TFramedTransport, TMemoryBuffer
+from thriftpy2.transport import TCyMemoryBuffer
 
+from hqueue import rowkey
 from hqueue.clock import SYSTEM_CLOCK
 from hqueue.coordination import Address, Coordination, PartitionKey, Watch, WorkerRecord
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.fork import register
+from hqueue.ports import Row
 
-__all__ = ["WORKER_SERVICE", "WakeUps"]
+__all__ = ["WORKER_SERVICE", "WakeUps", "row_of"]
 
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 0.5
 AVOIDED_MS = 2_000.0
 LOOK_FOR_ZOOKEEPER_EVERY_S = 60.0
+BODIES_BYTES_MAX = 32 * 1024
+"""A batch up to this size goes along. Reading a heavier one costs little beside delivering it."""
 
 with importlib.resources.as_file(
     importlib.resources.files("hqueue").joinpath("idl/worker.thrift")
 ) as _path:
-    WORKER_SERVICE: Any = thriftpy2.load(
-        str(_path), module_name="hqueue_worker_thrift"
-    ).HQueueWorkerService
+    _IDL: Any = thriftpy2.load(str(_path), module_name="hqueue_worker_thrift")
+    WORKER_SERVICE: Any = _IDL.HQueueWorkerService
 
 
 class WakeUps:
@@ -69,15 +73,23 @@ class WakeUps:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def appended(self, key: PartitionKey) -> None:
-        """Something was appended to a partition. Returns at once, and never raises."""
+    def appended(self, key: PartitionKey, row: Row | None = None) -> None:
+        """Something was appended to a partition. Returns at once, and never raises.
+
+        Args:
+            key: the partition.
+            row: what was appended, as it lies there, if that is known.
+        """
         if self._thread is None:
             self._start()
         routes = self._routes
         if key not in routes:
             routes[key] = self._route(key)
         route = routes[key]
-        if route is not None and not route.line.tell(route.frame):
+        if route is None:
+            return
+        light = row is not None and sum(map(len, row.cells.values())) <= BODIES_BYTES_MAX
+        if not route.line.tell(_frame(key, row) if light else route.frame):
             self._waiting.add(route)
             self._work.set()
 
@@ -210,13 +222,25 @@ class _Route(NamedTuple):
     frame: bytes
 
 
-def _frame(key: PartitionKey) -> bytes:
+def _frame(key: PartitionKey, row: Row | None = None) -> bytes:
     """The call that tells of an append, as it is on the wire."""
-    sent = TMemoryBuffer()  # type: ignore[no-untyped-call]
-    wire = TFramedTransport(sent)  # type: ignore[no-untyped-call]
-    TClient(WORKER_SERVICE, TBinaryProtocol(wire)).appended(key.queue, [key.partition])  # type: ignore[no-untyped-call]
-    frame: bytes = sent.getvalue()  # type: ignore[no-untyped-call]
-    return frame
+    batches = [] if row is None else [_IDL.TBatch(row.partition, row.slot, row.header, row.cells)]
+    sent = TCyMemoryBuffer()
+    client = TClient(WORKER_SERVICE, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
+    client.appended(key.queue, [key.partition], batches)
+    call: bytes = sent.getvalue()
+    return len(call).to_bytes(4, "big") + call
+
+
+def row_of(batch: Any) -> Row:
+    """The row of a batch that came along with a wake-up. It is as good as who sent it."""
+    return Row(
+        rowkey.encode(batch.partition, batch.slot),
+        batch.partition,
+        batch.slot,
+        batch.header,
+        {topic.decode(): cell for topic, cell in batch.cells.items()},
+    )
 
 
 def _listens(hosts: str) -> bool:

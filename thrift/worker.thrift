@@ -5,7 +5,20 @@
  */
 namespace py hqueue.worker
 
+/* A batch that is in the log, as it lies in its row there. */
+struct TBatch {
+  1: i16 partition,
+  2: i64 slot,
+  3: binary header,
+  /* The bodies of each topic. */
+  4: map<binary, binary> cells
+}
+
 service HQueueWorkerService {
-  /* Something was appended to these partitions of a queue. */
-  oneway void appended(1: string queue, 2: list<i16> partitions)
+  /*
+   * Something was appended to these partitions of a queue. A batch that was appended may come
+   * along, if it is small: a worker that stands just before it need not read it. A frame has at
+   * most 256 KiB.
+   */
+  oneway void appended(1: string queue, 2: list<i16> partitions, 3: list<TBatch> batches)
 }

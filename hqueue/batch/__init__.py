@@ -2,15 +2,14 @@
 
 A batch is one row. Its header lies in ``log:batch``, the bodies of each of its topics in
 ``message:<topic>``. A message's ID is the header's base plus the message's position in the batch.
-`hqueue.batch.header` and `hqueue.batch.cells` draw the layouts. An unknown version, flag or layout
-is an `UnsupportedFormatError`.
+`hqueue.batch.header` and `hqueue.batch.cells` draw the layouts; `hqueue.batch.codec` compresses. An
+unknown version, codec, flag or layout is an `UnsupportedFormatError`.
 """
 
 from hqueue.batch.cells import (
     Bodies,
     Column,
     bodies_of,
-    check_cell,
     check_count,
     check_size,
     control_record,
@@ -18,14 +17,17 @@ from hqueue.batch.cells import (
     encode_bodies,
     positions,
 )
+from hqueue.batch.codec import CODECS, compressed, plain_cell
 from hqueue.batch.header import (
     CONTROL,
     FORMAT_VERSION,
     MESSAGES,
     NONCE_BYTES,
     PACKED,
+    PLAIN,
     RAW,
     SCATTERED,
+    ZSTD,
     Header,
     TopicEntry,
     decode_header,
@@ -33,25 +35,29 @@ from hqueue.batch.header import (
 )
 
 __all__ = [
+    "CODECS",
     "CONTROL",
     "FORMAT_VERSION",
     "MESSAGES",
     "NONCE_BYTES",
     "PACKED",
+    "PLAIN",
     "RAW",
     "SCATTERED",
+    "ZSTD",
     "Bodies",
     "Column",
     "Header",
     "TopicEntry",
     "bodies_of",
-    "check_cell",
     "check_count",
     "check_size",
+    "compressed",
     "control_record",
     "decode_bodies",
     "decode_header",
     "encode_bodies",
     "encode_header",
+    "plain_cell",
     "positions",
 ]

@@ -1,4 +1,4 @@
-"""The cells of a batch's bodies, one a topic. int32 and uint32 are little-endian.
+"""The cells of a batch's bodies, one a topic, as they are before they are compressed.
 
 a cell of bodies, by its layout; int32 and uint32 are little-endian
  raw        the body of the topic's only message, as it is
@@ -21,6 +21,7 @@ from hqueue.batch.header import (
     CONTROL,
     MESSAGES,
     PACKED,
+    PLAIN,
     RAW,
     SCATTERED,
     Header,
@@ -58,6 +59,13 @@ class Bodies:
     directory: bytes
     kind: int = MESSAGES
     control: bytes = b""
+    codec: int = PLAIN
+    """How the cells are compressed."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes the cells have, as they are."""
+        return sum(map(len, self.cells.values()))
 
     @property
     def span(self) -> int:

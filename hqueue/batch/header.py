@@ -5,7 +5,7 @@
      0       2     magic              "HQ"
      2       1     format version     1
      3       1     kind               0 messages, 1 control
-     4       1     flags              bits 0 to 3: codec of the bodies (0 none); others 0
+     4       1     flags              bits 0 to 3: codec of the cells, 0 none, 1 ZSTD; others 0
      5       1     reserved           0
      6       2     topics             entries of the directory
      8       8     base               MessageID of the first message
@@ -22,8 +22,8 @@
     an entry of the directory
      0       4     count              messages in this topic
      4       4     first              position in the batch of the first of them
-     8       4     size               bytes of the cell
-     12      4     checksum           CRC-32 of the cell
+     8       4     size               bytes of the cell, before it was compressed
+     12      4     checksum           CRC-32 of the cell, before it was compressed
      16      1     layout             0 raw, 1 packed, 2 scattered
      17      1     length             bytes of the topic
      18      …     topic              UTF-8
@@ -51,8 +51,10 @@ __all__ = [
     "MESSAGES",
     "NONCE_BYTES",
     "PACKED",
+    "PLAIN",
     "RAW",
     "SCATTERED",
+    "ZSTD",
     "Header",
     "TopicEntry",
     "decode_header",
@@ -62,6 +64,7 @@ __all__ = [
 
 FORMAT_VERSION = 1
 MESSAGES, CONTROL = 0, 1
+PLAIN, ZSTD = 0, 1
 RAW, PACKED, SCATTERED = 0, 1, 2
 NONCE_BYTES = 8
 
@@ -78,7 +81,10 @@ def framing_bytes(layout: int, count: int) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicEntry:
-    """What a header says of one topic's cell. Counts in messages, size in bytes."""
+    """What a header says of one topic's cell. Counts in messages, size in bytes.
+
+    Size and checksum are those of the cell before it was compressed.
+    """
 
     topic: str
     count: int
@@ -113,6 +119,7 @@ class Header:
     topics: tuple[TopicEntry, ...] = ()
     kind: int = MESSAGES
     control: bytes = b""
+    codec: int = PLAIN
 
     @property
     def end(self) -> int:
@@ -139,7 +146,7 @@ def encode_header(
         _MAGIC,
         FORMAT_VERSION,
         bodies.kind,
-        0,
+        bodies.codec,
         0,
         len(bodies.cells),
         base,
@@ -175,7 +182,7 @@ def decode_header(row: bytes, data: bytes) -> Header:
     (_, _, kind, flags, spare, topics, base, span, count, ordinal, nonce, published_ms, control) = (
         _FIXED.unpack_from(data)
     )
-    if kind not in (MESSAGES, CONTROL) or flags or spare:
+    if kind not in (MESSAGES, CONTROL) or flags not in (PLAIN, ZSTD) or spare:
         raise UnsupportedFormatError(
             "unknown kind or flags of a batch; a newer release may read it",
             row=row.hex(),
@@ -214,6 +221,7 @@ def decode_header(row: bytes, data: bytes) -> Header:
         tuple(entries),
         kind,
         body[at:],
+        flags,
     )
     consistent = (
         len(header.control) == control

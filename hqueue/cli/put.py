@@ -167,7 +167,7 @@ class _Stream:
             bar = stack.enter_context(Advance(f"put {self._queue.name}", _total_bytes(inputs)))
             out = stack.enter_context(Output(prompt=True)) if print_ids else None
 
-            def written(delivery: Delivery, size: int) -> None:
+            def written(delivery: Delivery[MessageID], size: int) -> None:
                 bar.advance(size)
                 if out is not None:
                     out.write(f"{delivery.result()}\n".encode())

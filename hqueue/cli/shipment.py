@@ -13,6 +13,7 @@ from hqueue.errors import HQueueError, Outcome
 
 if TYPE_CHECKING:
     from hqueue.message import Message
+    from hqueue.message import MessageID
     from hqueue.producer import Delivery
     from hqueue.queue import Queue
 
@@ -36,7 +37,10 @@ class Shipment:
     """
 
     def __init__(
-        self, queue: Queue, *, on_written: Callable[[Delivery, int], object] | None = None
+        self,
+        queue: Queue,
+        *,
+        on_written: Callable[[Delivery[MessageID], int], object] | None = None,
     ) -> None:
         self.sent = 0
         self.written = 0
@@ -54,7 +58,9 @@ class Shipment:
         self._begun_s = time.monotonic()
         self._ended_s: float | None = None
         self._producer = queue.producer(buffer_bytes_max=BUFFER_BYTES_MAX)
-        self._deliveries: queues.SimpleQueue[tuple[Delivery, int] | None] = queues.SimpleQueue()
+        self._deliveries: queues.SimpleQueue[tuple[Delivery[MessageID], int] | None] = (
+            queues.SimpleQueue()
+        )
         self._abandoned = threading.Event()
         self._settler = threading.Thread(target=self._settle, name="hqueue-settler", daemon=True)
         self._settler.start()
@@ -116,7 +122,7 @@ class Shipment:
                 is_known = isinstance(error, HQueueError) and error.outcome is Outcome.NOT_APPLIED
                 self._lose(1, unknown=not is_known)
 
-    def _keep(self, delivery: Delivery, size: int) -> None:
+    def _keep(self, delivery: Delivery[MessageID], size: int) -> None:
         self.written += 1
         self.written_bytes += size
         self._settled += 1

@@ -16,7 +16,7 @@ from hqueue.errors import (
 )
 from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS
 from hqueue.log.tail import Place, Tail
-from hqueue.ports import AppendPort
+from hqueue.ports import AppendPort, Row
 
 __all__ = ["Appended", "Attempt", "check_same"]
 
@@ -33,6 +33,8 @@ class Appended:
     """The first ID beyond it, and the slot of the batch after it."""
     contended: bool = False
     """Whether another writer took a slot that this append wanted."""
+    row: Row | None = None
+    """The row it lies in; None if that was put by another process."""
 
 
 def check_same(bodies: Bodies, count: int, fingerprint: int) -> None:
@@ -136,7 +138,7 @@ class Attempt:
             owner = self._owner()
         if owner is not None and not self._is_ours(owner):
             return None
-        return self._conclude()
+        return self._conclude(as_sent=owner is None)
 
     def _look(self) -> tuple[Header | None, bool]:
         """Whose batch lies at the slot; and if none does, whether one can.
@@ -210,7 +212,7 @@ class Attempt:
         self._tail.know(self._end, self._tail_seen_ms)
         return False
 
-    def _conclude(self) -> Appended | None:
+    def _conclude(self, *, as_sent: bool) -> Appended | None:
         """Our batch lies at the slot; whether it is in the log.
 
         Had the tail been trusted for too long, the slot could be one that was filled once, and
@@ -220,7 +222,12 @@ class Attempt:
             self._port.delete_row(self._partition, self._place.slot, self._bodies.cells)
             return None
         self._tail.know(self._end, self._asked_ms)
-        return Appended(self._base, self._count, self._end.slot)
+        row = self._row() if as_sent else None
+        return Appended(self._base, self._count, self._end.slot, row=row)
+
+    def _row(self) -> Row:
+        cells = {topic.decode(): cell for topic, cell in self._bodies.cells.items()}
+        return Row(self._key, self._partition, self._place.slot, self._header, cells)
 
     def _is_linked(self) -> bool:
         """Whether our batch is a link of the chain that readers follow.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from hqueue.batch import MESSAGES, Header, check_cell, decode_bodies, decode_header, positions
+from hqueue.batch import MESSAGES, Header, decode_bodies, decode_header, plain_cell, positions
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import CorruptLogError
 from hqueue.limits import SEQUENCE_BITS
@@ -160,9 +160,8 @@ class PartitionChecker:
         places: list[int] = []
         intact = True
         for entry in header.topics:
-            cell = cells[entry.topic]
             try:
-                check_cell(row.key, entry, cell)
+                cell = plain_cell(row.key, header, entry, cells[entry.topic])
                 decode_bodies(entry, cell)
                 places.extend(positions(header, entry, cell))
             except CorruptLogError as exc:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from hqueue.batch import CONTROL, Header, TopicEntry, check_cell, decode_header
+from hqueue.batch import CONTROL, Header, TopicEntry, decode_header, plain_cell
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import CorruptLogError, HQueueError
 from hqueue.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
@@ -22,7 +22,7 @@ ROW_OVERHEAD_BYTES = 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch that was read and checked: some or all of its topics' cells.
+    """A batch that was read and checked: some or all of its topics' cells, decompressed.
 
     The messages wanted of it are those with IDs in ``[start, stop)``.
     """
@@ -206,6 +206,23 @@ class PartitionReader:
         self._slot, self._ordinal = header.end, header.next_ordinal
         return batch
 
+    def take(self, row: Row) -> list[Batch] | None:
+        """Take in a row that somebody else has, without asking the store; None if it isn't next.
+
+        Only at the end of the log, where the next row's slot is known. What the row has is
+        checked as if it were read, and gives one batch, or none if nothing of it is wanted.
+
+        Raises:
+            CorruptLogError: it can't lie here. The reader stands where it stood.
+        """
+        if not self.at_tail or row.slot != self._slot:
+            return None
+        if self.topics is not None:
+            cells = {topic: cell for topic, cell in row.cells.items() if topic in self.topics}
+            row = dataclasses.replace(row, cells=cells)
+        batch = self.accept(row, Deadline(self._clock, 0))
+        return [] if batch is None else [batch]
+
     def check_tail(self, deadline: Deadline) -> None:
         """Look whether the log goes on elsewhere than at `place`.
 
@@ -298,19 +315,20 @@ class PartitionReader:
         wanted = self._wanted(header)
         if header.kind == CONTROL or start >= stop or not wanted:
             return None
-        cells = [(entry, row.cells[entry.topic]) for entry in wanted if entry.topic in row.cells]
-        if not cells:
+        there = [entry for entry in wanted if entry.topic in row.cells]
+        if not there:
             self.expired += min(stop - start, sum(entry.count for entry in wanted))
             return None
-        if len(cells) != len(wanted) or len(row.cells) != len(cells):
+        if len(there) != len(wanted) or len(row.cells) != len(there):
             raise CorruptLogError(
                 "a row has other topics than its header says",
                 row=row.key.hex(),
                 topics=sorted(row.cells),
             )
-        for entry, cell in cells:
-            check_cell(row.key, entry, cell)
-        return Batch(self.partition, row.key, header, tuple(cells), start, stop)
+        cells = tuple(
+            (entry, plain_cell(row.key, header, entry, row.cells[entry.topic])) for entry in there
+        )
+        return Batch(self.partition, row.key, header, cells, start, stop)
 
 
 def _header_of(row: Row) -> Header:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hqueue import rowkey
 from hqueue.arrow import record_batch
-from hqueue.batch import check_cell, decode_bodies, decode_header, positions
+from hqueue.batch import decode_bodies, decode_header, plain_cell, positions
 from hqueue.decode import messages_of
 from hqueue.errors import CorruptLogError
 from hqueue.limits import MESSAGE_ID_MAX
@@ -39,9 +39,10 @@ def _read(given: tuple[Stored, Forgery]) -> None:
     row = forgery.apply(original, GOLDEN[1].header)
     try:
         header = decode_header(row.key, row.header)
-        cells = tuple((entry, row.cells[entry.topic.encode()]) for entry in header.topics)
-        for entry, cell in cells:
-            check_cell(row.key, entry, cell)
+        cells = tuple(
+            (entry, plain_cell(row.key, header, entry, row.cells[entry.topic.encode()]))
+            for entry in header.topics
+        )
     except CorruptLogError as exc:
         assert exc.row == row.key.hex()
         return

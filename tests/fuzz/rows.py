@@ -7,6 +7,7 @@ fits. What such a row says is nonsense that a faulty writer could have written.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import struct
@@ -14,9 +15,10 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import zstandard
 from hypothesis import strategies as st
 
-from hqueue.batch import Bodies, control_record, encode_bodies, encode_header
+from hqueue.batch import ZSTD, Bodies, compressed, control_record, encode_bodies, encode_header
 from tests.property.batches import bodies_lists
 
 from .damage import NUMBERS, Damage, damaged, damages
@@ -65,7 +67,13 @@ GOLDEN = [
 ]
 
 batches: st.SearchStrategy[Bodies] = st.one_of(
-    bodies_lists.map(encode_bodies), st.binary(max_size=20).map(control_record)
+    bodies_lists.map(encode_bodies),
+    st.builds(
+        lambda bodies, times: compressed(encode_bodies(bodies * times), ZSTD),
+        bodies_lists,
+        st.integers(20, 60),
+    ),
+    st.binary(max_size=20).map(control_record),
 )
 """What writers append."""
 
@@ -105,8 +113,9 @@ class Forgery:
         if self.mends_directory:
             for at, topic in entries:
                 if topic in cells:
-                    mended = struct.pack(">II", len(cells[topic]), zlib.crc32(cells[topic]))
-                    header[at + 8 : at + 16] = mended
+                    size = int.from_bytes(header[at + 8 : at + 12], "big")
+                    plain = _plain(cells[topic], header[4], size)
+                    header[at + 8 : at + 16] = struct.pack(">II", len(plain), zlib.crc32(plain))
         places = [*FIXED, *((at + more, width) for at, _ in entries for more, width in ENTRY)]
         for index, number in self.numbers:
             at, width = places[index % len(places)]
@@ -121,6 +130,14 @@ class Forgery:
             if self.renames:
                 cells[self.renames] = cell
         return Stored(key, data, cells)
+
+
+def _plain(cell: bytes, codec: int, size: int) -> bytes:
+    """What the directory speaks of, if it can be had."""
+    if codec == ZSTD:
+        with contextlib.suppress(zstandard.ZstdError):
+            return zstandard.ZstdDecompressor().decompress(cell, max_output_size=size)
+    return cell
 
 
 def _entries(header: bytes) -> list[tuple[int, bytes]]:

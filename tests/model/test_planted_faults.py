@@ -126,7 +126,10 @@ def test_a_scan_gives_what_comes_before_the_fault_and_then_its_error(
         ),
         (
             third_bodies_are_damaged,
-            ("            check_cell(row.key, entry, cell)", "            pass"),
+            (
+                "plain_cell(row.key, header, entry, row.cells[entry.topic])",
+                "row.cells[entry.topic]",
+            ),
         ),
         (
             third_row_has_another_topic,

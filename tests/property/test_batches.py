@@ -12,11 +12,11 @@ from hqueue.batch import (
     PACKED,
     RAW,
     SCATTERED,
-    check_cell,
     control_record,
     decode_header,
     encode_bodies,
 )
+from hqueue.batch.cells import check_cell
 from hqueue.errors import (
     CorruptLogError,
     InvalidInputError,

@@ -11,11 +11,11 @@ from hqueue import CorruptLogError, Message, MessageID, rowkey
 from hqueue.arrow import SCHEMA, record_batch
 from hqueue.batch import (
     Header,
-    check_cell,
     control_record,
     decode_header,
     encode_bodies,
     encode_header,
+    plain_cell,
 )
 from hqueue.decode import messages_of
 from hqueue.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
@@ -49,9 +49,10 @@ def read(
     """What a reader gets of a batch."""
     row, data, cells = written(sent, place, base)
     header = decode_header(row, data)
-    found = tuple((entry, cells[entry.topic.encode()]) for entry in header.topics)
-    for entry, cell in found:
-        check_cell(row, entry, cell)
+    found = tuple(
+        (entry, plain_cell(row, header, entry, cells[entry.topic.encode()]))
+        for entry in header.topics
+    )
     return Batch(place[0], row, header, found, start, stop), header
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from hqueue import CombinedPartitionScanner, CorruptLogError, Message, Scan
 from hqueue.arrow import SMALL_BATCH, record_batch
-from hqueue.batch import check_cell, decode_header, encode_bodies
+from hqueue.batch import decode_header, encode_bodies
+from hqueue.batch.cells import check_cell
 from hqueue.decode import each_message_of, messages_of
 from hqueue.log import Batch
 

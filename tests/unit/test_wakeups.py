@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
+from thriftpy2.protocol import TCyBinaryProtocol
+from thriftpy2.thrift import TClient
+from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.coordination import Address, Coordination, PartitionKey, WorkerRecord
-from hqueue.wakeups import WakeUps
+from hqueue.ports import Row
+from hqueue.rowkey import encode
+from hqueue.wakeups import BODIES_BYTES_MAX, WORKER_SERVICE, WakeUps
 from hqueue_workers.wakeups import WakeUps as Taking
 
 KEY, OTHER = PartitionKey("q", 3), PartitionKey("q", 4)
@@ -61,7 +67,12 @@ class Worker:
         self._listener.settimeout(10)
         self._socket: socket.socket | None = None
         self.told: list[tuple[str, list[int]]] = []
-        self._taking = Taking(lambda queue, partitions: self.told.append((queue, [*partitions])))
+        self.rows: list[Row] = []
+        self._taking = Taking(self._woken)
+
+    def _woken(self, queue: str, partitions: Sequence[int], rows: Sequence[Row]) -> None:
+        self.told.append((queue, [*partitions]))
+        self.rows += rows
 
     def accept(self) -> None:
         self._socket = self._listener.accept()[0]
@@ -131,6 +142,30 @@ def test_each_append_is_told_to_whoever_serves_the_partition_and_to_nobody_else(
         session.owners.become({KEY: "b"})
         until_told(wake_ups, other)
         assert set(map(str, other.told)) == {str(("q", [3]))}
+
+
+def test_a_small_batch_comes_along_as_it_lies_in_its_row(workers: list[Worker]) -> None:
+    one = workers[0]
+    slot = 1_700_000_000_000 << 15
+    small = Row(encode(3, slot), 3, slot, b"\x00HQ\xff", {"a": b"\xff\x00", "tööpic": b""})
+    heavy = dataclasses.replace(small, cells={"a": bytes(BODIES_BYTES_MAX + 1)})
+    with waking(Session(one.port)) as wake_ups:
+        until_told(wake_ups, one)
+        for row in (small, None, heavy):
+            wake_ups.appended(KEY, row)
+            one.await_told(len(one.told) + 1)
+        assert one.rows == [small]
+
+
+def test_a_wake_up_without_batches_is_understood() -> None:
+    told: list[object] = []
+    sent = TCyMemoryBuffer()  # type: ignore[no-untyped-call]
+    client = TClient(WORKER_SERVICE, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
+    client.appended("q", [1, 2])
+    call: bytes = sent.getvalue()
+    taking = Taking(lambda *call: told.append(call))
+    taking.data_received(len(call).to_bytes(4, "big") + call)
+    assert told == [("q", [1, 2], [])]
 
 
 def test_a_worker_that_never_reads_holds_up_no_append(workers: list[Worker]) -> None:

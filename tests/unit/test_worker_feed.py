@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from hqueue.follow import poll
 from hqueue.log import Batch
 from hqueue.ports import ReadPort
 from hqueue_workers.feed import Call, Feed
-from hqueue_workers.poller import Poller
+from hqueue_workers.poller import HANDED_BYTES_MAX, Poller
 from hqueue_workers.scanner import MessageScanner
 from hqueue_workers.stretch import Wanted
 from hqueue_workers.wire import decode_messages
@@ -64,11 +65,18 @@ class Partitions:
 class Subscriber:
     """One who takes what its feed gives, as often as it is let."""
 
-    def __init__(self, scene: Scene, name: str, position: int = 0, calls: int = 10**9) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        name: str,
+        position: int = 0,
+        calls: int = 10**9,
+        topics: frozenset[str] | None = None,
+    ) -> None:
         self.got: list[bytes] = []
         self.calls = calls
         self.may_go_on = asyncio.Event()
-        wanted = Wanted(name, None, 1_000, 2_000)
+        wanted = Wanted(name, topics, 1_000, 2_000)
         self.feed = Feed(
             scene.queue,
             wanted,
@@ -119,6 +127,11 @@ class Scene:
             self.partition.rows.append(0, value)
             self.poller.wake(0)
 
+    def hand(self, number: int) -> None:
+        """Tell of a row that was appended, and have it along."""
+        self.poller.hand(self.partition.rows.rows[0][number])
+        self.poller.wake(0)
+
 
 def play(scene: Callable[[Scene], Any]) -> None:
     async def run() -> None:
@@ -148,6 +161,105 @@ def test_those_near_the_end_share_what_was_read() -> None:
         assert not it.scanners
         bodies = sum(size for _, size in it.partition.rows.asked)
         assert bodies <= sum(map(len, values)), "no body was read twice"
+
+    play(scene)
+
+
+def test_what_comes_with_a_wake_up_is_not_read() -> None:
+    async def scene(it: Scene) -> None:
+        one = Subscriber(it, "one")
+        it.append(b"first")
+        await until(lambda: one.got == [b"first"])
+        asked = len(it.partition.rows.asked)
+        for number in range(1, 50):
+            it.partition.rows.append(0, b"%d" % number)
+            it.hand(number)
+        await until(lambda: len(one.got) == 50)
+        assert one.got[1:] == [b"%d" % number for number in range(1, 50)]
+        assert len(it.partition.rows.asked) == asked
+
+    play(scene)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["hand", "wake", "nothing", "late"]), st.integers(0, 3)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.sampled_from([None, frozenset({"t"}), frozenset({"other"})]),
+)
+def test_whatever_comes_with_wake_ups_everything_is_delivered_once_and_in_order(
+    appends: list[tuple[str, int]], topics: frozenset[str] | None
+) -> None:
+    async def scene(it: Scene) -> None:
+        one = Subscriber(it, "one", topics=topics)
+        late: list[int] = []
+        for number, (told, turns) in enumerate(appends):
+            it.partition.rows.append(0, b"%d" % number)
+            if told == "hand":
+                it.hand(number)
+            elif told == "late":
+                late.append(number)
+            elif told == "wake":
+                it.poller.wake(0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if late and turns == 3:
+                it.hand(late.pop(0))
+        expected = [b"%d" % n for n in range(len(appends))] if "other" not in (topics or ()) else []
+        for _ in appends:  # What nobody told of takes a wake-up each, as time stands still.
+            it.poller.wake(0)
+            await settle()
+        assert one.feed.position == it.partition.rows.rows[0][-1].slot + 1_000
+        for number in late:
+            it.hand(number)
+        await settle()
+        assert one.got == expected
+
+    play(scene)
+
+
+def test_what_comes_with_a_wake_up_and_does_not_belong_there_is_read_instead() -> None:
+    async def scene(it: Scene) -> None:
+        one = Subscriber(it, "one")
+        it.append(b"first")
+        await until(lambda: one.got == [b"first"])
+        rows = it.partition.rows
+        rows.append(0, b"second")
+        row = rows.rows[0][1]
+        others = Rows()
+        for value in (b"a", b"b", b"c"):
+            others.append(0, value)
+        for wrong in (
+            dataclasses.replace(row, cells={"t": b"forged"}),
+            dataclasses.replace(row, cells={}),
+            dataclasses.replace(row, header=None),
+            dataclasses.replace(row, header=b"HQ"),
+            dataclasses.replace(others.rows[0][2], slot=row.slot, key=row.key),
+        ):
+            it.poller.hand(wrong)
+        it.poller.wake(0)
+        await until(lambda: len(one.got) == 2)
+        assert one.got == [b"first", b"second"]
+        assert not it.runtime.failed.done()
+
+    play(scene)
+
+
+def test_what_is_handed_in_and_never_taken_is_bounded() -> None:
+    async def scene(it: Scene) -> None:
+        slow = Subscriber(it, "slow", calls=0)
+        values = [b"%06d" % n * 5_000 for n in range(1_000)]
+        for number, value in enumerate(values):
+            it.partition.rows.append(0, value)
+            it.poller.hand(it.partition.rows.rows[0][number])
+        assert it.poller._handed._bytes <= HANDED_BYTES_MAX
+        it.poller.wake(0)
+        slow.let()
+        await until(lambda: len(slow.got) == 1_000)
+        assert slow.got == values
 
     play(scene)
 

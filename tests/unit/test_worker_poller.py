@@ -46,6 +46,10 @@ class Reader:
         self.at_tail = True
         self.checks = 0
 
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.partition, self.cursor
+
     def check_tail(self, deadline: Deadline) -> None:
         self.checks += 1
 

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections import defaultdict
-from typing import Protocol
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Protocol
 
 from hqueue import CorruptLogError, HQueueError, PartitionReader, Queue, QueueStateError
 from hqueue.clock import Deadline
 from hqueue_workers.runtime import Runtime
-from hqueue_workers.stretch import Stretch, Wanted, stretches_of
+from hqueue_workers.stretch import OVERHEAD_BYTES, Stretch, Wanted, stretches_of
+
+if TYPE_CHECKING:
+    from hqueue.ports import Row
 
 __all__ = ["Poller", "Tail"]
 
@@ -34,6 +37,8 @@ HITS_UNTIL_NEXT_TRY = 16
 TOLD_TO_READ_AHEAD = 4
 ROWS_AHEAD = 100
 BYTES_MAX = 1024 * 1024
+HANDED_BYTES_MAX = 8 * 1024 * 1024
+"""Rows that were handed in and wait for those before them, of all partitions of a queue."""
 
 
 class Tail(Protocol):
@@ -88,10 +93,38 @@ class _Asked:
         self.stretches: list[Stretch] = []
 
 
+class _Handed:
+    """Rows that were handed in, by their places; the oldest are dropped when they are too many."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._rows: OrderedDict[tuple[int, int], Row] = OrderedDict()
+        self._bytes = 0
+
+    def put(self, row: Row) -> None:
+        """Have one more."""
+        self.pop(row.partition, row.slot)
+        self._rows[row.partition, row.slot] = row
+        self._bytes += _size(row)
+        while self._bytes > self._bytes_max:
+            self._bytes -= _size(self._rows.popitem(last=False)[1])
+
+    def pop(self, partition: int, slot: int) -> Row | None:
+        """The row of this place, which is forgotten."""
+        row = self._rows.pop((partition, slot), None)
+        self._bytes -= 0 if row is None else _size(row)
+        return row
+
+
+def _size(row: Row) -> int:
+    return OVERHEAD_BYTES + sum(map(len, row.cells.values()))
+
+
 class Poller:
     """Asks for the next batch of each partition for which somebody waits.
 
-    A partition is asked for at once when a producer told of an append; where none tells, after
+    A row that a producer hands in with its wake-up is not asked for, if it is the next one. Else a
+    partition is asked for at once when a producer told of an append; where none tells, after
     each answer that had something; else after a pause that doubles from a few milliseconds to
     `poll_ms_max`, as a safety net. So an idle queue of 1,000 partitions costs some requests a
     second. Where batches come in quick succession it asks for several at a time.
@@ -106,6 +139,7 @@ class Poller:
         self._poll_ms_max = poll_ms_max
         self._waiting: dict[int, _Waiting] = {}
         self._woken: list[_Waiting] = []
+        self._handed = _Handed(HANDED_BYTES_MAX)
         self._next_due_ms = math.inf
         self._changed = asyncio.Event()
 
@@ -132,6 +166,11 @@ class Poller:
             waiting.demanded = True
             self._expect(waiting)
 
+    def hand(self, row: Row) -> None:
+        """Have a row that was appended, which need not be asked for. `wake` comes after it."""
+        if row.partition in self._waiting:
+            self._handed.put(row)
+
     def wake(self, partition: int) -> None:
         """Something was appended to this partition."""
         waiting = self._waiting.get(partition)
@@ -149,13 +188,41 @@ class Poller:
             await self._runtime.wait(self._changed, self._next_due_ms - now_ms)
 
     def _expect(self, waiting: _Waiting) -> None:
-        """Look again whether this one is due."""
-        if not waiting.demanded or waiting.busy:
+        """Look again whether this one is due; what was handed in for it need not be asked for."""
+        if not waiting.demanded or waiting.busy or self._take_handed(waiting):
             return
         if waiting.told:
             self._woken.append(waiting)
         self._next_due_ms = min(self._next_due_ms, waiting.due_ms)
         self._changed.set()
+
+    def _take_handed(self, waiting: _Waiting) -> bool:
+        """Give a tail the rows that it stands before; whether there were any."""
+        tail, batches, taken = waiting.tail, [], 0
+        reader, start = tail.reader, tail.end
+        while (row := self._handed.pop(*reader.place)) is not None:
+            try:
+                came = reader.take(row)
+            except CorruptLogError as exc:
+                logger.debug("what came with a wake-up does not belong there: %s", exc)
+                break
+            if came is None:
+                break
+            batches += came
+            taken += 1
+        if not taken:
+            return False
+        stretches = stretches_of(reader, start, batches)
+        for stretch in stretches:
+            for wanted in tail.wanted:
+                if not stretch.reads(wanted):
+                    stretch.cut(self._queue, wanted)
+        waiting.told = max(0, waiting.told - taken)
+        waiting.pause_ms = PAUSE_MS_WOKEN
+        waiting.due_ms = self._clock.monotonic_ms() + waiting.pause_ms
+        waiting.demanded = False
+        tail.came(stretches)
+        return True
 
     def _ask_due(self, now_ms: float) -> None:
         """Ask for those that were woken, and now and then for those whose pause is over."""
@@ -171,7 +238,7 @@ class Poller:
             self._next_due_ms = min(left, default=math.inf)
         groups: dict[object, list[_Waiting]] = defaultdict(list)
         for waiting in due:
-            if not waiting.busy:
+            if waiting.demanded and not waiting.busy:
                 waiting.busy = True
                 groups[waiting if waiting.broken else waiting.tail.region_host].append(waiting)
         for group in groups.values():

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hqueue import Client, HQueueError, Queue
 from hqueue.coordination import PartitionKey
 from hqueue_workers.poller import Poller
 from hqueue_workers.runtime import Runtime
+
+if TYPE_CHECKING:
+    from hqueue.ports import Row
 
 __all__ = ["OpenQueue", "OpenQueues"]
 
@@ -52,11 +56,14 @@ class OpenQueues:
     def __getitem__(self, name: str) -> OpenQueue:
         return self._open[name]
 
-    def wake(self, name: str, partitions: Collection[int]) -> None:
-        """Something was appended to these partitions."""
+    def wake(self, name: str, partitions: Collection[int], rows: Sequence[Row]) -> None:
+        """Something was appended to these partitions, among it these rows."""
         if name in self._open:
+            poller = self._open[name].poller
+            for row in rows:
+                poller.hand(row)
             for partition in partitions:
-                self._open[name].poller.wake(partition)
+                poller.wake(partition)
 
     async def regions(
         self, wanted: Collection[PartitionKey], doubtful: Collection[str]

@@ -12,9 +12,8 @@ from hqueue import Batch, Message, PartitionReader, Queue, messages_of
 from hqueue.dead_letters import is_delivered_unasked, redrive_topic, unwrap
 from hqueue_workers.wire import encode_message
 
-__all__ = ["Portion", "Stretch", "Wanted", "Window", "stretches_of"]
+__all__ = ["OVERHEAD_BYTES", "Portion", "Stretch", "Wanted", "Window", "stretches_of"]
 
-CUT_AT_ONCE_MESSAGES = 64
 OVERHEAD_BYTES = 1_000
 """What a stretch takes in memory beside its bodies, about."""
 
@@ -87,6 +86,11 @@ class Stretch:
             cut = (Portion(self.start, self.end, self.end, self.ordinal, 0, b""),)
         return cut
 
+    def reads(self, wanted: Wanted) -> bool:
+        """Whether cutting it may read from the queue."""
+        redriven = redrive_topic(wanted.subscriber)
+        return self._batch is not None and any(e.topic == redriven for e, _ in self._batch.cells)
+
     def cut(self, queue: Queue, wanted: Wanted) -> tuple[Portion, ...]:
         """Cut it into portions. May read from the queue; for threads that may wait.
 
@@ -101,8 +105,8 @@ class Stretch:
         messages: Iterable[Message | None] = messages_of(
             dataclasses.replace(self._batch, cells=cells)
         )
-        redriven = redrive_topic(wanted.subscriber)
-        if any(entry.topic == redriven for entry, _ in cells):
+        if self.reads(wanted):
+            redriven = redrive_topic(wanted.subscriber)
             messages = [unwrap(queue, m) if m and m.topic == redriven else m for m in messages]
         cut = self._cuts[self._key(wanted)] = tuple(self._portions(messages, wanted))
         return cut

@@ -5,30 +5,35 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TProcessor
 from thriftpy2.transport import TCyMemoryBuffer
 
-from hqueue.wakeups import WORKER_SERVICE
+from hqueue.wakeups import WORKER_SERVICE, row_of
+
+if TYPE_CHECKING:
+    from hqueue.ports import Row
 
 __all__ = ["WakeUps"]
 
 logger = logging.getLogger(__name__)
 
+Woken = Callable[[str, Sequence[int], "Sequence[Row]"], object]
+
 FRAME_BYTES_MAX = 256 * 1024
-"""A frame tells of all partitions that a queue can have, at most."""
+"""A frame tells of all partitions that a queue can have, or of a small batch, at most."""
 
 
 class WakeUps(asyncio.Protocol):
     """A producer's connection. What can't be understood ends it, and nothing else.
 
     Args:
-        woken: told of a queue and its partitions.
+        woken: told of a queue, its partitions, and rows of them that were appended.
     """
 
-    def __init__(self, woken: Callable[[str, Sequence[int]], object]) -> None:
+    def __init__(self, woken: Woken) -> None:
         self._processor = TProcessor(WORKER_SERVICE, _Handler(woken))
         self._transport: asyncio.BaseTransport | None = None
         self._buffer = b""
@@ -37,19 +42,20 @@ class WakeUps(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while len(self._buffer) >= 4:
-            size = int.from_bytes(self._buffer[:4], "big")
-            if size > FRAME_BYTES_MAX:
+        received, at = self._buffer + data, 0
+        while len(received) >= at + 4:
+            end = at + 4 + int.from_bytes(received[at : at + 4], "big")
+            if end - at - 4 > FRAME_BYTES_MAX:
                 return self._end()
-            if len(self._buffer) < 4 + size:
-                return None
-            frame, self._buffer = self._buffer[4 : 4 + size], self._buffer[4 + size :]
+            if len(received) < end:
+                break
             try:
-                self._processor.process(_protocol(frame), _protocol(b""))
+                self._processor.process(_protocol(received[at + 4 : end]), _protocol(b""))
             except Exception:  # Whatever a stranger sends.
                 logger.debug("a wake-up was not understood", exc_info=True)
                 return self._end()
+            at = end
+        self._buffer = received[at:]
         return None
 
     def _end(self) -> None:
@@ -62,8 +68,10 @@ def _protocol(frame: bytes) -> Any:
 
 
 class _Handler:
-    def __init__(self, woken: Callable[[str, Sequence[int]], object]) -> None:
+    def __init__(self, woken: Woken) -> None:
         self._woken = woken
 
-    def appended(self, queue: str, partitions: Sequence[int]) -> None:
-        self._woken(queue, partitions)
+    def appended(
+        self, queue: str, partitions: Sequence[int], batches: Sequence[Any] | None = None
+    ) -> None:
+        self._woken(queue, partitions, list(map(row_of, batches or ())))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 __all__ = ["PAYLOADS", "Payload"]
 
-DISTINCT = 2_000
+DISTINCT = 10_000
 """So many values differ; then they come again."""
 
 _PATHS = ("/", "/search", "/cart", "/login", "/static/app.js", "/api/v2/items", "/api/v2/users")
