@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from hqueue.errors import HQueueError, Outcome
 
 if TYPE_CHECKING:
-    from hqueue.message import Message
-    from hqueue.message import MessageID
+    from hqueue.message import Message, MessageID
     from hqueue.producer import Delivery
     from hqueue.queue import Queue
 

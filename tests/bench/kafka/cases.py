@@ -214,10 +214,10 @@ def _against(
 CASES: Mapping[str, Case] = {
     "produce": Case(
         "Produce batches",
-        "A program has many values and writes them in batches of 10,000, or of 2 MB: `Queue.put` "
-        "of a list of `Message`, or of a record batch, each put durable before the next begins; "
-        "`produce_batch` of confluent-kafka, and `send` of kafka-python, which has no batches, "
-        "and one `flush` at the end. Making the messages from the values is included.",
+        "A program has many values and writes them in batches of 10,000, or of 2 MB: "
+        "`Producer.send_batch` of a list of `Message`, or of a record batch; `produce_batch` of "
+        "confluent-kafka, and `send` of kafka-python, which has no batches; and a `flush` at the "
+        "end. Making the messages from the values is included.",
         produce,
     ),
     "each": Case(

@@ -17,6 +17,7 @@ from .library import A_BATCH, batches
 __all__ = ["HQueue", "HQueueLog"]
 
 TOPIC = "topic"
+WAIT_S = 120
 REGIONS_MAX = 64
 """A local server's heap is small: more partitions than these share regions."""
 
@@ -51,12 +52,13 @@ class HQueueLog:
         self._queue = bench.queue(name, partitions, **attributes)
         self._turns = itertools.cycle(range(partitions))
         self._last = MessageID(0)
+        self._producer = self._queue.producer()
 
     def put_batches(self, values: Sequence[bytes], a_batch: int = A_BATCH) -> int:
         for batch in batches(values, a_batch):
             messages = [Message(TOPIC, value) for value in batch]
-            self._queue.put(messages, partition=next(self._turns))
-        return len(values)
+            self._producer.send_batch(messages, partition=next(self._turns))
+        return self._flushed(len(values))
 
     def put_columns(self, values: Sequence[bytes]) -> int:
         """As `put_batches`, with record batches."""
@@ -65,14 +67,13 @@ class HQueueLog:
                 [pa.repeat(TOPIC, len(batch)), pa.array(batch, pa.binary())],
                 names=["topic", "value"],
             )
-            self._queue.put(columns, partition=next(self._turns))
-        return len(values)
+            self._producer.send_batch(columns, partition=next(self._turns))
+        return self._flushed(len(values))
 
     def put_each(self, values: Sequence[bytes]) -> int:
-        with self._queue.producer() as producer:
-            for value in values:
-                producer.send(Message(TOPIC, value))
-        return len(values)
+        for value in values:
+            self._producer.send(Message(TOPIC, value))
+        return self._flushed(len(values))
 
     def put_one(self, value: bytes) -> None:
         self._last = self._queue.put(Message(TOPIC, value), partition=0)
@@ -114,9 +115,15 @@ class HQueueLog:
 
     def close(self) -> None:
         name = self._queue.name
+        self._producer.close()
         self._queue.close()
         self._bench.client.disable_queue(name)
         self._bench.client.delete_queue(name)
+
+    def _flushed(self, sent: int) -> int:
+        if not self._producer.flush(WAIT_S):
+            raise TimeoutError("not all messages were acknowledged")
+        return sent
 
 
 def _whole(read: int, count: int) -> int:
