@@ -47,7 +47,7 @@ from hqueue.errors import (
     UnsupportedFormatError,
 )
 from hqueue.log import Batch, PartitionReader
-from hqueue.message import Message, MessageID, MessageIDs
+from hqueue.message import Message, MessageID, MessageIDs, Messages
 from hqueue.producer import Delivery, Producer
 from hqueue.queue import PartitionEnds, PartitionLag, Queue
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
@@ -74,6 +74,7 @@ __all__ = [
     "MessageIDs",
     "MessageListener",
     "MessageTooLargeError",
+    "Messages",
     "NotAQueueError",
     "Outcome",
     "PartitionEnds",

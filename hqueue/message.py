@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.limits import (
@@ -19,7 +19,15 @@ from hqueue.limits import (
 )
 from hqueue.numbers import whole_number
 
-__all__ = ["Message", "MessageID", "MessageIDs", "Moment", "as_message_id", "topic_bytes"]
+__all__ = [
+    "Message",
+    "MessageID",
+    "MessageIDs",
+    "Messages",
+    "Moment",
+    "as_message_id",
+    "topic_bytes",
+]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -193,6 +201,50 @@ class Message(_Fields):
                 bytes_max=BATCH_BYTES_MAX,
             )
         return tuple.__new__(cls, (topic, value, id, partition))
+
+
+class Messages(Sequence[Message]):
+    """Values of one topic, in their order, as messages that are to be put.
+
+    For who has many values: a `Message` is made only where one is asked for, so that a batch of
+    thousands is put in a fraction of the time that a list of messages takes.
+
+    Args:
+        topic: 1 to 255 bytes of UTF-8.
+        values: the values, each any bytes, also none. They are taken over as they are now.
+
+    Raises:
+        InvalidInputError: the topic or a value is of the wrong type or out of range.
+    """
+
+    __slots__ = ("topic", "values")
+
+    def __init__(self, topic: str, values: Iterable[bytes | bytearray | memoryview]) -> None:
+        topic_bytes(topic)
+        if isinstance(values, (bytes, bytearray, memoryview, str)):
+            raise InvalidInputError("these are several values, not one", type=type(values).__name__)
+        given = list(values)
+        kinds = set(map(type, given))
+        for kind in kinds:
+            if not issubclass(kind, (bytes, bytearray, memoryview)):
+                raise InvalidInputError("a value is bytes; encode text first", type=kind.__name__)
+        self.topic = topic
+        self.values = cast("list[bytes]", given if kinds <= {bytes} else list(map(bytes, given)))
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Messages: ...
+    def __getitem__(self, index: int | slice) -> Message | Messages:
+        if isinstance(index, slice):
+            return Messages(self.topic, self.values[index])
+        return Message(self.topic, self.values[index])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Messages({self.topic!r}, {len(self)} values)"
 
 
 @functools.lru_cache(maxsize=4_096)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from hqueue.batch import Bodies, encode_bodies
+from hqueue.batch import Bodies, encode_values
 from hqueue.clock import SYSTEM_CLOCK
 from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
 from hqueue.fork import register
@@ -38,17 +38,21 @@ class _Batch:
     """Messages that will be appended together: gathered one by one, or encoded already."""
 
     __slots__ = (
-        "bodies", "bytes", "callbacks", "future", "messages", "opened_ms", "target", "topics",
+        "bodies", "bytes", "callbacks", "future", "kinds", "opened_ms", "target", "topics",
+        "values",
     )  # fmt: skip
 
     def __init__(self, target: int | None, opened_ms: float) -> None:
         self.target = target
         self.opened_ms = opened_ms
-        self.messages: list[Message] = []
+        # No `Message` is kept: those are what Python's garbage collection looks through.
+        self.topics: list[str] = []
+        self.values: list[bytes] = []
+        self.kinds: set[str] = set()
+        """The topics, each once."""
         self.bodies: Bodies | None = None
         self.bytes = 0
         """Their values' bytes, about."""
-        self.topics: set[str] = set()
         self.callbacks: list[tuple[int, Callback]] = []
         self.future: concurrent.futures.Future[MessageIDs] = concurrent.futures.Future()
 
@@ -211,7 +215,7 @@ class Producer:
             batch = self._open.get(target)
             if batch is not None and (
                 batch.bytes + size > self._batch_bytes_max
-                or len(batch.topics) >= TOPICS_PER_BATCH_MAX
+                or len(batch.kinds) >= TOPICS_PER_BATCH_MAX
             ):
                 self._seal(batch)
                 batch = None
@@ -219,10 +223,11 @@ class Producer:
                 batch = self._open[target] = _Batch(target, SYSTEM_CLOCK.monotonic_ms())
                 self._unfinished.add(batch)
                 self._work.notify()
-            index = len(batch.messages)
-            batch.messages.append(message)
+            index = len(batch.values)
+            batch.topics.append(topic)
+            batch.values.append(value)
+            batch.kinds.add(topic)
             batch.bytes += size
-            batch.topics.add(topic)
             self._buffered += size + MESSAGE_OVERHEAD_BYTES
             if callback is not None:
                 batch.callbacks.append((index, callback))
@@ -371,12 +376,12 @@ class Producer:
         error: BaseException | None = None
         ids = MessageIDs(0, 0)
         try:
-            bodies = batch.bodies or encode_bodies(batch.messages)
+            bodies = batch.bodies or encode_values(batch.topics, batch.values)
             appended = self._queue.append(bodies, batch.target)
             ids = MessageIDs(appended.base, appended.count)
         except Exception as exc:  # Whatever it is, the senders must learn it.
             error = exc
-            count = len(batch.messages) if batch.bodies is None else batch.bodies.count
+            count = len(batch.values) if batch.bodies is None else batch.bodies.count
             logger.warning("a batch of %d messages was not written: %s", count, exc)
         if error is None:
             batch.future.set_result(ids)
@@ -390,7 +395,7 @@ class Producer:
         with self._lock:
             if batch.target is not None:
                 self._busy.discard(batch.target)
-            self._buffered -= batch.bytes + MESSAGE_OVERHEAD_BYTES * len(batch.messages)
+            self._buffered -= batch.bytes + MESSAGE_OVERHEAD_BYTES * len(batch.values)
             self._unfinished.discard(batch)
             self._room.notify_all()
             self._work.notify()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from hqueue.attributes import QueueDescription
-from hqueue.batch import CODECS, Bodies, compressed, encode_bodies
+from hqueue.batch import CODECS, Bodies, compressed, encode_bodies, encode_values
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.collection import Collection
 from hqueue.config import Settings
@@ -115,9 +115,9 @@ class Queue(QueueLog):
         IDs.
 
         Args:
-            messages: at most 65,536, and 8 MiB; for more use a `Producer`. A
-                `pyarrow.RecordBatch` with the columns ``topic`` and ``value`` is written without
-                touching its messages one by one.
+            messages: at most 65,536, and 8 MiB; for more use a `Producer`. `Messages`, and a
+                `pyarrow.RecordBatch` with the columns ``topic`` and ``value``, are written without
+                touching their messages one by one.
             partition: the partition; any if None.
             key: puts with the same key go to the same partition, CRC-32 of its UTF-8 modulo the
                 number of partitions.
@@ -146,7 +146,8 @@ class Queue(QueueLog):
             token, since, self._settings.clock_skew_ms_max, anywhere=partition is None
         )
         if isinstance(messages, Message):
-            appended = self.append(encode_bodies((messages,)), partition, search)
+            bodies = encode_values(messages[0], (messages[1],))
+            appended = self.append(bodies, partition, search)
             return int.__new__(MessageID, appended.base)
         appended = self.append(self.encode(messages), partition, search)
         return MessageIDs(appended.base, appended.count)

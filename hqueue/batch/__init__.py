@@ -15,6 +15,7 @@ from hqueue.batch.cells import (
     control_record,
     decode_bodies,
     encode_bodies,
+    encode_values,
     positions,
 )
 from hqueue.batch.codec import CODECS, compressed, plain_cell
@@ -58,6 +59,7 @@ __all__ = [
     "decode_header",
     "encode_bodies",
     "encode_header",
+    "encode_values",
     "plain_cell",
     "positions",
 ]

@@ -10,6 +10,7 @@ a cell of bodies, by its layout; int32 and uint32 are little-endian
 from __future__ import annotations
 
 import dataclasses
+import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ from hqueue.batch.header import (
 from hqueue.checksum import crc32
 from hqueue.errors import CorruptLogError, InvalidInputError, MessageTooLargeError
 from hqueue.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
-from hqueue.message import Message, topic_bytes
+from hqueue.message import Message, Messages, topic_bytes
 
 __all__ = [
     "Bodies",
@@ -43,6 +44,7 @@ __all__ = [
     "control_record",
     "decode_bodies",
     "encode_bodies",
+    "encode_values",
     "positions",
 ]
 
@@ -85,20 +87,35 @@ def encode_bodies(messages: Sequence[Message]) -> Bodies:
             a `Message` among them.
         MessageTooLargeError: together they are larger than a batch may be.
     """
-    count = len(messages)
-    check_count(count)
+    if isinstance(messages, Messages):
+        return encode_values(messages.topic, messages.values)
+    check_count(len(messages))
     for kind in set(map(type, messages)):
         if not issubclass(kind, Message):
             raise InvalidInputError("a batch consists of Message objects", type=kind.__name__)
-    topics = set(map(_topic_of, messages))
-    if len(topics) == 1:
-        return bodies_of([_column(topics.pop(), range(count), list(map(_value_of, messages)))])
+    return encode_values(list(map(_topic_of, messages)), list(map(_value_of, messages)))
+
+
+def encode_values(topics: str | Sequence[str], values: Sequence[bytes]) -> Bodies:
+    """Pack values, in their order.
+
+    Args:
+        topics: the topic of each, or of all; as of a `Message`.
+        values: the values.
+
+    Raises:
+        InvalidInputError, MessageTooLargeError: as `encode_bodies`.
+    """
+    check_count(len(values))
+    kinds = {topics} if isinstance(topics, str) else set(topics)
+    if len(kinds) == 1:
+        return bodies_of([_column(kinds.pop(), range(len(values)), values)])
     grouped: dict[str, list[int]] = {}
-    for position, message in enumerate(messages):
-        grouped.setdefault(message[0], []).append(position)
+    for position, topic in enumerate(topics):
+        grouped.setdefault(topic, []).append(position)
     return bodies_of(
         [
-            _column(topic, places, [messages[place][1] for place in places])
+            _column(topic, places, [values[place] for place in places])
             for topic, places in grouped.items()
         ]
     )
@@ -139,15 +156,17 @@ class Column(NamedTuple):
         if self.layout != RAW:
             parts.insert(0, self.offsets)
         if self.layout == SCATTERED:
-            parts.insert(0, _little_endian(array("I", self.places)))
+            parts.insert(0, struct.pack(f"<{len(self.places)}I", *self.places))
         return b"".join(parts)
 
 
-def _column(topic: str, places: Sequence[int], values: list[bytes]) -> Column:
-    # By way of a list, and not straight from the iterator, it takes half the time.
+def _column(topic: str, places: Sequence[int], values: Sequence[bytes]) -> Column:
+    if len(values) == 1:
+        return Column(topic, places, b"", values, len(values[0]))
     offsets = list(accumulate(map(len, values), initial=0))
-    check_size(offsets[-1])
-    return Column(topic, places, _little_endian(array("i", offsets)), values, offsets[-1])
+    size = offsets[-1]
+    check_size(size)
+    return Column(topic, places, struct.pack(f"<{len(offsets)}i", *offsets), values, size)
 
 
 def bodies_of(columns: Sequence[Column]) -> Bodies:
@@ -258,12 +277,6 @@ def decode_bodies(entry: TopicEntry, cell: bytes) -> Iterator[bytes]:
         raise CorruptLogError("the bodies have impossible offsets", topic=entry.topic)
     data = cell[data_at:]
     return (data[start:stop] for start, stop in pairwise(offsets))
-
-
-def _little_endian(numbers: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
 
 
 def _from_little_endian(code: str, data: bytes) -> list[int]:

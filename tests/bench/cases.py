@@ -14,7 +14,7 @@ import happybase
 import pyarrow as pa
 
 import hqueue
-from hqueue import Message, Producer, Queue
+from hqueue import Message, Messages, Producer, Queue
 
 from .bare import BarePuts, one_message_rows, scan_rows
 from .measure import Comparison, compare, interleave, rate
@@ -70,15 +70,15 @@ def append(bench: Bench) -> Iterator[Comparison]:
     for a_batch, batches in ((1_000, 150), (10_000, 40)):
         queue = bench.queue(f"append-{a_batch}")
         messages = bench.messages(a_batch)
-        columns = pa.record_batch(
-            [[m.topic for m in messages], [m.value for m in messages]], names=["topic", "value"]
-        )
+        values = [message.value for message in messages]
+        columns = pa.record_batch([["topic"] * a_batch, values], names=["topic", "value"])
         times = bench.many(batches)
         bare = BarePuts(bench.gateway, queue.name, partition=1)
         table = bench.rows_table(f"append-{a_batch}")
         figures = interleave(
             {
                 "messages": partial(queue.put, messages, partition=0),
+                "values": partial(queue.put, Messages("topic", values), partition=3),
                 "bare": bare.send,
                 "columns": partial(queue.put, columns, partition=2),
                 "rows": partial(one_message_rows, bench.happybase, table, messages),
@@ -90,6 +90,7 @@ def append(bench: Bench) -> Iterator[Comparison]:
         )
         title = f"append, {a_batch:,} messages a batch"
         for contender, name in (
+            ("Queue.put, Messages", "values"),
             ("Queue.put, a list of Message", "messages"),
             ("Queue.put, a record batch", "columns"),
         ):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import hqueue
-from hqueue import BufferFullError, ClosedError, InvalidInputError, Message, local
+from hqueue import BufferFullError, ClosedError, InvalidInputError, Message, Messages, local
 
 from .history import Seen, check, seen_by
 from .proxy import Fate, Proxies
@@ -63,6 +65,57 @@ def test_what_is_sent_to_any_partition_arrives_once_and_spreads(make_queue: Make
     read = seen_by(queue.scan())
     check(acknowledged, read, ordered=False)
     assert {seen.partition for seen in read} == {0, 1, 2, 3}
+
+
+def test_whole_batches_keep_their_order_among_single_messages(make_queue: MakeQueue) -> None:
+    queue = make_queue(2)
+    sent: list[tuple[list[bytes], Any, Any]] = []
+    with queue.producer(linger_ms=1) as producer:
+        for n in range(200):
+            partition = n % 2
+            values = [b"%d:%d" % (partition, 4 * n + m) for m in range(4)]
+            single = producer.send(Message("t", values[0]), partition=partition)
+            batch: Any = [
+                Messages("u", values[1:]),
+                [Message("u", value) for value in values[1:]],
+                pa.RecordBatch.from_pydict({"topic": ["u"] * 3, "value": values[1:]}),
+            ][n % 3]
+            sent.append((values, single, producer.send_batch(batch, partition=partition)))
+    acknowledged = [
+        Seen(-1, int(message_id), value.decode())
+        for values, single, whole in sent
+        for value, message_id in zip(values, [single.result(0), *whole.result(0)], strict=True)
+    ]
+    check(acknowledged, seen_by(queue.scan()))
+
+
+def test_a_bad_batch_is_refused_before_anything_is_taken(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    with queue.producer() as producer:
+        for bad in ([], "text", Message("t", b"one"), [Message("t", b"one"), b"two"]):
+            with pytest.raises(InvalidInputError):
+                producer.send_batch(bad)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError):
+            producer.send_batch([Message("t", b"one")], partition=7)
+    assert list(queue.scan()) == []
+    with pytest.raises(ClosedError):
+        producer.send_batch([Message("t", b"one")])
+
+
+def test_a_batch_waits_for_room_as_a_message_does(proxies: Proxies, make_queue: MakeQueue) -> None:
+    name = make_queue().name
+    with hqueue.connect(proxies.settings()) as client:
+        queue = client.queue(name)
+        queue.put(Message("t", b"the clock is measured"))
+        proxies.set_fate(lambda method: Fate.LOSE_REQUEST)
+        with queue.producer(buffer_bytes_max=1_000, block_ms_max=50) as producer:
+            first = producer.send_batch(Messages("t", [bytes(2_000)]))
+            with pytest.raises(BufferFullError):
+                producer.send_batch(Messages("t", [b"no room"]))
+            proxies.set_fate(lambda method: Fate.PASS)
+            assert len(first.result(60)) == 1
+    assert first.done()
+    assert first.exception(0) is None
 
 
 def test_a_message_lingers_no_longer_than_asked(make_queue: MakeQueue) -> None:

@@ -6,11 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 
 import hqueue
-from hqueue import Message, Status, Subscription
+from hqueue import Message, Status, Subscription, local
 from hqueue.coordination import DeliveryOptions
 from hqueue.dead_letters import redrive, waiting_dead_letters
 
-from .pushing import SESSION_MS, Received, WorkerProcess, checkpoint, put_numbers
+from .proxy import Proxies
+from .pushing import (
+    SESSION_MS,
+    Received,
+    WorkerProcess,
+    WorkerThread,
+    checkpoint,
+    put_numbers,
+)
 from .waiting import wait_for
 
 Make = Callable[..., hqueue.Queue]
@@ -317,3 +325,31 @@ def test_a_truncated_queue_is_delivered_on(make: Make, start: Start, client: hqu
         after = put_numbers(queue, range(5, 10))
         got.await_values(after, timeout_s=120)
     assert got.values == got_before + after
+
+
+def test_what_comes_with_a_wake_up_is_delivered_without_a_read(
+    server: local.LocalServer, make: Make, pushing: hqueue.Client
+) -> None:
+    queue = make(1)
+    with Proxies(server) as proxies:
+        between = proxies.settings(
+            zookeeper_root=pushing.settings.zookeeper_root,
+            zookeeper_session_timeout_ms=SESSION_MS,
+        )
+        got = Received()
+        with (
+            hqueue.connect(between) as client,
+            WorkerThread(client),
+            queue.subscriber(Subscription("s"), got),
+        ):
+            # Until the producer knows who serves the partition, the worker looks by itself.
+            values = []
+            while sum(proxy.calls["getRowsWithColumns"] for proxy in proxies) or not values:
+                values += put_numbers(queue, range(len(values), len(values) + 1))
+                got.await_values(values)
+                proxies.reset()
+                values += put_numbers(queue, range(len(values), len(values) + 5))
+                got.await_values(values)
+                assert len(values) < 1_000, "each message is read, though it came along"
+    assert got.values == values
+    assert got.check_order() == 0

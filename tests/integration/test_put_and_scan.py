@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import hqueue
-from hqueue import Message, MessageID, Scan
+from hqueue import Message, MessageID, Messages, Scan
 
 from .raw import RawHBase
 
@@ -44,6 +44,16 @@ def test_a_record_batch_is_put_and_what_is_read_as_one_is_put_again(make_queue: 
         for batch in scanner.arrow_batches():
             copy.put(batch)
     assert pairs(copy.scan()) == pairs(read)
+
+
+def test_many_values_of_a_topic_are_put_as_messages(make_queue: MakeQueue) -> None:
+    queue = make_queue(1)
+    values = [b"", b"1", b"2" * 300, os.urandom(50)]
+    ids = queue.put(Messages("a", values))
+    assert ids[-1] < queue.put(Messages("b", [b"one"]))[0]
+    read = list(queue.scan())
+    assert [m.id for m in read[:4]] == list(ids)
+    assert pairs(read) == [*(("a", value) for value in values), ("b", b"one")]
 
 
 VALUES = [b"", b"\0", b"\xff" * 3, bytes(range(256)), b"HQ\x01", b"\r\n", "ä€😀".encode()]

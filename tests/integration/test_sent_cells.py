@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+
+import pytest
 
 import hqueue
 from hqueue import Message, local
 
 from .proxy import Proxies
+from .raw import RawHBase
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -17,7 +21,7 @@ def test_bodies_of_other_topics_never_leave_hbase(
 ) -> None:
     queue = make_queue(2)
     for n in range(20):
-        batch = [Message("wanted", b"w%d" % n), Message("other", b"o" * 50_000)]
+        batch = [Message("wanted", b"w%d" % n), Message("other", os.urandom(50_000))]
         queue.put(batch, partition=n % 2)
     with Proxies(server) as proxies, hqueue.connect(proxies.settings()) as client:
         behind = client.queue(queue.name)
@@ -38,10 +42,29 @@ def test_a_follower_asks_for_its_topics_only(
     with Proxies(server) as proxies, hqueue.connect(proxies.settings()) as client:
         follower = client.queue(queue.name).scan(topics=["wanted"], follow=True)
         for n in range(30):
-            batch = [Message("other", b"o" * 50_000), Message("wanted", b"%d" % n)]
+            batch = [Message("other", os.urandom(50_000)), Message("wanted", b"%d" % n)]
             written = queue.put(batch, partition=n % 2)
             message = follower.next()
             assert message is not None
             assert (message.id, message.value) == (written[1], b"%d" % n)
         follower.close()
         assert proxies.answer_bytes < 200_000
+
+
+@pytest.mark.parametrize("codec", ["zstd", "none"])
+def test_what_travels_and_lies_there_is_compressed_unless_that_is_off(
+    server: local.LocalServer, make_queue: MakeQueue, raw: RawHBase, codec: str
+) -> None:
+    queue = make_queue()
+    text = [Message("t", b'{"user": "u%05d", "status": 200}' % n) for n in range(10_000)]
+    size = sum(len(message.value) for message in text)
+    with Proxies(server) as proxies, hqueue.connect(proxies.settings(codec=codec)) as client:
+        client.queue(queue.name).put(text)
+        (row,) = (cells for cells in raw.rows(queue.name).values() if b"message:t" in cells)
+        proxies.reset()
+        # The reader has another setting, and needs none.
+        with hqueue.connect(proxies.settings(codec="none")) as reading:
+            assert [m.value for m in reading.queue(queue.name).scan()] == [m.value for m in text]
+    small = codec == "zstd"
+    assert (len(row[b"message:t"]) < size / 2) == small
+    assert (proxies.answer_bytes < size / 2) == small

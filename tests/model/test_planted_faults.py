@@ -134,7 +134,7 @@ def test_a_scan_gives_what_comes_before_the_fault_and_then_its_error(
         (
             third_row_has_another_topic,
             (
-                "        if len(cells) != len(wanted) or len(row.cells) != len(cells):",
+                "        if len(there) != len(wanted) or len(row.cells) != len(there):",
                 "        if False:",
             ),
         ),

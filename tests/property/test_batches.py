@@ -167,7 +167,7 @@ def test_a_directory_that_is_cut_off_is_an_error_although_the_checksum_fits(name
 
 @pytest.mark.parametrize(
     ("at", "value", "fact"),
-    [(2, 2, "version"), (2, 0, "version"), (3, 2, "kind"), (4, 1, "flags"), (4, 0x80, "flags")],
+    [(2, 2, "version"), (2, 0, "version"), (3, 2, "kind"), (4, 2, "flags"), (4, 0x80, "flags")],
 )
 def test_an_unknown_format_is_an_error_that_names_it(at: int, value: int, fact: str) -> None:
     body = bytearray(header_bytes(encode_bodies(EXAMPLES["packed"]))[:-4])

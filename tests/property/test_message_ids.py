@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hqueue.batch import encode_bodies
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.limits import (
     BATCH_BYTES_MAX,
@@ -18,7 +19,7 @@ from hqueue.limits import (
     TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
-from hqueue.message import Message, MessageID, MessageIDs, as_message_id
+from hqueue.message import Message, MessageID, MessageIDs, Messages, as_message_id
 
 from .batches import messages
 
@@ -204,3 +205,24 @@ def test_a_value_has_a_bound() -> None:
         Message("t", bytes(BATCH_BYTES_MAX + 1))
     with pytest.raises(AttributeError):
         Message("t", b"").topic = "u"  # type: ignore[misc]
+
+
+@given(st.text(min_size=1, max_size=20), st.lists(st.binary(max_size=20), max_size=20))
+def test_values_of_a_topic_are_messages(topic: str, values: list[bytes]) -> None:
+    try:
+        expected = [Message(topic, value) for value in (*values, b"")]
+    except InvalidInputError:
+        with pytest.raises(InvalidInputError):
+            Messages(topic, values)
+        return
+    given_values = [bytearray(values[0]), *values[1:], b""] if values else [b""]
+    found = Messages(topic, iter(given_values))
+    assert list(found) == expected
+    assert (found[-1], list(found[1:])) == (expected[-1], expected[1:])
+    assert encode_bodies(found) == encode_bodies(expected)
+
+
+@pytest.mark.parametrize("values", [b"one", "text", ["text"], [b"", None], [1]])
+def test_values_that_are_none_are_refused(values: object) -> None:
+    with pytest.raises(InvalidInputError):
+        Messages("topic", values)  # type: ignore[arg-type]
