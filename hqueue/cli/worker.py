@@ -49,6 +49,10 @@ def worker(
     poll_ms_max: Annotated[
         int | None, typer.Option(help="How often an idle partition is looked at.")
     ] = None,
+    handed_bytes_max: Annotated[
+        int | None,
+        typer.Option(help="What may wait of what came with wake-ups; 0: believe none."),
+    ] = None,
     checkpoint_ms: Annotated[
         int | None, typer.Option(help="How often checkpoints are written.")
     ] = None,
@@ -80,6 +84,7 @@ def worker(
             "memory_bytes_max": memory_bytes_max,
             "lines_per_subscriber": lines_per_subscriber,
             "poll_ms_max": poll_ms_max,
+            "handed_bytes_max": handed_bytes_max,
             "checkpoint_ms": checkpoint_ms,
             "drain_ms": drain_ms,
         }

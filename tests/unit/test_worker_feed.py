@@ -16,7 +16,7 @@ from hqueue.follow import poll
 from hqueue.log import Batch
 from hqueue.ports import ReadPort
 from hqueue_workers.feed import Call, Feed
-from hqueue_workers.poller import HANDED_BYTES_MAX, Poller
+from hqueue_workers.poller import Poller
 from hqueue_workers.scanner import MessageScanner
 from hqueue_workers.stretch import Wanted
 from hqueue_workers.wire import decode_messages
@@ -24,6 +24,7 @@ from tests.unit.test_follow import Rows
 from tests.unit.worker_doubles import SteppedRuntime, settle
 
 BYTES_MAX = 20_000
+HANDED_BYTES_MAX = 1024 * 1024
 
 
 class Partitions:
@@ -109,11 +110,11 @@ class Subscriber:
 class Scene:
     """A partition with its shared scanner."""
 
-    def __init__(self) -> None:
+    def __init__(self, handed_bytes_max: int = HANDED_BYTES_MAX) -> None:
         self.runtime = SteppedRuntime()
         self.partition = Partitions(cast(Clock, self.runtime.stepped))
         self.queue = cast(Queue, self.partition)
-        self.poller = Poller(self.queue, self.runtime, 1_000)
+        self.poller = Poller(self.queue, self.runtime, 1_000, handed_bytes_max)
         self.runtime.start(self.poller.run())
         self.scanners: list[MessageScanner] = []
         self.shared = MessageScanner(self.queue, 0, self.runtime, lambda: BYTES_MAX, self.poller)
@@ -133,9 +134,9 @@ class Scene:
         self.poller.wake(0)
 
 
-def play(scene: Callable[[Scene], Any]) -> None:
+def play(scene: Callable[[Scene], Any], **options: int) -> None:
     async def run() -> None:
-        it = Scene()
+        it = Scene(**options)
         await scene(it)
         await it.runtime.close()
 
@@ -246,6 +247,20 @@ def test_what_comes_with_a_wake_up_and_does_not_belong_there_is_read_instead() -
         assert not it.runtime.failed.done()
 
     play(scene)
+
+
+def test_what_comes_with_a_wake_up_counts_for_nothing_where_that_is_off() -> None:
+    async def scene(it: Scene) -> None:
+        one = Subscriber(it, "one")
+        it.append(b"first")
+        await until(lambda: one.got == [b"first"])
+        asked = len(it.partition.rows.asked)
+        it.partition.rows.append(0, b"second")
+        it.hand(1)
+        await until(lambda: len(one.got) == 2)
+        assert len(it.partition.rows.asked) > asked
+
+    play(scene, handed_bytes_max=0)
 
 
 def test_what_is_handed_in_and_never_taken_is_bounded() -> None:

@@ -104,7 +104,7 @@ def play(
 ) -> tuple[Asked, list[Tail]]:
     async def run() -> tuple[Asked, list[Tail]]:
         runtime, queue = TimedRuntime(until_ms), Asked()
-        poller = Poller(cast(Queue, queue), runtime, POLL_MS_MAX)
+        poller = Poller(cast(Queue, queue), runtime, POLL_MS_MAX, 0)
         tails = [Tail(number, poller) for number in range(partitions)]
         scene(poller, queue, tails)
         runtime.start(poller.run())

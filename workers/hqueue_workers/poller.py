@@ -37,8 +37,6 @@ HITS_UNTIL_NEXT_TRY = 16
 TOLD_TO_READ_AHEAD = 4
 ROWS_AHEAD = 100
 BYTES_MAX = 1024 * 1024
-HANDED_BYTES_MAX = 8 * 1024 * 1024
-"""Rows that were handed in and wait for those before them, of all partitions of a queue."""
 
 
 class Tail(Protocol):
@@ -130,16 +128,24 @@ class Poller:
     second. Where batches come in quick succession it asks for several at a time.
 
     One for each queue, used by the event loop's thread; the requests are made by other threads.
+
+    Args:
+        queue: the queue.
+        runtime: what the worker runs on.
+        poll_ms_max: how long a partition's end is not looked at, at most.
+        handed_bytes_max: what may wait of the rows that were handed in.
     """
 
-    def __init__(self, queue: Queue, runtime: Runtime, poll_ms_max: float) -> None:
+    def __init__(
+        self, queue: Queue, runtime: Runtime, poll_ms_max: float, handed_bytes_max: int
+    ) -> None:
         self._queue = queue
         self._runtime = runtime
         self._clock = runtime.clock
         self._poll_ms_max = poll_ms_max
         self._waiting: dict[int, _Waiting] = {}
         self._woken: list[_Waiting] = []
-        self._handed = _Handed(HANDED_BYTES_MAX)
+        self._handed = _Handed(handed_bytes_max)
         self._next_due_ms = math.inf
         self._changed = asyncio.Event()
 

@@ -12,6 +12,7 @@ from hqueue import Client, HQueueError, Queue
 from hqueue.coordination import PartitionKey
 from hqueue_workers.poller import Poller
 from hqueue_workers.runtime import Runtime
+from hqueue_workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from hqueue.ports import Row
@@ -43,13 +44,13 @@ class OpenQueues:
     Args:
         client: the connection.
         runtime: what the worker runs on.
-        poll_ms_max: how long a partition's end is not looked at, at most.
+        settings: the worker's.
     """
 
-    def __init__(self, client: Client, runtime: Runtime, poll_ms_max: float) -> None:
+    def __init__(self, client: Client, runtime: Runtime, settings: WorkerSettings) -> None:
         self._client = client
         self._runtime = runtime
-        self._poll_ms_max = poll_ms_max
+        self._settings = settings
         self._open: dict[str, OpenQueue] = {}
         self._retry_ms: dict[str, float] = {}
 
@@ -111,6 +112,7 @@ class OpenQueues:
         if known is not None:
             known.hosts, known.hosts_stale_ms = hosts, now_ms + REGIONS_FRESH_MS
             return
-        poller = Poller(queue, self._runtime, self._poll_ms_max)
+        settings = self._settings
+        poller = Poller(queue, self._runtime, settings.poll_ms_max, settings.handed_bytes_max)
         polling = self._runtime.start(poller.run())
         self._open[name] = OpenQueue(queue, poller, polling, hosts, now_ms + REGIONS_FRESH_MS)

@@ -20,6 +20,7 @@ _BOUNDS = {
     "memory_bytes_max": (1024 * 1024, 2**40),
     "lines_per_subscriber": (1, 256),
     "poll_ms_max": (5, 60_000),
+    "handed_bytes_max": (0, 2**40),
     "checkpoint_ms": (10, 600_000),
     "drain_ms": (0, 600_000),
 }
@@ -71,6 +72,10 @@ class WorkerSettings:
 
     poll_ms_max: int = 1_000
     """How often an idle partition is looked at that no producer told of."""
+
+    handed_bytes_max: int = 8 * 1024 * 1024
+    """What may wait of the batches that came with wake-ups, of each queue. With 0 they count for
+    nothing, and every message is read from HBase before it is delivered."""
 
     checkpoint_ms: int = 1_000
     """How often checkpoints are written: what a worker that is killed delivered since then comes

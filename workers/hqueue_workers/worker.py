@@ -48,7 +48,7 @@ class Worker:
         self._tenure = Tenure(self._coordination, self._runtime, self._lost)
         self._metrics = Metrics()
         self._meter = LagMeter(self._all_served, self._runtime)
-        self._queues = OpenQueues(client, self._runtime, settings.poll_ms_max)
+        self._queues = OpenQueues(client, self._runtime, settings)
         self._deliveries = Deliveries(
             runtime=self._runtime,
             tenure=self._tenure,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+
+from hqueue.local.jars import JarSet, ensure_jars
 
 from ..cases import Bench
 from ..measure import Comparison, Figures, compare, interleave, rate
@@ -25,6 +30,15 @@ COLUMNS = "hqueue, Arrow"
 PYTHON = "kafka-python"
 PYTHON_GOAL = 4.0
 WARM_S = 30
+SPARK_PYTHON = Path(__file__).parents[3] / ".venv-spark" / "bin" / "python"
+SPARK_MESSAGES = 5_000_000
+SPARK_S_MAX = 1_800
+SOURCE_JARS = JarSet(
+    "Kafka's source for Spark",
+    Path(__file__).with_name("spark.xml").read_bytes(),
+    ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2"),
+    11,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +176,38 @@ def deliver(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Compariso
         yield from _against(title, "ms", frozen, {MESSAGES: 5}, at_most=True)
 
 
+def read_into_spark(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
+    """Count and sum of lengths, in the Spark that Kafka's source is to be had for."""
+    if not SPARK_PYTHON.exists():
+        raise FileNotFoundError(f"{SPARK_PYTHON}: `make bench-kafka` installs it")
+    number = arena.bench.many(SPARK_MESSAGES)
+    some = payload.values(min(number, 200_000))
+    ours, theirs = arena.ours.fresh(), arena.confluent.fresh()
+    try:
+        for left in range(number, 0, -len(some)):
+            ours.put_batches(some[:left])
+            theirs.put_batches(some[:left])
+        jars = ensure_jars(SOURCE_JARS)
+        reads = {
+            "queue": ours.name,
+            "gateways": str(arena.bench.gateway),
+            "topic": theirs.name,
+            "broker": arena.confluent.address,
+            "jars": ",".join(map(str, sorted(jars.glob("*.jar")))),
+            "messages": number,
+            "bytes": payload.size,
+            "rounds": arena.bench.rounds,
+        }
+        program = [str(SPARK_PYTHON), "-m", f"{__package__}.spark_read", json.dumps(reads)]
+        done = subprocess.run(program, check=True, stdout=subprocess.PIPE, timeout=SPARK_S_MAX)
+    finally:
+        ours.close()
+        theirs.close()
+    figures = {name: tuple(rates) for name, rates in json.loads(done.stdout).items()}
+    goals = {name: 1.5 for name in figures if name.startswith("hqueue")}
+    yield from _against(_title(payload, False), "msg/s", figures, goals)
+
+
 def _latencies(
     send: Callable[[bytes], object], took_ms: list[float], number: int
 ) -> Sequence[float]:
@@ -215,7 +261,7 @@ CASES: Mapping[str, Case] = {
     "produce": Case(
         "Produce batches",
         "A program has many values and writes them in batches of 10,000, or of 2 MB: "
-        "`Producer.send_batch` of a list of `Message`, or of a record batch; `produce_batch` of "
+        "`Producer.send_batch` of `Messages`, or of a record batch; `produce_batch` of "
         "confluent-kafka, and `send` of kafka-python, which has no batches; and a `flush` at the "
         "end. Making the messages from the values is included.",
         produce,
@@ -244,5 +290,14 @@ CASES: Mapping[str, Case] = {
         "that polls as a member of a group.",
         deliver,
         PAYLOADS[:1],
+    ),
+    "spark": Case(
+        "Read into Spark",
+        f"{SPARK_MESSAGES:,} messages, counted, and their lengths summed up, on two local cores: "
+        '`spark.read.format("hqueue")`, this package\'s own `read`, and `format("kafka")`. All on '
+        "PySpark 4.0, for the later ones there is no source of Kafka's here.",
+        read_into_spark,
+        PAYLOADS[:2],
+        on_disk=False,
     ),
 }

@@ -40,12 +40,12 @@ class Confluent:
 
     def __init__(self, address: str, compression: str = "none") -> None:
         self.name = "confluent-kafka" + (f", {compression}" if compression != "none" else "")
-        self._address = address
+        self.address = address
         self._compression = compression
 
     def fresh(self, partitions: int = 4, *, on_disk: bool = False) -> ConfluentLog:
         """A new topic."""
-        return ConfluentLog(self._address, partitions, self._compression, on_disk=on_disk)
+        return ConfluentLog(self.address, partitions, self._compression, on_disk=on_disk)
 
 
 class ConfluentLog:
@@ -74,6 +74,11 @@ class ConfluentLog:
         self._last = TopicPartition(self._topic, 0, OFFSET_BEGINNING)
         for client in (self._buffering, self._prompt, self._consumer):
             client.list_topics(self._topic, timeout=WAIT_S)  # Connected before anything is timed.
+
+    @property
+    def name(self) -> str:
+        """The topic's."""
+        return self._topic
 
     def put_batches(self, values: Sequence[bytes], a_batch: int = A_BATCH) -> int:
         for batch in batches(values, a_batch):

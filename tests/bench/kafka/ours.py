@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from hqueue import Message, MessageID, Subscription
+from hqueue import Message, MessageID, Messages, Subscription
 
 from ..cases import Bench
 from ..push import await_claims, running_worker
@@ -54,10 +54,14 @@ class HQueueLog:
         self._last = MessageID(0)
         self._producer = self._queue.producer()
 
+    @property
+    def name(self) -> str:
+        """The queue's."""
+        return self._queue.name
+
     def put_batches(self, values: Sequence[bytes], a_batch: int = A_BATCH) -> int:
         for batch in batches(values, a_batch):
-            messages = [Message(TOPIC, value) for value in batch]
-            self._producer.send_batch(messages, partition=next(self._turns))
+            self._producer.send_batch(Messages(TOPIC, batch), partition=next(self._turns))
         return self._flushed(len(values))
 
     def put_columns(self, values: Sequence[bytes]) -> int:
@@ -108,7 +112,7 @@ class HQueueLog:
         with (
             running_worker(self._bench),
             self._queue.subscriber(Subscription("bench", start="latest"), listen),
-            self._queue.producer(linger_ms=0) as producer,
+            self._queue.producer(linger_ms=0, appends_max=1) as producer,
         ):
             await_claims(self._bench, self._queue)
             yield lambda value: producer.send(Message(TOPIC, value))

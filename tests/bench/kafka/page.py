@@ -50,7 +50,8 @@ written the page out. **"On disk"** is the strongest that each has:
 - Kafka: a topic with `flush.messages` of 1: an `fsync` of the partition's log for each batch that
   the producer sent.
 
-Compression is off by default in both; where a rival is called "lz4", its producer compresses.
+hqueue compresses what gets smaller by it, which is its default; Kafka's producers do not, which is
+theirs. Where a rival is called "lz4", its producer compresses.
 """
 
 
