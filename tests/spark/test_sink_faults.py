@@ -14,6 +14,7 @@ from hqueue import Message
 from tests.integration.waiting import wait_for
 
 from .drivers import Driver
+from .standalone import SparkCluster
 
 pytestmark = pytest.mark.drivers
 
@@ -118,6 +119,21 @@ def test_two_that_do_the_same_task_at_once_write_it_once(copying: Copying, point
     with copying.stream(point=point, what="twin", epoch=1, keys=True) as driver:
         copying.finish(driver)
         copying.await_mark(driver, ".end")
+    copying.check()
+
+
+@pytest.mark.parametrize("point", IN_TASKS)
+def test_a_task_that_stands_still_is_done_by_its_speculative_twin_and_written_once(
+    copying: Copying, point: str, tmp_path: Path
+) -> None:
+    with (
+        SparkCluster(tmp_path, ("127.0.0.1", "127.0.0.2")) as cluster,
+        copying.stream(point=point, what="stall", epoch=1, master=cluster.url) as driver,
+    ):
+        copying.finish(driver)  # Which the task that stands still does not let it do.
+        assert copying.mark.exists()
+        copying.let_go()
+        copying.check()
     copying.check()
 
 

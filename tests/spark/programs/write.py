@@ -1,13 +1,15 @@
 """A driver that writes one queue into another: ``write.py <options as JSON>``.
 
 It copies queue ``source`` into queue ``target``, in batch (``writeId`` given or not) or, with a
-``checkpoint``, as a stream of several batches. The sink is the real one, cut into small chunks;
-at one ``point`` of it something happens, once for each name of ``mark``:
+``checkpoint``, as a stream of several batches; on this machine's cores or on a Spark cluster whose
+``master`` is given, where a task that takes long is begun a second time. The sink is the real one,
+cut into small chunks; at one ``point`` of it something happens, once for each name of ``mark``:
 
     plan, rows, chunk, put, commit, committed   the points, in their order
     kill     the Python process that is there is killed
     fail     it fails
     wait     it stands still, out of reach of who kills the driver, until ``mark.go`` is there
+    stall    it stands still until then, or until Spark kills it
     twin     it fails, and leaves a twin that goes on as if nothing had happened
 
 ``mark`` is there as soon as the point is reached. It prints ``done`` at the end.
@@ -53,15 +55,18 @@ def at(point: str, options: dict[str, Any]) -> None:
         case "fail":
             raise RuntimeError("this was planned")
         case "wait":
+            os.setsid()
+            stand_still(mark)
+        case "stall":
             stand_still(mark)
         case "twin":
             if os.fork():
                 raise RuntimeError("this was planned, and a twin goes on")
+            os.setsid()
             stand_still(mark)
 
 
 def stand_still(mark: Path) -> None:
-    os.setsid()
     ends = time.monotonic() + WAIT_S
     while not mark.with_suffix(".go").exists():
         if time.monotonic() > ends:
@@ -125,8 +130,13 @@ class FaultySource(DefaultSource):
 def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        SparkSession.builder.master("local[2,3]")
+        SparkSession.builder.master(OPTIONS.get("master", "local[2,3]"))
         .config("spark.ui.enabled", "false")
+        .config("spark.executor.memory", "512m")
+        # A second try of whatever takes longer than others, as soon as there are others.
+        .config("spark.speculation", str("master" in OPTIONS).lower())
+        .config("spark.speculation.quantile", "0.5")
+        .config("spark.speculation.minTaskRuntime", "500ms")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
         .getOrCreate()
