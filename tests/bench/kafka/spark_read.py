@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from pyspark_hqueue import DefaultSource, read
+from pyspark_hqueue import read
 
 from ..measure import compare, rate
 
@@ -48,7 +48,6 @@ def main(reads: Reads) -> dict[str, tuple[float, ...]]:
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = builder.config("spark.sql.shuffle.partitions", str(CORES)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(DefaultSource)
     hqueue = {"queue": reads.queue, "hqueue.gateways": reads.gateways}
     kafka = {
         "kafka.bootstrap.servers": reads.broker,
