@@ -117,8 +117,8 @@ class Client:
             appends=TableAppends(self._gateways, name, locations, self._clock),
             reads=TableReads(self._gateways, name, locations),
             coordinate=lambda: ZooKeeperCoordination(self.settings),
-            on_append=lambda partition, row: self._wake_ups.appended(
-                PartitionKey(name, partition), row
+            on_append=lambda partition, appended, bodies: self._wake_ups.appended(
+                PartitionKey(name, partition), appended.slot, appended.header, bodies.cells
             ),
             settings=self.settings,
             clock=self._clock,

@@ -23,7 +23,6 @@ from hqueue.log.ends import PartitionEnds
 from hqueue.log.lag import PartitionLag
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs, Moment
-from hqueue.ports import Row
 from hqueue.producer import Producer
 from hqueue.queue_log import QueueLog
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
@@ -51,7 +50,7 @@ class Queue(QueueLog):
         appends: TableAppends,
         reads: TableReads,
         coordinate: Callable[[], Coordination],
-        on_append: Callable[[int, Row | None], None],
+        on_append: Callable[[int, Appended, Bodies], None],
         settings: Settings,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -226,7 +225,7 @@ class Queue(QueueLog):
                 appended = lane.writer.append(bodies, deadline)
             else:
                 appended = lane.writer.append_once(bodies, deadline, search.nonce, search.since)
-            self._on_append(lane.writer.partition, appended.row)
+            self._on_append(lane.writer.partition, appended, bodies)
         finally:
             lane.lock.release()
         self._collection.pass_by(lane.writer)

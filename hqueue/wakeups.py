@@ -73,12 +73,19 @@ class WakeUps:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def appended(self, key: PartitionKey, row: Row | None = None) -> None:
-        """Something was appended to a partition. Returns at once, and never raises.
+    def appended(
+        self,
+        key: PartitionKey,
+        slot: int | None = None,
+        header: bytes = b"",
+        cells: Mapping[bytes, bytes] | None = None,
+    ) -> None:
+        """A batch was appended to a partition. Returns at once, and never raises.
 
         Args:
             key: the partition.
-            row: what was appended, as it lies there, if that is known.
+            slot: where the batch lies, if that is known.
+            header, cells: what lies there.
         """
         if self._thread is None:
             self._start()
@@ -88,8 +95,10 @@ class WakeUps:
         route = routes[key]
         if route is None:
             return
-        light = row is not None and sum(map(len, row.cells.values())) <= BODIES_BYTES_MAX
-        if not route.line.tell(_frame(key, row) if light else route.frame):
+        frame = route.frame
+        if slot is not None and cells and sum(map(len, cells.values())) <= BODIES_BYTES_MAX:
+            frame = _frame(key, _IDL.TBatch(key.partition, slot, header, cells))
+        if not route.line.tell(frame):
             self._waiting.add(route)
             self._work.set()
 
@@ -222,12 +231,11 @@ class _Route(NamedTuple):
     frame: bytes
 
 
-def _frame(key: PartitionKey, row: Row | None = None) -> bytes:
+def _frame(key: PartitionKey, *batches: Any) -> bytes:
     """The call that tells of an append, as it is on the wire."""
-    batches = [] if row is None else [_IDL.TBatch(row.partition, row.slot, row.header, row.cells)]
     sent = TCyMemoryBuffer()
     client = TClient(WORKER_SERVICE, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
-    client.appended(key.queue, [key.partition], batches)
+    client.appended(key.queue, [key.partition], list(batches))
     call: bytes = sent.getvalue()
     return len(call).to_bytes(4, "big") + call
 

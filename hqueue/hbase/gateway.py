@@ -49,9 +49,8 @@ class Gateway:
             OSError: none could be opened in time, or all stay in use.
         """
         with self._returned:
-            if not self._returned.wait_for(
-                self._has_room, self._settings.operation_timeout_ms / 1e3
-            ):
+            waited_s = self._settings.operation_timeout_ms / 1e3
+            if not self._has_room() and not self._returned.wait_for(self._has_room, waited_s):
                 raise TimeoutError("all connections to the gateway stay in use")
             self._in_use += 1
             connection = self._idle.pop() if self._idle else None

@@ -16,7 +16,7 @@ from hqueue.errors import (
 )
 from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS
 from hqueue.log.tail import Place, Tail
-from hqueue.ports import AppendPort, Row
+from hqueue.ports import AppendPort
 
 __all__ = ["Appended", "Attempt", "check_same"]
 
@@ -33,8 +33,10 @@ class Appended:
     """The first ID beyond it, and the slot of the batch after it."""
     contended: bool = False
     """Whether another writer took a slot that this append wanted."""
-    row: Row | None = None
-    """The row it lies in; None if that was put by another process."""
+    slot: int | None = None
+    """The slot it lies at, if this process put it there."""
+    header: bytes = b""
+    """The header that it lies there with."""
 
 
 def check_same(bodies: Bodies, count: int, fingerprint: int) -> None:
@@ -222,12 +224,8 @@ class Attempt:
             self._port.delete_row(self._partition, self._place.slot, self._bodies.cells)
             return None
         self._tail.know(self._end, self._asked_ms)
-        row = self._row() if as_sent else None
-        return Appended(self._base, self._count, self._end.slot, row=row)
-
-    def _row(self) -> Row:
-        cells = {topic.decode(): cell for topic, cell in self._bodies.cells.items()}
-        return Row(self._key, self._partition, self._place.slot, self._header, cells)
+        slot = self._place.slot if as_sent else None
+        return Appended(self._base, self._count, self._end.slot, slot=slot, header=self._header)
 
     def _is_linked(self) -> bool:
         """Whether our batch is a link of the chain that readers follow.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,14 +146,16 @@ def test_each_append_is_told_to_whoever_serves_the_partition_and_to_nobody_else(
 def test_a_small_batch_comes_along_as_it_lies_in_its_row(workers: list[Worker]) -> None:
     one = workers[0]
     slot = 1_700_000_000_000 << 15
-    small = Row(encode(3, slot), 3, slot, b"\x00HQ\xff", {"a": b"\xff\x00", "tööpic": b""})
-    heavy = dataclasses.replace(small, cells={"a": bytes(BODIES_BYTES_MAX + 1)})
+    header = b"\x00HQ\xff"
+    small = {"a": b"\xff\x00", "tööpic": b""}
+    heavy = {"a": bytes(BODIES_BYTES_MAX + 1)}
     with waking(Session(one.port)) as wake_ups:
         until_told(wake_ups, one)
-        for row in (small, None, heavy):
-            wake_ups.appended(KEY, row)
+        for place, cells in ((slot, small), (None, small), (slot, heavy)):
+            bodies = {topic.encode(): cell for topic, cell in cells.items()}
+            wake_ups.appended(KEY, place, header, bodies)
             one.await_told(len(one.told) + 1)
-        assert one.rows == [small]
+        assert one.rows == [Row(encode(3, slot), 3, slot, header, small)]
 
 
 def test_a_wake_up_without_batches_is_understood() -> None:
