@@ -53,7 +53,7 @@ def _page(results: list[Comparison]) -> str:
 
 {origin("make bench")}, the standalone local
 server (HBase, its gateways and the client share the cores). Beside Kafka
-it is measured by `make bench-kafka`.
+it is measured in [benchmarks-kafka.md](benchmarks-kafka.md).
 
 Messages have 100 bytes. What is compared runs in turns: appends put by put in a random order, the
 rest a round each. A ratio is the median over the rounds, with the lowest and the highest. Absolute
