@@ -302,19 +302,22 @@ def test_a_forked_child_does_not_keep_the_port(serve: Serve) -> None:
     with contextlib.closing(served.client()) as client:
         assert client.consumeMessages([message(1)]) == 0
         reading, writing = os.pipe()
+        forked, told = os.pipe()
         child = os.fork()
         if not child:
             os.close(writing)
+            os.write(told, b"!")
             os.read(reading, 1)
             os._exit(0)
         try:
+            os.read(forked, 1)  # A child that does not run yet keeps everything.
             assert client.consumeMessages([message(2)]) == 0
             assert served.server.close(5_000)
             with socket.create_server(("127.0.0.1", served.port)):
                 pass
         finally:
-            os.close(writing)
-            os.close(reading)
+            for end in (writing, reading, forked, told):
+                os.close(end)
             os.waitpid(child, 0)
 
 
