@@ -107,6 +107,9 @@ class _Handed:
         while self._bytes > self._bytes_max:
             self._bytes -= _size(self._rows.popitem(last=False)[1])
 
+    def __contains__(self, place: tuple[int, int]) -> bool:
+        return place in self._rows
+
     def pop(self, partition: int, slot: int) -> Row | None:
         """The row of this place, which is forgotten."""
         row = self._rows.pop((partition, slot), None)
@@ -194,10 +197,10 @@ class Poller:
             await self._runtime.wait(self._changed, self._next_due_ms - now_ms)
 
     def _expect(self, waiting: _Waiting) -> None:
-        """Look again whether this one is due; what was handed in for it need not be asked for."""
-        if not waiting.demanded or waiting.busy or self._take_handed(waiting):
+        """Look again whether this one is due."""
+        if not waiting.demanded or waiting.busy:
             return
-        if waiting.told:
+        if waiting.told or waiting.tail.reader.place in self._handed:
             self._woken.append(waiting)
         self._next_due_ms = min(self._next_due_ms, waiting.due_ms)
         self._changed.set()
@@ -205,6 +208,8 @@ class Poller:
     def _take_handed(self, waiting: _Waiting) -> bool:
         """Give a tail the rows that it stands before; whether there were any."""
         tail, batches, taken = waiting.tail, [], 0
+        if self._waiting.get(tail.partition) is not waiting:
+            return False  # It was removed meanwhile.
         reader, start = tail.reader, tail.end
         while (row := self._handed.pop(*reader.place)) is not None:
             try:
@@ -231,7 +236,10 @@ class Poller:
         return True
 
     def _ask_due(self, now_ms: float) -> None:
-        """Ask for those that were woken, and now and then for those whose pause is over."""
+        """Ask for those that were woken, and now and then for those whose pause is over.
+
+        What was handed in for one need not be asked for.
+        """
         due, self._woken = self._woken, []
         if now_ms >= self._next_due_ms:
             idle = [w for w in self._waiting.values() if w.demanded and not w.busy]
@@ -244,7 +252,7 @@ class Poller:
             self._next_due_ms = min(left, default=math.inf)
         groups: dict[object, list[_Waiting]] = defaultdict(list)
         for waiting in due:
-            if waiting.demanded and not waiting.busy:
+            if waiting.demanded and not waiting.busy and not self._take_handed(waiting):
                 waiting.busy = True
                 groups[waiting if waiting.broken else waiting.tail.region_host].append(waiting)
         for group in groups.values():

@@ -34,7 +34,9 @@ class WakeUps(asyncio.Protocol):
     """
 
     def __init__(self, woken: Woken) -> None:
-        self._processor = TProcessor(WORKER_SERVICE, _Handler(woken))
+        self._woken = woken
+        self._handler = _Handler()
+        self._processor = TProcessor(WORKER_SERVICE, self._handler)
         self._transport: asyncio.BaseTransport | None = None
         self._buffer = b""
 
@@ -54,6 +56,7 @@ class WakeUps(asyncio.Protocol):
             except Exception:  # Whatever a stranger sends.
                 logger.debug("a wake-up was not understood", exc_info=True)
                 return self._end()
+            self._handler.tell(self._woken)
             at = end
         self._buffer = received[at:]
         return None
@@ -68,10 +71,17 @@ def _protocol(frame: bytes) -> Any:
 
 
 class _Handler:
-    def __init__(self, woken: Woken) -> None:
-        self._woken = woken
+    """Keeps what was understood until it is told, so that no fault of ours is a stranger's."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[str, Sequence[int], Sequence[Row]]] = []
+
+    def tell(self, woken: Woken) -> None:
+        calls, self._calls = self._calls, []
+        for call in calls:
+            woken(*call)
 
     def appended(
         self, queue: str, partitions: Sequence[int], batches: Sequence[Any] | None = None
     ) -> None:
-        self._woken(queue, partitions, list(map(row_of, batches or ())))
+        self._calls.append((queue, partitions, list(map(row_of, batches or ()))))
