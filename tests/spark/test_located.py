@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -14,13 +15,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import hqueue
 from hqueue import InvalidInputError
-from pyspark_hqueue import foreach_batch, located, read
+from pyspark_hqueue import foreach_batch, read
 
 from .queries import put, undo_commit
 from .test_batch import values
 from .test_stream import numbered
 
 MakeQueue = Callable[..., hqueue.Queue]
+CONNECT = Path(__file__).parent / "programs" / "connect.py"
 
 
 def preferred_hosts(frame: DataFrame) -> list[list[str]]:
@@ -114,36 +116,25 @@ def test_a_stream_of_located_batches_gives_each_message_once_over_restarts(
     assert values(spark.read.parquet(str(written))) == numbered(40, 20)
 
 
-class ConnectReader:
-    """What a session of Spark Connect has to read with; notes what it is told."""
-
-    def __init__(self) -> None:
-        self.told: dict[str, Any] = {}
-
-    def format(self, name: str) -> ConnectReader:
-        self.told["format"] = name
-        return self
-
-    def options(self, **given: str) -> ConnectReader:
-        self.told["options"] = given
-        return self
-
-    def load(self) -> ConnectReader:
-        return self
-
-    def select(self, *columns: str) -> ConnectReader:
-        self.told["columns"] = columns
-        return self
-
-
-def test_without_a_jvm_the_data_source_reads_and_that_is_said_once(
-    caplog: pytest.LogCaptureFixture,
+def test_under_connect_the_data_source_reads_and_that_is_said_once(
+    make_queue: MakeQueue, connection: dict[str, str], tmp_path: Path
 ) -> None:
-    located._say_once.cache_clear()
-    reader = ConnectReader()
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            read(SimpleNamespace(read=reader), "events", minPartitions=3)  # type: ignore[arg-type]
-    assert reader.told["format"] == "hqueue"
-    assert reader.told["options"] == {"queue": "events", "minPartitions": "3"}
-    assert len([r for r in caplog.records if "Spark Connect" in r.message]) == 1
+    queue = make_queue(2)
+    put(queue, 0, 0, 40)
+    put(queue, 1, 0, 20)
+    log = tmp_path / "log"
+    with log.open("wb") as errors:
+        done = subprocess.run(
+            [sys.executable, str(CONNECT), queue.name, json.dumps(connection), str(tmp_path)],
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == 0, log.read_text(errors="replace")[-5_000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    expected = sorted(numbered(40, 20))
+    assert [*found["reads"], found["written"]] == [expected] * 3
+    assert len(found["said"]) == 1
+    assert "Spark Connect" in found["said"][0]
