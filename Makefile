@@ -39,7 +39,7 @@ test-faults: setup  ## harm a cluster under load and check every message (FAULTS
 	$(BIN)/python -m tests.faults $(FAULTS)
 
 .PHONY: test-drivers
-test-drivers: setup  ## kill Spark drivers and tasks at every point of a write; takes some 15 minutes
+test-drivers: setup  ## kill Spark drivers and tasks at every point of a write; takes some 30 minutes
 	$(BIN)/python -m pytest -m drivers tests/spark
 
 .PHONY: fuzz
