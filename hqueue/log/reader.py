@@ -217,6 +217,11 @@ class PartitionReader:
         """
         if not self.at_tail or row.slot != self._slot:
             return None
+        header = _header_of(row)
+        if row.cells.keys() != {entry.topic for entry in header.topics}:
+            # In the store they could have expired; of what was just written they can't.
+            raise CorruptLogError("a row has other topics than its header says", row=row.key.hex())
+        self._known[row.slot] = (row.header, header)
         if self.topics is not None:
             cells = {topic: cell for topic, cell in row.cells.items() if topic in self.topics}
             row = dataclasses.replace(row, cells=cells)

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -222,25 +223,33 @@ def test_whatever_comes_with_wake_ups_everything_is_delivered_once_and_in_order(
     play(scene)
 
 
-def test_what_comes_with_a_wake_up_and_does_not_belong_there_is_read_instead() -> None:
+OTHERS = Rows()
+for _value in (b"a", b"b", b"c"):
+    OTHERS.append(0, _value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cells": {"t": b"forged"}},
+        {"cells": {}},
+        {"cells": {"u": b"second"}},
+        {"header": None},
+        {"header": b"HQ"},
+        {"header": OTHERS.rows[0][2].header, "cells": OTHERS.rows[0][2].cells},
+    ],
+    ids=["other bytes", "no cells", "another topic", "no header", "half a header", "another row"],
+)
+def test_what_comes_with_a_wake_up_and_does_not_belong_there_is_read_instead(
+    wrong: dict[str, Any],
+) -> None:
     async def scene(it: Scene) -> None:
         one = Subscriber(it, "one")
         it.append(b"first")
         await until(lambda: one.got == [b"first"])
         rows = it.partition.rows
         rows.append(0, b"second")
-        row = rows.rows[0][1]
-        others = Rows()
-        for value in (b"a", b"b", b"c"):
-            others.append(0, value)
-        for wrong in (
-            dataclasses.replace(row, cells={"t": b"forged"}),
-            dataclasses.replace(row, cells={}),
-            dataclasses.replace(row, header=None),
-            dataclasses.replace(row, header=b"HQ"),
-            dataclasses.replace(others.rows[0][2], slot=row.slot, key=row.key),
-        ):
-            it.poller.hand(wrong)
+        it.poller.hand(dataclasses.replace(rows.rows[0][1], **wrong))
         it.poller.wake(0)
         await until(lambda: len(one.got) == 2)
         assert one.got == [b"first", b"second"]

@@ -227,7 +227,8 @@ class Poller:
         for stretch in stretches:
             for wanted in tail.wanted:
                 if not stretch.reads(wanted):
-                    stretch.cut(self._queue, wanted)
+                    with contextlib.suppress(HQueueError):  # Whoever needs it will meet it.
+                        stretch.cut(self._queue, wanted)
         waiting.told = max(0, waiting.told - taken)
         waiting.pause_ms = PAUSE_MS_WOKEN
         waiting.due_ms = self._clock.monotonic_ms() + waiting.pause_ms
