@@ -33,8 +33,9 @@ logger = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 0.5
 AVOIDED_MS = 2_000.0
 LOOK_FOR_ZOOKEEPER_EVERY_S = 60.0
-BODIES_BYTES_MAX = 32 * 1024
-"""A batch up to this size goes along. Reading a heavier one costs little beside delivering it."""
+BATCH_BYTES_MAX = 32 * 1024
+"""A batch up to this size goes along, its header counted, which can have a thousand long topics.
+Reading a heavier one costs little beside delivering it."""
 
 with importlib.resources.as_file(
     importlib.resources.files("hqueue").joinpath("idl/worker.thrift")
@@ -96,7 +97,7 @@ class WakeUps:
         if route is None:
             return
         frame = route.frame
-        if slot is not None and cells and sum(map(len, cells.values())) <= BODIES_BYTES_MAX:
+        if slot is not None and cells and _size(header, cells) <= BATCH_BYTES_MAX:
             frame = _frame(key, _IDL.TBatch(key.partition, slot, header, cells))
         if not route.line.tell(frame):
             self._waiting.add(route)
@@ -229,6 +230,10 @@ class _Route(NamedTuple):
 
     line: _Line
     frame: bytes
+
+
+def _size(header: bytes, cells: Mapping[bytes, bytes]) -> int:
+    return len(header) + sum(map(len, cells.values()))
 
 
 def _frame(key: PartitionKey, *batches: Any) -> bytes:

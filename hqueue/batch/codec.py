@@ -27,8 +27,7 @@ BYTES_MIN = 1_024
 """Less is left as it is: it would hardly get smaller, and any tool of HBase shows it."""
 
 LEVEL = 1
-"""Of zstd's levels the one whose output is written and read fastest, time for compression included:
-docs/log-format.md."""
+"""docs/log-format.md has what it was compared with."""
 
 PROBE_BYTES = 16 * 1024
 SHARE_MAX = 7 / 8

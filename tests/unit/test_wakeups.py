@@ -16,7 +16,7 @@ from thriftpy2.transport import TCyMemoryBuffer
 from hqueue.coordination import Address, Coordination, PartitionKey, WorkerRecord
 from hqueue.ports import Row
 from hqueue.rowkey import encode
-from hqueue.wakeups import BODIES_BYTES_MAX, WORKER_SERVICE, WakeUps
+from hqueue.wakeups import BATCH_BYTES_MAX, WORKER_SERVICE, WakeUps
 from hqueue_workers.wakeups import WakeUps as Taking
 
 KEY, OTHER = PartitionKey("q", 3), PartitionKey("q", 4)
@@ -148,12 +148,17 @@ def test_a_small_batch_comes_along_as_it_lies_in_its_row(workers: list[Worker]) 
     slot = 1_700_000_000_000 << 15
     header = b"\x00HQ\xff"
     small = {"a": b"\xff\x00", "tööpic": b""}
-    heavy = {"a": bytes(BODIES_BYTES_MAX + 1)}
+    heavy = {"a": bytes(BATCH_BYTES_MAX + 1)}
     with waking(Session(one.port)) as wake_ups:
         until_told(wake_ups, one)
-        for place, cells in ((slot, small), (None, small), (slot, heavy)):
+        for place, head, cells in (
+            (slot, header, small),
+            (None, header, small),
+            (slot, header, heavy),
+            (slot, bytes(BATCH_BYTES_MAX), small),
+        ):
             bodies = {topic.encode(): cell for topic, cell in cells.items()}
-            wake_ups.appended(KEY, place, header, bodies)
+            wake_ups.appended(KEY, place, head, bodies)
             one.await_told(len(one.told) + 1)
         assert one.rows == [Row(encode(3, slot), 3, slot, header, small)]
 
