@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
+from hqueue.ahead import REQUESTS_AHEAD, ReadAhead
 from hqueue.decode import each_message_of
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.follow import follow
@@ -58,9 +59,10 @@ class CombinedPartitionScanner:
     """Reads some partitions of a queue, each with its own `Scan`.
 
     Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
-    `arrow_batches`. Each message of a partition comes once and in the order of IDs; partitions
-    come one after another, in no promised order. All that was put before it began is read; of
-    what is put while it reads, a part of each partition without a gap, which may be nothing.
+    `arrow_batches`. Each message of a partition comes once and in the order of IDs; between
+    partitions no order is promised. All that was put before it began is read; of what is put while
+    it reads, a part of each partition without a gap, which may be nothing. While messages are used,
+    the next ones are on their way.
 
     It goes on where it stood when a gateway, a region or a scan in HBase dies, and raises only
     when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
@@ -74,7 +76,8 @@ class CombinedPartitionScanner:
         idle_ms_max: when following, end after so long without a message; None for never.
         by_id: give the messages of all partitions merged, in the order of IDs. Not together
             with `follow`: a partition that is silent could still get an older ID.
-        bytes_max: the bodies held at a time, about; at least one batch a partition when merging.
+        bytes_max: the bodies held at a time and on their way, about; at least three batches, or
+            when merging one a partition.
     """
 
     def __init__(
@@ -93,12 +96,16 @@ class CombinedPartitionScanner:
             raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
         if not 1 <= bytes_max <= SCAN_BYTES_MAX:
             raise InvalidInputError("bytes_max is 1 to 512 MiB", bytes_max=bytes_max)
-        share = bytes_max // len(scans) if by_id else bytes_max
+        share = bytes_max
+        if not follow:
+            share //= len(scans) if by_id else 1 + REQUESTS_AHEAD
         self._queue = queue
-        self._readers = [
+        readers = [
             queue.reader(partition, scan, max(1, share))
             for partition, scan in sorted(scans.items())
         ]
+        self._ahead = ReadAhead(readers, queue.deadline)
+        self._readers = self._ahead.readers
         self._follow = follow
         self._bytes_max = bytes_max
         self._idle_ms_max = idle_ms_max
@@ -184,8 +191,7 @@ class CombinedPartitionScanner:
                 )
             )
             return
-        for reader in self._readers:
-            yield from self._drain(reader)
+        yield from self._noting_failure(self._ahead)
 
     def _drain(self, reader: PartitionReader) -> Iterator[list[Batch]]:
         def batches() -> Iterator[list[Batch]]:
@@ -221,8 +227,7 @@ class CombinedPartitionScanner:
         """Free what the readers hold in HBase. A thread that reads does it itself afterwards."""
         if self._reading.acquire(blocking=False):
             try:
-                for reader in self._readers:
-                    reader.rest()
+                self._ahead.close()
             finally:
                 self._reading.release()
 

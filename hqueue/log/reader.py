@@ -121,6 +121,20 @@ class PartitionReader:
 
         return deadline.run(read)
 
+    def anew(self, start: int, expired: int) -> PartitionReader:
+        """A reader of the same that begins elsewhere, and shares nothing with this one."""
+        reader = PartitionReader(
+            self.partition,
+            self._port,
+            start=start,
+            stop=self._stop,
+            topics=self.topics,
+            clock=self._clock,
+            bytes_max=self._bytes_max,
+        )
+        reader.expired = expired
+        return reader
+
     def _read_rows(self, deadline: Deadline) -> list[Batch]:
         batches = []
         try:
