@@ -46,7 +46,11 @@ class Standalone:
             "hbase.regionserver.ipc.address": HOST,
             "hbase.regionserver.port": ports["regionserver"],
             "hbase.regionserver.info.port": -1,
-            "hbase.regionserver.msginterval": 500,
+            # A log is ended after half of that. On plain files that would be 32 MB: with batches of
+            # megabytes three logs a second, and each new one reads all of Hadoop's settings again,
+            # a twentieth of what the server did. Together they may have a gigabyte, as by default.
+            "hbase.regionserver.hlog.blocksize": 256 * 1024 * 1024,
+            "hbase.regionserver.maxlogs": 8,
             "hbase.master.wait.on.regionservers.maxtostart": 1,
             "hbase.master.wait.on.regionservers.timeout": 500,
             "hbase.master.wait.on.regionservers.interval": 100,
