@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -17,6 +18,11 @@ from pyspark_hqueue.schema import COLUMNS
 from tests.integration.waiting import wait_for
 
 __all__ = ["Stream", "put", "undo_commit"]
+
+
+ONE_BATCH_A_RUN = pyspark.__version__ < "4.2"
+"""Earlier versions don't ask a source in Python where it ends, so a run that begins with a batch
+that failed has nothing else."""
 
 
 def put(queue: hqueue.Queue, partition: int, first: int, count: int, topic: str = "t") -> None:
@@ -74,8 +80,11 @@ class Stream:
 
     def run_to_the_end(self) -> StreamingQuery:
         """Read what is there by now."""
+        committed = self._committed()
         query = self.start(availableNow=True)
         assert query.awaitTermination(120)
+        if ONE_BATCH_A_RUN and self._committed() > committed:
+            return self.run_to_the_end()
         return query
 
     def values(self) -> list[str]:
@@ -95,7 +104,13 @@ class Stream:
 
     def batches(self) -> int:
         """How many batches were begun."""
-        return len(list((self.checkpoint / "offsets").glob("[0-9]*")))
+        return self._noted("offsets")
+
+    def _committed(self) -> int:
+        return self._noted("commits")
+
+    def _noted(self, what: str) -> int:
+        return len(list((self.checkpoint / what).glob("[0-9]*")))
 
     def undo_commit(self, batch: int) -> None:
         """As if the driver had died before it noted that a batch is done."""

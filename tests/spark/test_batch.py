@@ -216,6 +216,7 @@ def test_filters_give_the_same_rows_pushed_or_not(
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+@pytest.mark.pyspark("4.1")
 def test_pushed_filters_reach_the_planner(
     make_queue: MakeQueue, load: Load, spark: SparkSession, proxies: Proxies
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_frame_with_a_write_id_is_written_once_over_jobs(
     assert len(values(queue)) == 75_000
 
 
+@pytest.mark.pyspark("4.2")
 def test_a_stream_is_written_and_goes_on_after_a_restart(
     spark: SparkSession, connection: Connection, make_queue: MakeQueue, tmp_path: Path
 ) -> None:

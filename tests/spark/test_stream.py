@@ -49,11 +49,22 @@ def test_what_is_there_and_what_comes_is_read_once(
     queue = make_queue(2)
     put(queue, 0, 0, 10)
     reading = stream(queue, startingOffsets="earliest")
-    with reading.running() as query:
+    with reading.running():
         reading.await_values(10)
         put(queue, 1, 0, 5)
         put(queue, 0, 10, 5)
         assert reading.await_values(20) == numbered(15, 5)
+
+
+@pytest.mark.pyspark("4.2")
+def test_a_querys_progress_tells_where_the_log_ends(
+    make_queue: MakeQueue, stream: OpenStream
+) -> None:
+    queue = make_queue(2)
+    put(queue, 0, 0, 10)
+    reading = stream(queue, startingOffsets="earliest")
+    with reading.running() as query:
+        reading.await_values(10)
         ends = {str(e.partition): [int(e.next), e.next_ordinal] for e in queue.ends()}
         wait_for(
             lambda: query.lastProgress and query.lastProgress["sources"][0]["latestOffset"],
@@ -152,6 +163,7 @@ def test_a_stream_that_stands_still_makes_no_batches_and_scans_nothing(
         assert proxies.thrift1[0].calls["scannerOpenWithScan"] == scans
 
 
+@pytest.mark.pyspark("4.2")
 def test_batches_have_at_most_what_was_set_and_all_partitions_get_their_share(
     make_queue: MakeQueue, stream: OpenStream
 ) -> None:
@@ -168,6 +180,7 @@ def test_batches_have_at_most_what_was_set_and_all_partitions_get_their_share(
     assert reading.values() == numbered(900, 90, 10)
 
 
+@pytest.mark.pyspark("4.2")
 def test_available_now_ends_at_what_was_there_when_it_began(
     make_queue: MakeQueue, stream: OpenStream
 ) -> None:
@@ -183,6 +196,7 @@ def test_available_now_ends_at_what_was_there_when_it_began(
     assert reading.values() == numbered(100)
 
 
+@pytest.mark.pyspark("4.2")
 def test_a_batch_waits_for_as_many_as_were_set(
     make_queue: MakeQueue, stream: OpenStream, proxies: Proxies
 ) -> None:
@@ -204,6 +218,7 @@ def test_a_batch_waits_for_as_many_as_were_set(
         assert reading.await_values(11) == numbered(11)
 
 
+@pytest.mark.pyspark("4.2")
 def test_a_batch_that_waited_long_enough_comes_with_what_there_is(
     make_queue: MakeQueue, stream: OpenStream
 ) -> None:
@@ -252,6 +267,7 @@ def test_what_expired_before_its_batch_is_a_loss_with_its_number(
     assert reading.values() == ["0"] * 3 + ["3"] * 3
 
 
+@pytest.mark.pyspark("4.2")
 def test_a_truncated_queue_is_a_loss_with_the_number_of_messages(
     make_queue: MakeQueue, stream: OpenStream, client: hqueue.Client, proxies: Proxies
 ) -> None:
