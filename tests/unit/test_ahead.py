@@ -17,7 +17,7 @@ from hqueue.decode import messages_of
 from hqueue.errors import RequestRefusedError
 from hqueue.log import Batch, PartitionReader
 from hqueue.ports import ReadPort
-from tests.unit.log_doubles import Rows, Stream
+from tests.unit.doubles import Rows, Stream
 
 BOUND_S = 20
 

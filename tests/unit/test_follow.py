@@ -13,32 +13,28 @@ from hqueue.errors import HQueueError, QueueDisabledError, StoreUnavailableError
 from hqueue.follow import follow
 from hqueue.log import PartitionReader
 from hqueue.ports import ReadPort, Row
-from tests.unit.log_doubles import Rows
+from tests.unit.doubles import Rows, SteppedClock
 
 BOUND_MS = 5_000
 
 
-class SteppedClock:
+class EventfulClock(SteppedClock):
+    """One at which something happens at times."""
+
     def __init__(self) -> None:
-        self.now_ms = 0.0
+        super().__init__()
         self.at: list[tuple[float, Callable[[], None]]] = []
 
-    def wall_ms(self) -> int:
-        return int(self.now_ms)
-
-    def monotonic_ms(self) -> float:
-        return self.now_ms
-
     def sleep_ms(self, duration_ms: float) -> None:
-        self.now_ms += duration_ms
+        super().sleep_ms(duration_ms)
         for moment in [each for each in self.at if each[0] <= self.now_ms]:
             self.at.remove(moment)
             moment[1]()
 
 
 @pytest.fixture
-def clock() -> SteppedClock:
-    return SteppedClock()
+def clock() -> EventfulClock:
+    return EventfulClock()
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def rows() -> Rows:
 
 
 def followed(
-    rows: Rows, clock: SteppedClock, partitions: int, idle_ms_max: int = 1_000
+    rows: Rows, clock: EventfulClock, partitions: int, idle_ms_max: int = 1_000
 ) -> Iterable[bytes]:
     port, time = cast("ReadPort", rows), cast("Clock", clock)
     for batches in follow(
@@ -65,7 +61,7 @@ def followed(
 
 
 def test_what_was_accepted_is_given_when_a_later_partition_fails(
-    rows: Rows, clock: SteppedClock
+    rows: Rows, clock: EventfulClock
 ) -> None:
     for partition in (0, 1):
         rows.append(partition, b"old")
@@ -89,7 +85,7 @@ def test_what_was_accepted_is_given_when_a_later_partition_fails(
 
 
 def test_a_queue_that_is_disabled_for_a_while_is_waited_for(
-    rows: Rows, clock: SteppedClock
+    rows: Rows, clock: EventfulClock
 ) -> None:
     rows.append(0, b"old")
     values = iter(followed(rows, clock, 1, idle_ms_max=60_000))
@@ -105,7 +101,7 @@ def test_a_queue_that_is_disabled_for_a_while_is_waited_for(
 
 
 def test_a_queue_that_stays_disabled_is_an_error_after_an_operations_bound(
-    rows: Rows, clock: SteppedClock
+    rows: Rows, clock: EventfulClock
 ) -> None:
     rows.append(0, b"old")
     values = iter(followed(rows, clock, 1, idle_ms_max=60_000))
@@ -118,7 +114,7 @@ def test_a_queue_that_stays_disabled_is_an_error_after_an_operations_bound(
 
 
 def test_many_partitions_are_asked_without_bodies_and_then_in_portions(
-    rows: Rows, clock: SteppedClock
+    rows: Rows, clock: EventfulClock
 ) -> None:
     for partition in range(20):
         rows.append(partition, b"old")
@@ -134,7 +130,7 @@ def test_many_partitions_are_asked_without_bodies_and_then_in_portions(
     assert max(size for _, size in asked) <= 1_000
 
 
-def test_few_partitions_are_asked_with_the_bodies_at_once(rows: Rows, clock: SteppedClock) -> None:
+def test_few_partitions_are_asked_with_the_bodies_at_once(rows: Rows, clock: EventfulClock) -> None:
     rows.append(0, b"old")
     values = iter(followed(rows, clock, 2))
     assert next(values) == b"old"

@@ -24,22 +24,9 @@ from hqueue.hbase.connection import Service
 from hqueue.hbase.gateways import Gateways
 from hqueue.hbase.idl import IllegalArgument, IOError, hbase2
 from hqueue.hbase.translation import translate_answer
+from tests.unit.doubles import SteppedClock
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-
-
-class SteppedClock:
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-
-    def wall_ms(self) -> int:
-        return int(self.now_ms)
-
-    def monotonic_ms(self) -> float:
-        return self.now_ms
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        self.now_ms += duration_ms
 
 
 @dataclasses.dataclass

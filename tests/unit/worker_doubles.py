@@ -1,4 +1,4 @@
-"""What the units of a worker are tested with: time that is stepped, and a session that is told."""
+"""What the units of a worker are tested with: a runtime on stepped time, a session that is told."""
 
 from __future__ import annotations
 
@@ -9,26 +9,11 @@ from typing import Any
 from hqueue import HQueueError, StoreUnavailableError
 from hqueue.coordination import SessionState
 from hqueue_workers.runtime import Runtime
+from tests.unit.doubles import SteppedClock
 
-__all__ = ["Session", "SteppedClock", "SteppedRuntime", "settle"]
+__all__ = ["Session", "SteppedRuntime", "settle"]
 
 TOLD_AFTER = 5
-
-
-class SteppedClock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000.0
-
-    def wall_ms(self) -> int:
-        return int(self.now_ms)
-
-    def monotonic_ms(self) -> float:
-        return self.now_ms
-
-    def sleep_ms(self, duration_ms: float) -> None:
-        self.now_ms += duration_ms
 
 
 class SteppedRuntime(Runtime):
@@ -38,7 +23,7 @@ class SteppedRuntime(Runtime):
     """
 
     def __init__(self) -> None:
-        self.stepped = SteppedClock()
+        self.stepped = SteppedClock(1_000_000.0)
         self.slept_ms: list[float] = []
         super().__init__(1, self.stepped)
 

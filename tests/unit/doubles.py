@@ -1,4 +1,4 @@
-"""What readers are tested with: a store of rows in memory."""
+"""What tests without servers stand on: time that is stepped, and a store of rows in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,23 @@ from hqueue.message import Message
 from hqueue.ports import Row
 from hqueue.rowkey import encode
 
-__all__ = ["Rows", "Stream"]
+__all__ = ["Rows", "SteppedClock", "Stream"]
+
+
+class SteppedClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now_ms: float = 0.0) -> None:
+        self.now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return int(self.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self.now_ms += duration_ms
 
 
 class Rows:
