@@ -19,20 +19,21 @@ class Driver:
     """A running driver. It is killed at the end of its block, if it did not end.
 
     Args:
-        program: its file, without the suffix.
         log: where its output goes.
-        options: its options.
+        command: what is run by this Python.
     """
 
-    def __init__(self, program: str, log: Path, **options: object) -> None:
+    def __init__(self, log: Path, *command: str) -> None:
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, str(PROGRAMS / f"{program}.py"), json.dumps(options)],
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
+                [sys.executable, *command], stdout=output, stderr=output, start_new_session=True
             )
+
+    @classmethod
+    def of_program(cls, program: str, log: Path, **options: object) -> Driver:
+        """Run a program of the tests, by its file's name without the suffix, with options."""
+        return cls(log, str(PROGRAMS / f"{program}.py"), json.dumps(options))
 
     def __enter__(self) -> Driver:
         return self

@@ -43,10 +43,10 @@ class Copying:
         self._checkpoint = str(folder / "checkpoint")
 
     def stream(self, **options: object) -> Driver:
-        return Driver("write", self.log, **self._options, checkpoint=self._checkpoint, **options)
+        return self.batch(checkpoint=self._checkpoint, **options)
 
     def batch(self, **options: object) -> Driver:
-        return Driver("write", self.log, **self._options, **options)
+        return Driver.of_program("write", self.log, **self._options, **options)
 
     def finish(self, driver: Driver) -> None:
         assert driver.result(), driver.said()
