@@ -11,7 +11,15 @@ import pyarrow as pa
 import pytest
 
 import hqueue
-from hqueue import BufferFullError, ClosedError, InvalidInputError, Message, Messages, local
+from hqueue import (
+    BufferFullError,
+    ClosedError,
+    InvalidInputError,
+    Message,
+    Messages,
+    MessageTooLargeError,
+    local,
+)
 
 from .history import Seen, check, seen_by
 from .proxy import Fate, Proxies
@@ -87,6 +95,48 @@ def test_whole_batches_keep_their_order_among_single_messages(make_queue: MakeQu
         for value, message_id in zip(values, [single.result(0), *whole.result(0)], strict=True)
     ]
     check(acknowledged, seen_by(queue.scan()))
+
+
+def test_values_keep_their_order_among_messages(make_queue: MakeQueue) -> None:
+    queue = make_queue(2)
+    sent: list[tuple[str, hqueue.Delivery[hqueue.MessageID]]] = []
+    with queue.producer(linger_ms=1, batch_messages_max=50) as producer:
+        for n in range(600):
+            topic, value = f"t{n % 3}", b"writer:%d" % n
+            if n % 2:
+                delivery = producer.send(Message(topic, value), partition=1)
+            else:
+                kind = (bytes, bytearray, memoryview)[n % 3]
+                delivery = producer.send_value(topic, kind(value), partition=1)
+            sent.append((value.decode(), delivery))
+    check([Seen(-1, int(each.result(0)), value) for value, each in sent], seen_by(queue.scan()))
+    assert [m.topic for m in queue.scan()] == [f"t{n % 3}" for n in range(600)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "value"),
+    [
+        ("", b""),
+        ("x" * 256, b""),
+        ("\ud800", b""),
+        (b"t", b""),
+        (None, b""),
+        ([], b""),
+        ("t", "text"),
+        ("t", None),
+        ("t", bytes(8 * 1024 * 1024 + 1)),
+    ],
+)
+def test_a_value_that_no_message_can_have_is_refused_whatever_is_in_the_buffer(
+    make_queue: MakeQueue, topic: Any, value: Any
+) -> None:
+    queue = make_queue()
+    with queue.producer(linger_ms=60_000) as producer:
+        for first in (b"", b"x" * 100):
+            with pytest.raises((InvalidInputError, MessageTooLargeError)):
+                producer.send_value(topic, value)
+            producer.send_value("t", first)
+    assert [m.value for m in queue.scan()] == [b"", b"x" * 100]
 
 
 def test_a_bad_batch_is_refused_before_anything_is_taken(make_queue: MakeQueue) -> None:

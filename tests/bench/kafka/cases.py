@@ -268,7 +268,8 @@ CASES: Mapping[str, Case] = {
     ),
     "each": Case(
         "Produce message by message, through a buffer",
-        "`Producer.send`, `produce`, `send`, and a flush at the end. Each waits 5 ms for more.",
+        "`Producer.send_value`, `produce`, `send`, and a `flush` at the end. Each waits 5 ms for "
+        "more.",
         produce_each,
     ),
     "one": Case(

@@ -76,7 +76,7 @@ class HQueueLog:
 
     def put_each(self, values: Sequence[bytes]) -> int:
         for value in values:
-            self._producer.send(Message(TOPIC, value))
+            self._producer.send_value(TOPIC, value)
         return self._flushed(len(values))
 
     def put_one(self, value: bytes) -> None:
