@@ -258,7 +258,7 @@ def parse_options(
 
     Raises:
         InvalidInputError: an option is unknown (the closest is named), has a wrong value, is not
-            for this kind of read, or contradicts another.
+            for this kind of work, or contradicts another.
         SettingsError: a setting is unknown or has a wrong value.
     """
     by_name: dict[str, Option] = {}
@@ -282,7 +282,7 @@ def parse_options(
         option = by_name[name]
         if option.only not in (None, kind):
             raise InvalidInputError(
-                f"this option is for a {option.only} read", option=option.name, read=kind
+                f"this option is for a {option.only} only", option=option.name, given_to=kind
             )
         if option.field in fields:
             raise InvalidInputError(

@@ -138,7 +138,7 @@ def test_errors_say_what_is_right(make_queue: MakeQueue, load: Load, spark: Spar
         ({"subscribes": "a"}, "closest='subscribe'"),
         ({"assign": "7"}, "no such partition"),
         ({"startingOffsets": '{"0": -2}'}, "every partition"),
-        ({"maxOffsetsPerTrigger": 3}, "for a stream read"),
+        ({"maxOffsetsPerTrigger": 3}, "for a stream only"),
         ({"hqueue.gateway": "x"}, "closest='gateways'"),
     ):
         with pytest.raises(Exception, match=text):

@@ -160,12 +160,12 @@ def test_more_at_least_than_at_most_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"])
 def test_an_option_of_streams_is_refused_in_batch(name: str) -> None:
-    with pytest.raises(InvalidInputError, match="for a stream read"):
+    with pytest.raises(InvalidInputError, match="for a stream only"):
         batch(**{name: "1"})
 
 
 def test_an_option_of_batch_reads_is_refused_in_a_stream() -> None:
-    with pytest.raises(InvalidInputError, match="for a batch read"):
+    with pytest.raises(InvalidInputError, match="for a batch only"):
         stream(endingOffsets="latest")
 
 
