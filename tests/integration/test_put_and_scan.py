@@ -249,10 +249,9 @@ def test_the_three_scanners_of_the_seed(make_queue: MakeQueue) -> None:
     both = [[f"{p}topic1".encode(), f"{p}topic2".encode()] for p in range(3)]
     assert sorted(drain(queue.queue_scanner(scan))) == sorted(both[0] + both[1] + both[2])
     assert drain(queue.partition_scanner(1, scan)) == both[1]
-    assert drain(queue.combined_partition_scanner({1: scan, 2: Scan().add_topic("topic3")})) == [
-        *both[1],
-        b"2topic3",
-    ]
+    combined = drain(queue.combined_partition_scanner({1: scan, 2: Scan().add_topic("topic3")}))
+    assert [value for value in combined if value.startswith(b"1")] == both[1]
+    assert sorted(combined) == sorted([*both[1], b"2topic3"])
 
 
 def test_a_merge_by_id_gives_one_ascending_sequence_of_all_partitions(
