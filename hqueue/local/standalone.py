@@ -46,6 +46,10 @@ class Standalone:
             "hbase.regionserver.ipc.address": HOST,
             "hbase.regionserver.port": ports["regionserver"],
             "hbase.regionserver.info.port": -1,
+            # How long the region server waits before it asks the master again whether it may begin.
+            # But for each report to the master it writes all requests under way out as text: at
+            # 500 ms that was a sixth of what the server did under batches of megabytes.
+            "hbase.regionserver.msginterval": 1_500,
             # A log is ended after half of that. On plain files that would be 32 MB: with batches of
             # megabytes three logs a second, and each new one reads all of Hadoop's settings again,
             # a twentieth of what the server did. Together they may have a gigabyte, as by default.
