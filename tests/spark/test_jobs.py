@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -79,6 +80,7 @@ def test_windowed_counts_over_a_stream_joined_with_a_static_table_into_parquet(
     assert {row.land: row["count"] for row in latest.collect()} == {"DE": 30, "FR": 70}
 
 
+@pytest.mark.pyspark("4.2")
 def test_a_queue_is_archived_by_foreach_batch_and_read_again(
     make_queue: MakeQueue, spark: SparkSession, tmp_path: Path
 ) -> None:
