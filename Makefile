@@ -64,7 +64,7 @@ $(KAFKA_STAMP): $(STAMP)
 
 # Older versions of Spark, each in an environment of its own.
 .venv-spark-%/installed: setup.cfg constraints.txt
-	$(PYTHON) -m venv $(@D)
+	$(PYTHON) -m venv --clear $(@D)
 	grep -v '^pyspark' constraints.txt > $(@D)/constraints.txt
 	$(@D)/bin/pip install --quiet --constraint $(@D)/constraints.txt --editable '.[dev]' 'pyspark==$*.*'
 	echo '$(CURDIR)/spark' > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
