@@ -74,8 +74,7 @@ $(KAFKA_STAMP): $(STAMP)
 test-spark: setup .venv-spark-$(SPARK)/installed  ## test the data source on an older PySpark (SPARK=4.0); takes some 10 minutes
 	.venv-spark-$(SPARK)/bin/python -m pytest $(foreach part,batch stream sink jobs located,tests/spark/test_$(part).py)
 
-# Kafka's source is to be had for no newer Spark.
-
+# Kafka's source is to be had for no newer Spark than 4.0.
 .PHONY: bench-kafka
 bench-kafka: setup $(KAFKA_STAMP) .venv-spark-4.0/installed  ## measure beside a Kafka broker; takes some 20 minutes
 	$(BIN)/python -m tests.bench.kafka $(BENCH)

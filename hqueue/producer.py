@@ -216,7 +216,7 @@ class Producer:
         key: str | bytes | None = None,
         callback: Callback | None = None,
     ) -> Delivery[MessageID]:
-        """`send` of ``Message(topic, value)``, without making one: that is half of its time.
+        """`send` of ``Message(topic, value)``, without the time that making one takes.
 
         Raises:
             InvalidInputError, MessageTooLargeError: also where such a message could not be.
@@ -387,7 +387,7 @@ class Producer:
                 return self._begin(batch)
         due_ms = SYSTEM_CLOCK.monotonic_ms() - self._linger_ms
         for batch in self._open.values():
-            ripe = batch.opened_ms <= due_ms or self._flushing or self._closed
+            ripe = batch.opened_ms <= due_ms or self._flushing
             if ripe and (batch.target is None or batch.target not in self._busy):
                 del self._open[batch.target]
                 return self._begin(batch)

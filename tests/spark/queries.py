@@ -8,21 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import hqueue
 from hqueue import Message
+from pyspark_hqueue.admission import ADMITS
 from pyspark_hqueue.schema import COLUMNS
 from tests.integration.waiting import wait_for
 
 __all__ = ["Stream", "put", "undo_commit"]
-
-
-ONE_BATCH_A_RUN = pyspark.__version__ < "4.2"
-"""Earlier versions don't ask a source in Python where it ends, so a run that begins with a batch
-that failed has nothing else."""
 
 
 def put(queue: hqueue.Queue, partition: int, first: int, count: int, topic: str = "t") -> None:
@@ -79,11 +74,15 @@ class Stream:
             query.stop()
 
     def run_to_the_end(self) -> StreamingQuery:
-        """Read what is there by now."""
+        """Read what is there by now.
+
+        A Spark that doesn't ask a source in Python where it ends makes one batch a run, and if one
+        failed before it is that one: so there it is run until it has nothing to do.
+        """
         committed = self._committed()
         query = self.start(availableNow=True)
         assert query.awaitTermination(120)
-        if ONE_BATCH_A_RUN and self._committed() > committed:
+        if not ADMITS and self._committed() > committed:
             return self.run_to_the_end()
         return query
 
