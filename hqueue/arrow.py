@@ -64,12 +64,15 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
             pieces.append(_by_message(run))
         else:
             pieces.extend(map(_by_cell, run))
-    partitions, ids, topics, values = (
-        pa.concat_arrays(column) for column in zip(*pieces, strict=True)
-    )
+    partitions, ids, topics, values = map(_together, zip(*pieces, strict=True))
     stamps = pc.shift_right(ids, pa.scalar(SEQUENCE_BITS, pa.int64()))
     timestamps = stamps.cast(SCHEMA.field("timestamp").type)
     return pa.RecordBatch.from_arrays([partitions, timestamps, ids, topics, values], schema=SCHEMA)
+
+
+def _together(arrays: Sequence[pa.Array]) -> pa.Array:
+    """One after another; what is alone is not copied."""
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def _by_message(batches: Iterable[Batch]) -> _Columns:

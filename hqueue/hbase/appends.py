@@ -21,6 +21,7 @@ from hqueue.hbase.schema import (
     RECORD_ROW_PREFIX,
 )
 from hqueue.hbase.translation import present, reads_answer
+from hqueue.hbase.wire import LARGE_BYTES
 
 __all__ = ["TableAppends"]
 
@@ -47,8 +48,9 @@ class TableAppends(TableHeaders):
         values = [hbase2.TColumnValue(LOG, BATCH, header)]
         values += [hbase2.TColumnValue(MESSAGE, topic, cell) for topic, cell in cells.items()]
         put = hbase2.TPut(key, values)
+        bulk = any(len(cell) >= LARGE_BYTES for cell in cells.values())
         try:
-            return bool(self._call("checkAndPut", key, key, LOG, BATCH, None, put))
+            return bool(self._call("checkAndPut", key, key, LOG, BATCH, None, put, bulk=bulk))
         except QueueDisabledError as exc:
             # The gateway repeats requests by itself: one may have come in before that.
             exc.outcome = Outcome.UNKNOWN

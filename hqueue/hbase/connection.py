@@ -11,7 +11,8 @@ from thriftpy2.thrift import TClient
 
 from hqueue.config import GatewayAddress, Settings
 from hqueue.hbase.idl import Hbase, hbase2
-from hqueue.hbase.wire import BoundedSocket, CompactProtocol
+from hqueue.hbase.protocols import BulkProtocol, CompactProtocol
+from hqueue.hbase.wire import BoundedSocket, BulkTransport, FramedBulkTransport
 
 __all__ = ["Connection", "Service"]
 
@@ -27,13 +28,15 @@ class Service(enum.IntEnum):
 
 
 _TRANSPORTS = {
-    "buffered": transport.TBufferedTransport,
-    "framed": transport.TFramedTransport,
+    "buffered": (transport.TBufferedTransport, BulkTransport),
+    "framed": (transport.TFramedTransport, FramedBulkTransport),
 }
 _PROTOCOLS = {
-    "binary": protocol.TBinaryProtocol,
-    "compact": CompactProtocol,
+    "binary": (protocol.TBinaryProtocol, BulkProtocol),
+    "compact": (CompactProtocol, CompactProtocol),
 }
+"""The one for what is small, which is compiled if it can be, and the one for large values."""
+
 _SERVICES = {Service.THRIFT1: Hbase, Service.THRIFT2: hbase2.THBaseService}
 
 
@@ -57,11 +60,15 @@ class Connection:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = BoundedSocket(connected)
         """Its time-out is set before each request."""
-        wire = _TRANSPORTS[settings.transport](self.socket)
         # Cells are bytes: without decode_response=False thriftpy2 would try each as UTF-8.
-        self.client: Any = TClient(
-            _SERVICES[service], _PROTOCOLS[settings.protocol](wire, decode_response=False)
-        )
+        clients: list[Any] = [
+            TClient(_SERVICES[service], spoken(carried(self.socket), decode_response=False))
+            for carried, spoken in zip(
+                _TRANSPORTS[settings.transport], _PROTOCOLS[settings.protocol], strict=True
+            )
+        ]
+        self.client, self.bulk_client = clients
+        """Two on one wire, used in turns: thriftpy2's own, and one for large values."""
         self.used_ms = 0.0
 
     def close(self) -> None:

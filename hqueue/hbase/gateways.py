@@ -65,6 +65,7 @@ class Gateways:
         host: str | None = None,
         gateway: Gateway | None = None,
         timeout_ms: int | None = None,
+        bulk: bool = False,
     ) -> Any:
         """Make one request and return its answer. Never repeats it.
 
@@ -76,6 +77,7 @@ class Gateways:
             host: the preferred host.
             gateway: ask this one and no other.
             timeout_ms: the bound on the request, if not ``request_timeout_ms``.
+            bulk: whether there are large values in it, or probably in its answer.
 
         Raises:
             StoreUnavailableError: no usable answer within ``request_timeout_ms``; its outcome
@@ -93,7 +95,8 @@ class Gateways:
             raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc
         try:
             connection.socket.settimeout((timeout_ms or self.settings.request_timeout_ms) / 1e3)
-            answer = getattr(connection.client, method)(*arguments)
+            client = connection.bulk_client if bulk else connection.client
+            answer = getattr(client, method)(*arguments)
         except DECLARED_ERRORS as exc:
             gateway.release(connection)
             raise translate_answer(exc, table, method) from exc

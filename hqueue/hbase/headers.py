@@ -70,7 +70,12 @@ class TableHeaders:
         ]
 
     def _call(
-        self, method: str, key: bytes, *arguments: Any, service: Service = Service.THRIFT2
+        self,
+        method: str,
+        key: bytes,
+        *arguments: Any,
+        service: Service = Service.THRIFT2,
+        bulk: bool = False,
     ) -> Any:
         try:
             return self._gateways.call(
@@ -80,6 +85,7 @@ class TableHeaders:
                 self._table_bytes,
                 *arguments,
                 host=self._locations.host_of(key),
+                bulk=bulk,
             )
         except StoreUnavailableError:
             self._locations.doubt()

@@ -16,6 +16,7 @@ from hqueue.hbase.headers import TableHeaders
 from hqueue.hbase.idl import TScan
 from hqueue.hbase.schema import HEADER_COLUMN, columns, topic_of
 from hqueue.hbase.translation import present, reads_answer
+from hqueue.hbase.wire import LARGE_BYTES
 from hqueue.ports import Row, RowStream
 
 __all__ = ["TableReads"]
@@ -28,13 +29,19 @@ CACHING = 1_000
 class TableReads(TableHeaders):
     """The log's `ReadPort` on one table. Thread-safe."""
 
+    _bulk = False
+    """Whether the rows that came last were large. The next are likely to be."""
+
     @reads_answer
     def get(self, places: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
         keys = [rowkey.encode(partition, slot) for partition, slot in places]
         found = self._call(
-            "getRowsWithColumns", keys[0], keys, columns(topics), {}, service=Service.THRIFT1
-        )
-        return [_row(result) for result in found if result.columns]
+            "getRowsWithColumns", keys[0], keys, columns(topics), {},
+            service=Service.THRIFT1, bulk=self._bulk,
+        )  # fmt: skip
+        rows = [_row(result) for result in found if result.columns]
+        self._bulk = _are_large(rows, self._bulk)
+        return rows
 
     def open(
         self, partition: int, start: int, stop: int, topics: Iterable[str] | None
@@ -57,12 +64,13 @@ class _Scanner:
         self._table = table
         self._gateway: Gateway | None = gateways.choose(Service.THRIFT1, host)
         self._pid = os.getpid()
+        self._bulk = False
         self._id = self._call("scannerOpenWithScan", table.encode(), scan, {})
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def _call(self, method: str, *arguments: Any, bulk: bool = False) -> Any:
         try:
             return self._gateways.call(
-                Service.THRIFT1, method, self._table, *arguments, gateway=self._gateway
+                Service.THRIFT1, method, self._table, *arguments, gateway=self._gateway, bulk=bulk
             )
         except StoreUnavailableError:
             self._gateway = None  # It is not waited for a second time, to close the scan.
@@ -72,7 +80,10 @@ class _Scanner:
     def read(self, rows: int) -> list[Row]:
         if self._gateway is None or os.getpid() != self._pid:
             raise StoreUnavailableError("the scan is gone, or the parent process's")
-        return [_row(result) for result in self._call("scannerGetList", self._id, rows)]
+        found = self._call("scannerGetList", self._id, rows, bulk=self._bulk)
+        got = [_row(result) for result in found]
+        self._bulk = _are_large(got, self._bulk)
+        return got
 
     def close(self) -> None:
         if self._gateway is None or os.getpid() != self._pid:
@@ -81,6 +92,13 @@ class _Scanner:
         with contextlib.suppress(HQueueError):
             self._call("scannerClose", self._id)
         self._gateway = None
+
+
+def _are_large(rows: Sequence[Row], otherwise: bool) -> bool:
+    """Whether these rows are worth what bulk costs for each; nothing is known of none."""
+    if not rows:
+        return otherwise
+    return sum(len(cell) for row in rows for cell in row.cells.values()) >= LARGE_BYTES * len(rows)
 
 
 def _row(result: Any) -> Row:

@@ -1,17 +1,26 @@
-"""What comes off the wire is bounded: in time, in bytes, and in what it makes the decoder do."""
+"""The bytes between here and a gateway: all that comes in is bounded, and large values uncopied."""
 
 from __future__ import annotations
 
 import socket
+import struct
 import time
-from typing import Any
-
-from thriftpy2.protocol import TCompactProtocol
-from thriftpy2.thrift import TType
 
 from hqueue.limits import ANSWER_BYTES_MAX
 
-__all__ = ["BoundedSocket", "CompactProtocol"]
+__all__ = [
+    "LARGE_BYTES",
+    "BoundedSocket",
+    "BulkTransport",
+    "FramedBulkTransport",
+]
+
+PIECE_BYTES = 64 * 1024
+"""What is received at once. The memory of larger pieces comes fresh from the system each time, and
+touching it costs more than the copying does (a megabyte: 0.85 instead of 0.17 ms)."""
+
+LARGE_BYTES = 16 * 1024
+"""A value from this size on is sent from where it lies; a system call costs less than its copy."""
 
 
 class BoundedSocket:
@@ -50,7 +59,7 @@ class BoundedSocket:
         self._left_bytes -= len(data)
         return data
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send it all."""
         self._wait_no_longer()
         self._socket.sendall(data)
@@ -72,11 +81,104 @@ class BoundedSocket:
             self._socket_s = left_s
 
 
-class CompactProtocol(TCompactProtocol):
-    """Refuses values of no type: they have no bytes, so two billion of them could be "skipped"."""
+class BulkTransport:
+    """A Thrift transport for requests and answers with large values.
 
-    def skip(self, kind: Any) -> None:
-        """Step over a value."""
-        if kind == TType.STOP:
-            raise ValueError("a value has no type")
-        super().skip(kind)  # type: ignore[no-untyped-call]
+    thriftpy2's own put a megabyte together piece by piece, which takes longer (1.5 ms to read it)
+    than a region server needs to find it. They are compiled, and so better for all that is small.
+
+    Args:
+        connected: the socket.
+    """
+
+    def __init__(self, connected: BoundedSocket) -> None:
+        self._socket = connected
+        self._received = b""
+        self._at = 0
+        self._small = bytearray()
+        self._unsent: list[bytes | bytearray | memoryview] = []
+        """What was written before `_small`."""
+
+    def read(self, size: int) -> bytes:
+        """Exactly so many bytes.
+
+        Raises:
+            OSError: as `BoundedSocket.read`.
+        """
+        at, end = self._at, self._at + size
+        if at <= end <= len(self._received):
+            self._at = end
+            return self._received[at:end]
+        if not 0 <= size <= ANSWER_BYTES_MAX:
+            raise ConnectionError("the answer is larger than any that a gateway should give")
+        pieces = [self._received[at:]]
+        missing = end - len(self._received)
+        while missing > 0:
+            piece = self._socket.read(PIECE_BYTES)
+            pieces.append(piece[:missing])
+            self._received, self._at = piece, missing
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send it with the next `flush`, until when it must not change."""
+        if len(data) < LARGE_BYTES:
+            self._small += data
+        else:
+            self._unsent += (self._small, data)
+            self._small = bytearray()
+
+    def flush(self) -> None:
+        """Send what was written.
+
+        Raises:
+            OSError: it couldn't be sent in time, or the other side closed.
+        """
+        self._send(self._written())
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def _written(self) -> list[bytes | bytearray | memoryview]:
+        written = [*self._unsent, self._small]
+        self._unsent, self._small = [], bytearray()
+        return written
+
+    def _send(self, pieces: list[bytes | bytearray | memoryview]) -> None:
+        for piece in pieces:
+            self._socket.write(piece)
+
+
+class FramedBulkTransport(BulkTransport):
+    """The same, with the length of what follows before each request and each answer."""
+
+    def __init__(self, connected: BoundedSocket) -> None:
+        super().__init__(connected)
+        self._frame_left = 0
+
+    def read(self, size: int) -> bytes:
+        """Exactly so many bytes, of one frame.
+
+        Raises:
+            OSError: as `BoundedSocket.read`, or the frame ends before.
+        """
+        if self._frame_left == 0:
+            (self._frame_left,) = struct.unpack(">I", super().read(4))
+            if self._frame_left > ANSWER_BYTES_MAX:
+                raise ConnectionError("the answer is larger than any that a gateway should give")
+        if size > self._frame_left:
+            raise ConnectionError("the answer ends before what it should contain")
+        data = super().read(size)
+        self._frame_left -= size
+        return data
+
+    def flush(self) -> None:
+        """Send what was written, as one frame.
+
+        Raises:
+            OSError: as `BulkTransport.flush`.
+        """
+        first, *others = self._written()
+        length = struct.pack(">I", len(first) + sum(map(len, others)))
+        self._send([length + bytes(first), *others])

@@ -138,14 +138,21 @@ CALLS: dict[str, Callable[[_Ports], object]] = {
 wires = st.tuples(st.sampled_from(["buffered", "framed"]), st.sampled_from(["binary", "compact"]))
 
 
-def _call(given: tuple[tuple[str, str], Table, Mapping[int, Spoil], str]) -> None:
+class _Bulk(Gateways):
+    """Takes every answer for one with large values."""
+
+    def call(self, *given: Any, **options: Any) -> Any:
+        return super().call(*given, **{**options, "bulk": True})
+
+
+def _call(given: tuple[tuple[str, str], bool, Table, Mapping[int, Spoil], str]) -> None:
     """Whatever comes off the wire, a call ends in time, and with no other error than its own."""
     logging.getLogger("hqueue").setLevel(logging.CRITICAL)
-    wire, table, plan, call = given
+    wire, bulk, table, plan, call = given
     served = gateway(*wire)
     served.begin({row.key: row for row in table.rows()}, plan)
     clock = SteppedClock(WALL_MS)
-    gateways = Gateways(settings_of(served), clock)
+    gateways = (_Bulk if bulk else Gateways)(settings_of(served), clock)
     locations = Locations(gateways, TABLE, clock)
     ports = _Ports(
         gateways,
@@ -165,5 +172,7 @@ def _call(given: tuple[tuple[str, str], Table, Mapping[int, Spoil], str]) -> Non
 
 
 TARGETS: list[Target[Any]] = [
-    Target("wire", st.tuples(wires, tables, plans, st.sampled_from(list(CALLS))), _call)
+    Target(
+        "wire", st.tuples(wires, st.booleans(), tables, plans, st.sampled_from(list(CALLS))), _call
+    )
 ]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from thriftpy2.thrift import TType
 
 from hqueue import NotAQueueError, Outcome, StoreUnavailableError
 from hqueue.batch import encode_bodies
 from hqueue.hbase import Gateways, Locations, TableAppends, TableReads, Tables, region_locations
 from hqueue.hbase.idl import hbase2
+from hqueue.hbase.wire import LARGE_BYTES
 from hqueue.message import Message
 from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil, Thrift2
 from tests.fuzz.log import chained
@@ -55,6 +58,97 @@ def test_a_gateway_that_answers_the_truth_is_understood(
     _, gateways = opened({}, transport=transport, protocol=protocol)
     assert [row.key for row in reads_of(gateways).headers(0, 0, 10)] == list(ROWS)
     assert [row.key for row in reads_of(gateways).open(0, 0, 2**62, None).read(10)] == list(ROWS)
+
+
+@pytest.mark.parametrize("transport", ["buffered", "framed"])
+@pytest.mark.parametrize("protocol", ["binary", "compact"])
+def test_large_and_small_values_go_there_and_come_back(
+    opened: Open, transport: str, protocol: str
+) -> None:
+    _, gateways = opened({}, transport=transport, protocol=protocol)
+    appends = TableAppends(gateways, TABLE, Locations(gateways, TABLE))
+    reads = reads_of(gateways)
+    cells = [
+        {f"{number}-{size}".encode(): os.urandom(size) for size in sizes}
+        for number, sizes in enumerate(
+            [[0], [LARGE_BYTES - 1, 5], [LARGE_BYTES, 5], [1_000_000, 70_000, 3], [1], [200_000]]
+        )
+    ]
+    for slot, given in enumerate(cells):
+        assert appends.put_if_absent(1, slot, b"header", given)
+        assert not appends.put_if_absent(1, slot, b"another", given)
+    places = [(1, slot) for slot in range(len(cells))]
+    stream = reads.open(1, 0, 2**62, None)
+    # The first answers are read as small ones, those after them as large.
+    for rows in (
+        reads.get(places, None),
+        reads.get(places, None),
+        [row for _ in cells for row in stream.read(1)],
+    ):
+        assert [{k.encode(): v for k, v in row.cells.items()} for row in rows] == cells
+        assert {row.header for row in rows} == {b"header"}
+
+
+class Bulk(Gateways):
+    """Takes every answer for one with large values."""
+
+    def call(self, *given: Any, **options: Any) -> Any:
+        return super().call(*given, **{**options, "bulk": True})
+
+
+@pytest.mark.parametrize(
+    ("kind", "inner"),
+    [
+        (TType.STRING, b"\0\0\0\1x"),
+        (TType.I64, bytes(8)),
+        (TType.LIST, b"\x03\0\0\0\2ab"),
+        (TType.MAP, b"\x0b\x02\0\0\0\1\0\0\0\1k\1"),
+        (TType.STRUCT, b"\x02\0\1\1\x0c\0\2\0\0"),
+    ],
+)
+def test_a_field_that_a_later_hbase_adds_is_stepped_over(
+    opened: Open, kind: int, inner: bytes
+) -> None:
+    def extended(answer: bytes) -> bytes:
+        return answer[:head] + struct.pack(">bh", kind, 99) + inner + answer[head:]
+
+    head = 4 + 4 + len("getScannerResults") + 4
+    served, gateways = opened({1: Spoil(extended), 2: Spoil(extended)})
+    assert len(reads_of(gateways).headers(0, 0, 10)) == 3
+    assert len(reads_of(Bulk(settings_of(served))).headers(0, 0, 10)) == 3
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        (struct.pack(">bhbi", TType.LIST, 99, TType.STOP, 2**31 - 1), "no type"),
+        (struct.pack(">bhbi", TType.LIST, 0, TType.STRING, 1), "another type"),
+        (struct.pack(">bh", TType.STRUCT, 0), "another type"),
+        (struct.pack(">bh", TType.STRUCT, 99) * 100, "nested too deeply"),
+        (struct.pack(">bhi", TType.STRING, 99, -5), "larger than any"),
+        (struct.pack(">bhi", TType.STRING, 99, 2**31 - 1), "larger than any"),
+    ],
+)
+def test_an_answer_with_large_values_is_not_believed_everything(
+    opened: Open, tail: bytes, said: str
+) -> None:
+    def made_up(answer: bytes) -> bytes:
+        return answer[: 4 + 4 + len("getScannerResults") + 4] + tail + bytes(100)
+
+    served, _ = opened({1: Spoil(made_up)})
+    with pytest.raises(StoreUnavailableError) as raised:
+        reads_of(Bulk(settings_of(served))).headers(0, 0, 10)
+    assert said in str(raised.value)
+
+
+def test_an_answer_that_goes_beyond_its_frame_is_refused(opened: Open) -> None:
+    def shorter(answer: bytes) -> bytes:
+        return struct.pack(">I", 31) + answer[4:]
+
+    served, _ = opened({1: Spoil(shorter)}, transport="framed")
+    with pytest.raises(StoreUnavailableError) as raised:
+        reads_of(Bulk(settings_of(served))).headers(0, 0, 10)
+    assert "ends before" in str(raised.value)
 
 
 def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_beyond_the_bound(
