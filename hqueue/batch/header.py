@@ -58,6 +58,7 @@ __all__ = [
     "Header",
     "TopicEntry",
     "decode_header",
+    "encode_entry",
     "encode_header",
     "framing_bytes",
 ]
@@ -98,13 +99,6 @@ class TopicEntry:
         """How many bytes its messages have, without what tells them apart in the cell."""
         return self.size - framing_bytes(self.layout, self.count)
 
-    def encode(self, name: bytes) -> bytes:
-        """Its bytes in the directory, with the topic's own."""
-        fixed = _ENTRY.pack(
-            self.count, self.first, self.size, self.checksum, self.layout, len(name)
-        )
-        return fixed + name
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Header:
@@ -134,8 +128,25 @@ class Header:
     @property
     def fingerprint(self) -> int:
         """A checksum of all that it says of the bodies, the same as `Bodies.fingerprint`."""
-        directory = b"".join(entry.encode(entry.topic.encode()) for entry in self.topics)
+        directory = b"".join(
+            encode_entry(
+                entry.topic.encode(),
+                count=entry.count,
+                first=entry.first,
+                size=entry.size,
+                checksum=entry.checksum,
+                layout=entry.layout,
+            )
+            for entry in self.topics
+        )
         return crc32(self.control, crc32(directory))
+
+
+def encode_entry(
+    topic: bytes, *, count: int, first: int, size: int, checksum: int, layout: int
+) -> bytes:
+    """The bytes of a `TopicEntry` in the directory."""
+    return _ENTRY.pack(count, first, size, checksum, layout, len(topic)) + topic
 
 
 def encode_header(

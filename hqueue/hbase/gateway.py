@@ -36,7 +36,8 @@ class Gateway:
 
     def reset(self) -> None:
         """Start anew with no connection and no history."""
-        self._returned = threading.Condition()
+        self._lock = threading.Lock()
+        self._returned = threading.Condition(self._lock)
         self._idle: list[Connection] = []
         self._in_use = 0
         self._failures = 0
@@ -48,7 +49,7 @@ class Gateway:
         Raises:
             OSError: none could be opened in time, or all stay in use.
         """
-        with self._returned:
+        with self._lock:
             waited_s = self._settings.operation_timeout_ms / 1e3
             if not self._has_room() and not self._returned.wait_for(self._has_room, waited_s):
                 raise TimeoutError("all connections to the gateway stay in use")
@@ -72,7 +73,7 @@ class Gateway:
     def release(self, connection: Connection) -> None:
         """Give back a connection whose last request was answered."""
         connection.used_ms = self._clock.monotonic_ms()
-        with self._returned:
+        with self._lock:
             self._idle.append(connection)
             self._in_use -= 1
             self._failures = 0
@@ -85,13 +86,13 @@ class Gateway:
         self._give_back()
 
     def _give_back(self) -> None:
-        with self._returned:
+        with self._lock:
             self._in_use -= 1
             self._returned.notify()
 
     def avoid(self) -> None:
         """Note a failure: ask others for a while, and drop connections of the same age."""
-        with self._returned:
+        with self._lock:
             pause_ms = min(self._settings.gateway_retry_ms * 2**self._failures, AVOIDED_MS_MAX)
             self._failures = min(self._failures + 1, 10)
             self.avoided_until_ms = self._clock.monotonic_ms() + pause_ms
@@ -99,7 +100,7 @@ class Gateway:
 
     def close(self) -> None:
         """Close the idle connections."""
-        with self._returned:
+        with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()

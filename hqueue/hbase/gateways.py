@@ -45,8 +45,10 @@ class Gateways:
 
     def choose(self, service: Service, host: str | None = None) -> Gateway:
         """The gateway to ask next for a service, by preference one on `host`."""
-        now_ms = self._clock.monotonic_ms()
         gateways = self._gateways[service]
+        if len(gateways) == 1:
+            return gateways[0]
+        now_ms = self._clock.monotonic_ms()
         usable = [g for g in gateways if g.avoided_until_ms <= now_ms]
         if not usable:
             return min(gateways, key=lambda g: g.avoided_until_ms)

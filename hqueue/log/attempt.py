@@ -23,9 +23,12 @@ __all__ = ["Appended", "Attempt", "check_same"]
 LOOKS_MAX = 5
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Appended:
-    """A batch that is in the log: its messages have the IDs ``[base, base + count)``."""
+    """A batch that is in the log: its messages have the IDs ``[base, base + count)``.
+
+    Not frozen, as `Bodies` is not.
+    """
 
     base: int
     count: int

@@ -14,6 +14,7 @@ from hqueue import GatewayAddress, Message, Settings, rowkey
 from hqueue.batch import encode_bodies, encode_header
 from hqueue.hbase.connection import Connection, Service
 from hqueue.hbase.idl import hbase2
+from hqueue.hbase.wire import LARGE_BYTES
 
 __all__ = ["BarePuts", "one_message_rows", "scan_rows"]
 
@@ -29,7 +30,7 @@ class BarePuts:
     def __init__(self, gateway: GatewayAddress, table: str, partition: int) -> None:
         connection = Connection(gateway, Service.THRIFT2, Settings())
         connection.socket.settimeout(LASTS_S_MAX)
-        self._client: Any = connection.client
+        self._connection = connection
         self._table = table.encode()
         self._partition = partition
         self._slot = 0
@@ -38,6 +39,9 @@ class BarePuts:
     def build(self, messages: Sequence[Message], puts: int) -> None:
         """Make puts ready to be sent."""
         bodies = encode_bodies(messages)
+        client: Any = self._connection.client
+        if bodies.size >= LARGE_BYTES:
+            client = self._connection.bulk_client
         for _ in range(puts):
             base = max(self._slot, time.time_ns() // 1_000_000 << 15)
             key = rowkey.encode(self._partition, self._slot)
@@ -46,13 +50,13 @@ class BarePuts:
             )
             values = [hbase2.TColumnValue(b"log", b"batch", header)]
             values += [hbase2.TColumnValue(b"message", t, c) for t, c in bodies.cells.items()]
-            self._built.append(hbase2.TPut(key, values))
+            self._built.append((hbase2.TPut(key, values), client))
             self._slot = base + bodies.count
 
     def send(self) -> None:
         """Send the next one."""
-        put = self._built.popleft()
-        assert self._client.checkAndPut(self._table, put.row, b"log", b"batch", None, put)
+        put, client = self._built.popleft()
+        assert client.checkAndPut(self._table, put.row, b"log", b"batch", None, put)
 
 
 def one_message_rows(
