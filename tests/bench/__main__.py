@@ -62,9 +62,10 @@ figures are this machine's, and medians. {stolen()}
 {comparisons(results)}
 
 The bare puts are a loop that sends conditional puts which were built before: the same rows,
-columns and bytes that `Queue.put` sends, so nothing that appends can be faster. What a put costs
-beyond them is looking at its messages, and copying their bytes into one cell: a list of `Message`
-is thousands of Python objects to follow, `Messages` only their values, a record batch none. The
+columns and bytes that `Queue.put` sends, so nothing that waits for each put can be faster. What a
+put costs beyond them is looking at its messages, and copying their bytes into one cell: a list of
+`Message` is thousands of Python objects to follow, `Messages` only their values, a record batch
+none. `Producer.send_batch` encodes a batch while others are under way, in several partitions. The
 bytes are random, so that nothing is compressed. A row a message is what happybase's `table.batch`
 writes and its `scan` reads, with as many rows a call as the batch has messages. Memory is the peak
 of a whole process, Python and the libraries included.

@@ -104,6 +104,42 @@ def append(bench: Bench) -> Iterator[Comparison]:
             )  # fmt: skip
 
 
+def append_ahead(bench: Bench) -> Iterator[Comparison]:
+    """Batches from one process that does not wait for each, against the bare puts."""
+    for a_batch, batches in ((1_000, 400), (10_000, 60)):
+        queue = bench.queue(f"ahead-{a_batch}")
+        bare = BarePuts(bench.gateway, bench.queue(f"ahead-bare-{a_batch}").name, partition=0)
+        messages = bench.messages(a_batch)
+        batch = Messages("topic", [message.value for message in messages])
+        times = bench.many(batches)
+        figures = compare(
+            {
+                "ahead": rate(partial(_send_batches, queue, batch, times)),
+                "bare": partial(_send_bare, bare, messages, times),
+            },
+            bench.rounds,
+        )
+        yield Comparison(
+            f"append, {a_batch:,} messages a batch", "Producer.send_batch", "bare conditional puts",
+            "msg/s", figures["ahead"], figures["bare"], 0.9,
+        )  # fmt: skip
+
+
+def _send_batches(queue: Queue, batch: Messages, times: int) -> int:
+    with Producer(queue) as sender:
+        for _ in range(times):
+            sender.send_batch(batch)
+    return times * len(batch)
+
+
+def _send_bare(bare: BarePuts, messages: Sequence[Message], times: int) -> float:
+    bare.build(messages, times)
+    start = time.perf_counter()
+    for _ in range(times):
+        bare.send()
+    return times * len(messages) / (time.perf_counter() - start)
+
+
 def _rate(messages: int, seconds: Sequence[float]) -> float:
     return messages * len(seconds) / sum(seconds)
 
@@ -180,15 +216,9 @@ def producer(bench: Bench) -> Iterator[Comparison]:
                     sender.send_value("topic", value)
         return batches * len(messages)
 
-    def bare_put() -> float:
-        bare.build(messages, batches)
-        start = time.perf_counter()
-        for _ in range(batches):
-            bare.send()
-        return batches * len(messages) / (time.perf_counter() - start)
-
     contenders = {"send": rate(send), "send_value": rate(send_value)}
-    figures = compare({**contenders, "bare": bare_put}, bench.rounds)
+    bare_puts = partial(_send_bare, bare, messages, batches)
+    figures = compare({**contenders, "bare": bare_puts}, bench.rounds)
     goal = min(0.7, 200_000 / statistics.median(figures["bare"]))
     for name in contenders:
         yield Comparison(
@@ -242,5 +272,5 @@ for _ in itertools.islice(queue.scan(), batches * 10_000):
 """
 
 CASES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
-    case.__name__: case for case in (append, scan, one_message, producer, memory)
+    case.__name__: case for case in (append, append_ahead, scan, one_message, producer, memory)
 }
