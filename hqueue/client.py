@@ -27,6 +27,7 @@ from hqueue.hbase import (
     Tables,
     region_locations,
 )
+from hqueue.memory import keep_freed
 from hqueue.message import MessageID
 from hqueue.queue import Queue
 from hqueue.rowkey import first_of
@@ -73,6 +74,7 @@ class Client:
     """
 
     def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
+        keep_freed()
         self.settings = settings
         self._clock = clock
         self._gateways = Gateways(settings)
