@@ -69,7 +69,10 @@ class Lanes:
         self._any_left = 0
 
     def _locked(self, lane: Lane, deadline: Deadline) -> Lane:
-        if not lane.lock.acquire(timeout=deadline.remaining_ms / 1e3):
+        lock = lane.lock
+        if not lock.acquire(blocking=False) and not lock.acquire(
+            timeout=deadline.remaining_ms / 1e3
+        ):
             raise StoreUnavailableError(
                 "this process's other appends to the partition took too long",
                 partition=lane.writer.partition,

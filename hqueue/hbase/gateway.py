@@ -50,9 +50,8 @@ class Gateway:
             OSError: none could be opened in time, or all stay in use.
         """
         with self._lock:
-            waited_s = self._settings.operation_timeout_ms / 1e3
-            if not self._has_room() and not self._returned.wait_for(self._has_room, waited_s):
-                raise TimeoutError("all connections to the gateway stay in use")
+            if not self._has_room():
+                self._await_room()
             self._in_use += 1
             connection = self._idle.pop() if self._idle else None
         if connection is not None:
@@ -66,6 +65,10 @@ class Gateway:
         except BaseException:
             self._give_back()
             raise
+
+    def _await_room(self) -> None:
+        if not self._returned.wait_for(self._has_room, self._settings.operation_timeout_ms / 1e3):
+            raise TimeoutError("all connections to the gateway stay in use")
 
     def _has_room(self) -> bool:
         return self._in_use < self._settings.connections_max
