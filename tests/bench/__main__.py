@@ -13,12 +13,12 @@ import hqueue
 from .cases import CASES, Bench
 from .measure import Comparison, await_calm
 from .push import PUSH_CASES
-from .report import comparisons, line, origin, stolen
+from .report import comparisons, line, origin, stolen, write_part
 from .server import fresh_server
 from .spark import SPARK_CASES
 
 ALL_CASES = CASES | PUSH_CASES | SPARK_CASES
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+DOCS = Path(__file__).parents[2] / "docs"
 CONSOLE = Console()
 
 
@@ -27,7 +27,7 @@ def main(
     rounds: Annotated[int, typer.Option(help="Measured rounds of each.")] = 7,
     scale: Annotated[float, typer.Option(help="Less than 1 for a quick look.")] = 1.0,
 ) -> None:
-    """Measure, on a server of its own. All cases at full scale write docs/benchmarks.md."""
+    """Measure, on a server of its own. All cases at full scale go into docs/benchmarks.md."""
     chosen = cases or list(ALL_CASES)
     for name in chosen:
         if name not in ALL_CASES:
@@ -44,16 +44,15 @@ def main(
                 results.append(result)
                 CONSOLE.print(line(result))
     if not cases and scale == 1.0:
-        PAGE.write_text(_page(results), encoding="utf-8")
-        CONSOLE.print(f"written: {PAGE.name}")
+        written = write_part(DOCS, "make bench", _part(results))
+        CONSOLE.print(f"written: {written.name}")
 
 
-def _page(results: list[Comparison]) -> str:
-    return f"""# Benchmarks
+def _part(results: list[Comparison]) -> str:
+    return f"""## Beside what the servers can do
 
 {origin("make bench")}, the standalone local
-server (HBase, its gateways and the client share the cores). Beside Kafka
-it is measured in [benchmarks-kafka.md](benchmarks-kafka.md).
+server (HBase, its gateways and the client share the cores).
 
 Messages have 100 bytes. What is compared runs in turns: appends put by put in a random order, the
 rest a round each. A ratio is the median over the rounds, with the lowest and the highest. Absolute

@@ -9,12 +9,25 @@ import platform
 import statistics
 import subprocess
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import psutil
 
 from .measure import Comparison
 
-__all__ = ["comparisons", "line", "number", "origin", "stolen", "table", "versions"]
+__all__ = [
+    "PAGE",
+    "comparisons",
+    "line",
+    "number",
+    "origin",
+    "stolen",
+    "table",
+    "versions",
+    "write_part",
+]
+
+PAGE = "benchmarks.md"
 
 _BEGAN = psutil.cpu_times()
 _HEAD = ("what", "contender", "", "rival", "", "ratio, median (lowest to highest)", "goal", "")
@@ -64,6 +77,21 @@ def stolen() -> str:
     wanted = sum(taken.values()) - taken["idle"] - taken.get("iowait", 0.0)
     share = taken.get("steal", 0.0) / wanted if wanted else 0.0
     return f"Other guests of the host took {share:.0%} of the processor time that was wanted."
+
+
+def write_part(folder: Path, command: str, part: str) -> Path:
+    """Write a command's part of the page, which several commands write; the page's path.
+
+    It comes where it was, or at the end. The others' parts stay as they are.
+    """
+    page = folder / PAGE
+    begin, end = f"<!-- {command} writes this: -->", f"<!-- That was written by {command}. -->"
+    text = page.read_text(encoding="utf-8") if page.exists() else "# Benchmarks\n"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    parts = (before.rstrip(), begin, part.strip(), end, after.strip())
+    page.write_text("\n\n".join(filter(None, parts)) + "\n", encoding="utf-8")
+    return page
 
 
 def versions(packages: Iterable[str]) -> str:

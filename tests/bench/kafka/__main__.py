@@ -1,4 +1,4 @@
-"""``python -m tests.bench.kafka``: measure beside Kafka, and write the page with the results."""
+"""``python -m tests.bench.kafka``: measure beside Kafka, and write down the results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import hqueue
 
 from ..cases import Bench
 from ..measure import Comparison, await_calm
-from ..report import line, versions
+from ..report import line, versions, write_part
 from ..server import fresh_server
 from .broker import running_broker
 from .cases import CASES, Arena, warm
@@ -26,7 +26,7 @@ from .confluent import Confluent
 from .growth import AXES, Point
 from .kafka_python import KafkaPython
 from .ours import HQueue
-from .page import CASES_PICTURE, GROWTH_PICTURE, Section, page
+from .page import CASES_PICTURE, GROWTH_PICTURE, Section, part
 from .pictures import draw_cases, draw_growth
 
 GROWTH = "growth"
@@ -48,7 +48,7 @@ def main(
         Path | None, typer.Option(help="For the page; docs/ if all cases run at full scale.")
     ] = None,
 ) -> None:
-    """Measure, on servers of its own. All cases at full scale write docs/benchmarks-kafka.md."""
+    """Measure, on servers of its own. All cases at full scale go into docs/benchmarks.md."""
     known = [*CASES, GROWTH]
     chosen = cases or known
     for name in chosen:
@@ -127,9 +127,8 @@ def _write(
     ]
     draw_cases({section.title: section.results for section in sections}, folder / CASES_PICTURE)
     draw_growth(points, folder / GROWTH_PICTURE)
-    text = page(sections, points, kafka=kafka, libraries=versions(LIBRARIES), idle=idle)
-    written = folder / "benchmarks-kafka.md"
-    written.write_text(text, encoding="utf-8")
+    text = part(sections, points, kafka=kafka, libraries=versions(LIBRARIES), idle=idle)
+    written = write_part(folder, "make bench-kafka", text)
     CONSOLE.print(f"written: {written}")
 
 

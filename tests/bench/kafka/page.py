@@ -1,4 +1,4 @@
-"""The page with the results: docs/benchmarks-kafka.md."""
+"""The part of docs/benchmarks.md with the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..measure import Comparison
 from ..report import comparisons, number, origin, stolen, table
 from .growth import MEASURES, Point
 
-__all__ = ["CASES_PICTURE", "GROWTH_PICTURE", "Section", "page"]
+__all__ = ["CASES_PICTURE", "GROWTH_PICTURE", "Section", "part"]
 
 CASES_PICTURE = "benchmarks-kafka.png"
 GROWTH_PICTURE = "benchmarks-kafka-growth.png"
@@ -33,7 +33,7 @@ Settings beyond the defaults are in Kafka's favour: see
 [confluent.py](../tests/bench/kafka/confluent.py) and
 [kafka_python.py](../tests/bench/kafka/kafka_python.py).
 
-## What an acknowledgement means
+### What an acknowledgement means
 
 By default it means the same in both: the system has the message, and the disk may not.
 
@@ -64,7 +64,7 @@ class Section:
     results: Sequence[Comparison]
 
 
-def page(
+def part(
     sections: Sequence[Section],
     points: Mapping[str, Sequence[Point]],
     *,
@@ -72,7 +72,7 @@ def page(
     libraries: str,
     idle: tuple[float, float],
 ) -> str:
-    """The page.
+    """The part, in Markdown.
 
     Args:
         sections: one a case.
@@ -82,23 +82,23 @@ def page(
         idle: what HBase and the broker take of a core while they wait, in percent.
     """
     parts = [
-        "# Side by side with Kafka",
+        "## Beside Kafka",
         f"{origin('make bench-kafka')},\n{libraries}.\n{stolen()}",
         _HOW.format(kafka=kafka, hbase_idle=idle[0], kafka_idle=idle[1]),
         f"![all cases]({CASES_PICTURE})",
     ]
     for section in sections:
         doc = textwrap.fill(section.doc, 100)
-        parts += [f"## {section.title}", doc, comparisons(section.results)]
+        parts += [f"### {section.title}", doc, comparisons(section.results)]
     parts += [
-        "## How the cost grows",
+        "### How the cost grows",
         "Messages have 100 random bytes. Shaded: the lowest and the highest of the rounds. Batches "
         "go to the\npartitions in turn; single messages to one. With more than 64 partitions, "
         "several of hqueue's share a\nregion.",
         f"![growth]({GROWTH_PICTURE})",
     ]
     parts += [_growth(axis, of_axis) for axis, of_axis in points.items()]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return "\n\n".join(each.strip() for each in parts)
 
 
 def _growth(axis: str, points: Sequence[Point]) -> str:

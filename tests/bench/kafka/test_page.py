@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..measure import Comparison
+from ..report import write_part
 from .growth import MEASURES, Point
-from .page import Section, page
+from .page import Section, part
 from .pictures import draw_cases, draw_growth, series
 
 FAST, SLOW = (900.0, 1_000.0, 1_100.0), (100.0, 200.0, 300.0)
@@ -21,7 +22,7 @@ def growth() -> dict[str, list[Point]]:
 
 
 def test_a_section_has_each_result_with_its_verdict() -> None:
-    text = page(SECTIONS, growth(), kafka="4.0.0", libraries="lib 1", idle=(2.5, 0.5))
+    text = part(SECTIONS, growth(), kafka="4.0.0", libraries="lib 1", idle=(2.5, 0.5))
     assert "## Produce\n\nHow it was done.\n" in text
     assert (
         "| 1 KB text | ours | 1,000 msg/s | theirs | 200 msg/s | 5.00 (3.67 to 9.00) | ≥ 2 "
@@ -33,7 +34,7 @@ def test_a_section_has_each_result_with_its_verdict() -> None:
 
 
 def test_the_growth_has_a_row_for_each_size() -> None:
-    text = page(SECTIONS, growth(), kafka="4.0.0", libraries="lib 1", idle=(0, 0))
+    text = part(SECTIONS, growth(), kafka="4.0.0", libraries="lib 1", idle=(0, 0))
     assert "| 8 | 200 | 1,000 | 200 | 1,000 |" in text
 
 
@@ -48,3 +49,16 @@ def test_both_pictures_are_drawn(tmp_path: Path) -> None:
     draw_cases({section.title: section.results for section in SECTIONS}, tmp_path / "cases.png")
     draw_growth(growth(), tmp_path / "growth.png")
     assert {path.name for path in tmp_path.iterdir()} == {"cases.png", "growth.png"}
+
+
+def test_each_command_writes_its_part_where_it_was(tmp_path: Path) -> None:
+    for text in ("one", "two", "three"):
+        write_part(tmp_path, "make first", f"{text} of the first")
+        page = write_part(tmp_path, "make second", f"{text} of the second")
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line]
+    assert [line for line in lines if not line.startswith("<!--")] == [
+        "# Benchmarks",
+        "three of the first",
+        "three of the second",
+    ]
+    assert len(lines) == 7
