@@ -15,6 +15,7 @@ from hqueue.client import Client, PartitionLocation, connect
 from hqueue.config import GatewayAddress, Settings
 from hqueue.coordination import DeliveryOptions
 from hqueue.decode import messages_of
+from hqueue.delivery import Delivery
 from hqueue.errors import (
     BufferFullError,
     CheckpointMovedError,
@@ -48,7 +49,7 @@ from hqueue.errors import (
 )
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import Message, MessageID, MessageIDs, Messages
-from hqueue.producer import Delivery, Producer
+from hqueue.producer import Producer
 from hqueue.queue import PartitionEnds, PartitionLag, Queue
 from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.subscribe import MessageListener, Status, Subscriber, Subscription

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import atexit
 import collections
-import concurrent.futures
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from hqueue.batch import Bodies, encode_values
+from hqueue.batch import encode_values
 from hqueue.clock import SYSTEM_CLOCK
+from hqueue.delivery import Callback, Delivery, PendingBatch
 from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
 from hqueue.fork import register
 from hqueue.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
@@ -23,77 +23,12 @@ if TYPE_CHECKING:
 
     from hqueue.queue import Queue
 
-__all__ = ["Delivery", "Producer"]
+__all__ = ["Producer"]
 
 logger = logging.getLogger(__name__)
 
-Callback = Callable[[MessageID | None, BaseException | None], object]
-_IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
-
 MESSAGE_OVERHEAD_BYTES = 200
 """What a buffered message takes beside its value, about."""
-
-
-class _Batch:
-    """Messages that will be appended together: gathered one by one, or encoded already."""
-
-    __slots__ = (
-        "bodies", "callbacks", "future", "kinds", "opened_ms", "room", "target", "topics", "values",
-    )  # fmt: skip
-
-    def __init__(self, target: int | None, opened_ms: float, room: int) -> None:
-        self.target = target
-        self.opened_ms = opened_ms
-        self.room = room
-        """How many bytes of values it may still take, about."""
-        # No `Message` is kept: those are what Python's garbage collection looks through.
-        self.topics: list[str] = []
-        self.values: list[bytes] = []
-        self.kinds: set[str] = set()
-        """The topics, each once."""
-        self.bodies: Bodies | None = None
-        self.callbacks: list[tuple[int, Callback]] = []
-        self.future: concurrent.futures.Future[MessageIDs] = concurrent.futures.Future()
-
-
-class Delivery(Generic[_IDs]):
-    """What becomes of one message, or of one batch, that was sent through a `Producer`."""
-
-    __slots__ = ("_future", "_index")
-
-    def __init__(
-        self, future: concurrent.futures.Future[MessageIDs], index: int | None = None
-    ) -> None:
-        self._future = future
-        self._index = index
-
-    def done(self) -> bool:
-        """Whether it is in the log, or failed."""
-        return self._future.done()
-
-    def result(self, timeout_s: float | None = None) -> _IDs:
-        """Wait until it is durable, and return its ID; a batch's IDs in the messages' order.
-
-        Raises:
-            HQueueError: it could not be written; the outcome says whether it may be in the log.
-            TimeoutError: it was not known in time; nothing is decided.
-        """
-        try:
-            ids = self._future.result(timeout_s)
-        except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
-            raise TimeoutError("it is not known yet whether it is written") from exc
-        return cast("_IDs", ids if self._index is None else ids[self._index])
-
-    def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait likewise, and return the error; None if it is durable.
-
-        Raises:
-            TimeoutError: it was not known in time; nothing is decided.
-        """
-        try:
-            return self._future.exception(timeout_s)
-        except concurrent.futures.TimeoutError as exc:
-            raise TimeoutError("it is not known yet whether it is written") from exc
 
 
 class Producer:
@@ -147,11 +82,11 @@ class Producer:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._open: dict[int | None, _Batch] = {}
-        self._sealed: collections.deque[_Batch] = collections.deque()
+        self._open: dict[int | None, PendingBatch] = {}
+        self._sealed: collections.deque[PendingBatch] = collections.deque()
         self._busy: set[int] = set()
         self._buffered = 0
-        self._unfinished: set[_Batch] = set()
+        self._unfinished: set[PendingBatch] = set()
         self._flushing = 0
         self._closed = False
         self._threads = [
@@ -247,7 +182,7 @@ class Producer:
                 self._seal(batch)
         return Delivery(batch.future, index)
 
-    def _batch_with_room(self, target: int | None, topic: str, value: bytes) -> _Batch:
+    def _batch_with_room(self, target: int | None, topic: str, value: bytes) -> PendingBatch:
         """The open batch that takes a message, which is looked at first. The lock is held."""
         Message(topic, value)
         if self._closed or self._buffered >= self._buffer_bytes_max:
@@ -260,7 +195,7 @@ class Producer:
             self._seal(batch)
             batch = None
         if batch is None:
-            batch = _Batch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max)
+            batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max)
             self._open[target] = batch
             self._unfinished.add(batch)
             self._work.notify()
@@ -289,7 +224,9 @@ class Producer:
         """
         target = self._queue.choose_partition(partition, key)
         bodies = self._queue.encode(messages)
-        batch = _Batch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max - bodies.size)
+        batch = PendingBatch(
+            target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max - bodies.size
+        )
         batch.bodies = bodies
         with self._lock:
             if self._closed or self._buffered >= self._buffer_bytes_max:
@@ -358,7 +295,7 @@ class Producer:
                 buffer_bytes_max=self._buffer_bytes_max,
             )
 
-    def _seal(self, batch: _Batch) -> None:
+    def _seal(self, batch: PendingBatch) -> None:
         """Let a batch take no more messages. The lock is held."""
         del self._open[batch.target]
         self._sealed.append(batch)
@@ -376,7 +313,7 @@ class Producer:
                     batch = self._take()
             self._append(batch)
 
-    def _take(self) -> _Batch | None:
+    def _take(self) -> PendingBatch | None:
         """A batch that may be appended now: the oldest sealed one, or one that lingered enough.
 
         The lock is held.
@@ -393,7 +330,7 @@ class Producer:
                 return self._begin(batch)
         return None
 
-    def _begin(self, batch: _Batch) -> _Batch:
+    def _begin(self, batch: PendingBatch) -> PendingBatch:
         if batch.target is not None:
             self._busy.add(batch.target)
         return batch
@@ -406,7 +343,7 @@ class Producer:
         left_ms = min(waiting) + self._linger_ms - SYSTEM_CLOCK.monotonic_ms()
         return max(left_ms, 0.1) / 1e3
 
-    def _append(self, batch: _Batch) -> None:
+    def _append(self, batch: PendingBatch) -> None:
         error: BaseException | None = None
         ids = MessageIDs(0, 0)
         try:

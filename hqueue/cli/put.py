@@ -25,7 +25,7 @@ from hqueue.message import Message, MessageID
 
 if TYPE_CHECKING:
     from hqueue.cli.shipment import Shipment
-    from hqueue.producer import Delivery
+    from hqueue.delivery import Delivery
     from hqueue.queue import Queue
 
 __all__ = ["open_input", "register"]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from hqueue.errors import HQueueError, Outcome
 
 if TYPE_CHECKING:
+    from hqueue.delivery import Delivery
     from hqueue.message import Message, MessageID
-    from hqueue.producer import Delivery
     from hqueue.queue import Queue
 
 __all__ = ["Shipment"]
