@@ -48,7 +48,7 @@ class TableAppends(TableHeaders):
         values = [hbase2.TColumnValue(LOG, BATCH, header)]
         values += [hbase2.TColumnValue(MESSAGE, topic, cell) for topic, cell in cells.items()]
         put = hbase2.TPut(key, values)
-        bulk = any(len(cell) >= LARGE_BYTES for cell in cells.values())
+        bulk = max(map(len, cells.values()), default=0) >= LARGE_BYTES
         try:
             return bool(self._call("checkAndPut", key, key, LOG, BATCH, None, put, bulk=bulk))
         except QueueDisabledError as exc:
