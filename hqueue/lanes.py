@@ -69,10 +69,7 @@ class Lanes:
         self._any_left = 0
 
     def _locked(self, lane: Lane, deadline: Deadline) -> Lane:
-        lock = lane.lock
-        if not lock.acquire(blocking=False) and not lock.acquire(
-            timeout=deadline.remaining_ms / 1e3
-        ):
+        if not lane.lock.acquire(timeout=deadline.remaining_ms / 1e3):
             raise StoreUnavailableError(
                 "this process's other appends to the partition took too long",
                 partition=lane.writer.partition,

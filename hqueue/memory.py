@@ -8,12 +8,13 @@ __all__ = ["keep_freed"]
 
 
 def keep_freed() -> None:
-    """Let this process keep up to 16 MiB of freed memory, instead of giving it back at once.
+    """Let this process keep up to 16 MiB of freed memory an arena, instead of giving it back.
 
     Batches are large values that live for a moment. glibc gives memory of that size back to the
     system when it is freed, which then hands it out anew page by page, and cleared: for a batch of
     a megabyte that takes longer than all else that is done with it here. glibc learns what is
     large from what is freed, up to 32 MiB; from one value as large as a batch can be it learns at
-    once. Where ``MALLOC_`` variables say what to do, that holds. Elsewhere it does nothing.
+    once. Threads that allocate at the same time have arenas of their own. Where ``MALLOC_``
+    variables say what to do, that holds. Elsewhere it does nothing.
     """
     bytes(BATCH_BYTES_MAX)

@@ -11,12 +11,11 @@ from thriftpy2.thrift import TType
 __all__ = ["BulkProtocol", "CompactProtocol"]
 
 DEPTH_MAX = 64
-_COUNT = struct.Struct(">i")
 _NUMBERS = {
     TType.BOOL: struct.Struct(">?"),
     TType.BYTE: struct.Struct(">b"),
     TType.I16: struct.Struct(">h"),
-    TType.I32: _COUNT,
+    TType.I32: struct.Struct(">i"),
     TType.I64: struct.Struct(">q"),
     TType.DOUBLE: struct.Struct(">d"),
 }
@@ -35,7 +34,8 @@ class CompactProtocol(TCompactProtocol):
 class BulkProtocol(binary.TBinaryProtocol):
     """The binary protocol over a `BulkTransport`, for thriftpy2's compiled one wants its own.
 
-    It refuses values of no type, and those of another type than they should have.
+    It reads by itself: thriftpy2's other one "skips" two billion values of no type as well. These
+    are refused, and values of another type than they should have.
     """
 
     def read_struct(self, obj: Any) -> Any:

@@ -16,8 +16,8 @@ __all__ = [
 ]
 
 PIECE_BYTES = 64 * 1024
-"""What is received at once. The memory of larger pieces comes fresh from the system each time, and
-touching it costs more than the copying does (a megabyte: 0.85 instead of 0.17 ms)."""
+"""What is received at once. Larger pieces gain nothing; where freed memory is not kept, theirs
+comes fresh from the system each time (a megabyte: 0.85 instead of 0.17 ms)."""
 
 LARGE_BYTES = 16 * 1024
 """A value from this size on is sent from where it lies; a system call costs less than its copy."""
@@ -84,8 +84,8 @@ class BoundedSocket:
 class BulkTransport:
     """A Thrift transport for requests and answers with large values.
 
-    thriftpy2's own put a megabyte together piece by piece, which takes longer (1.5 ms to read it)
-    than a region server needs to find it. They are compiled, and so better for all that is small.
+    thriftpy2's own put a megabyte together piece by piece: reading it takes 0.4 ms instead of 0.2,
+    and 1.5 where freed memory is not kept. They are compiled, and so better for what is small.
 
     Args:
         connected: the socket.

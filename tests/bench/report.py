@@ -16,7 +16,6 @@ import psutil
 from .measure import Comparison
 
 __all__ = [
-    "PAGE",
     "comparisons",
     "line",
     "number",

@@ -21,7 +21,7 @@ from .log import Table, tables
 from .store import SteppedClock
 from .target import Target
 
-__all__ = ["TARGETS", "gateway", "settings_of", "spoils"]
+__all__ = ["TARGETS", "Bulk", "gateway", "settings_of", "spoils"]
 
 REQUEST_MS = 150
 TRY_S_MAX = 1.5
@@ -138,7 +138,7 @@ CALLS: dict[str, Callable[[_Ports], object]] = {
 wires = st.tuples(st.sampled_from(["buffered", "framed"]), st.sampled_from(["binary", "compact"]))
 
 
-class _Bulk(Gateways):
+class Bulk(Gateways):
     """Takes every answer for one with large values."""
 
     def call(self, *given: Any, **options: Any) -> Any:
@@ -152,7 +152,7 @@ def _call(given: tuple[tuple[str, str], bool, Table, Mapping[int, Spoil], str]) 
     served = gateway(*wire)
     served.begin({row.key: row for row in table.rows()}, plan)
     clock = SteppedClock(WALL_MS)
-    gateways = (_Bulk if bulk else Gateways)(settings_of(served), clock)
+    gateways = (Bulk if bulk else Gateways)(settings_of(served), clock)
     locations = Locations(gateways, TABLE, clock)
     ports = _Ports(
         gateways,

@@ -19,7 +19,7 @@ from hqueue.hbase.wire import LARGE_BYTES
 from hqueue.message import Message
 from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil, Thrift2
 from tests.fuzz.log import chained
-from tests.fuzz.wire import settings_of
+from tests.fuzz.wire import Bulk, settings_of
 
 TABLE = QUEUE.decode()
 ROWS = {row.key: row for row in chained(0, [encode_bodies([Message("t", b"a")])] * 3)}
@@ -87,13 +87,6 @@ def test_large_and_small_values_go_there_and_come_back(
     ):
         assert [{k.encode(): v for k, v in row.cells.items()} for row in rows] == cells
         assert {row.header for row in rows} == {b"header"}
-
-
-class Bulk(Gateways):
-    """Takes every answer for one with large values."""
-
-    def call(self, *given: Any, **options: Any) -> Any:
-        return super().call(*given, **{**options, "bulk": True})
 
 
 @pytest.mark.parametrize(

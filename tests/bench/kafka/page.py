@@ -29,7 +29,9 @@ measured. The server whose turn it isn't is idle: HBase with its gateways then t
 A ratio is the median over the rounds, with the lowest and the highest. Absolute figures are this
 machine's, and medians. Every log has four partitions. Payloads: random bytes, which nothing can
 compress, and lines of a web server's log. kafka-python gets a tenth of the work. `acks` is `all`.
-Settings beyond the defaults are in Kafka's favour: see
+HBase has the settings of
+[standalone.py](../hqueue/local/standalone.py), which are not all its defaults. What Kafka's clients
+have beyond theirs is in Kafka's favour: see
 [confluent.py](../tests/bench/kafka/confluent.py) and
 [kafka_python.py](../tests/bench/kafka/kafka_python.py).
 
