@@ -55,9 +55,6 @@ class Standalone:
             # a twentieth of what the server did. Together they may have a gigabyte, as by default.
             "hbase.regionserver.hlog.blocksize": 256 * 1024 * 1024,
             "hbase.regionserver.maxlogs": 8,
-            # Its default hands each request from thread to thread more often. Where all processes
-            # share few cores that is a fifth of the time that a small put takes.
-            "hbase.rpc.server.impl": "org.apache.hadoop.hbase.ipc.SimpleRpcServer",
             "hbase.master.wait.on.regionservers.maxtostart": 1,
             "hbase.master.wait.on.regionservers.timeout": 500,
             "hbase.master.wait.on.regionservers.interval": 100,
