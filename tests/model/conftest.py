@@ -7,12 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
+LOGGER = logging.getLogger("hqueue.log")
+
+
+def quiet() -> None:
+    """The log's warnings of every run would fill the memory."""
+    LOGGER.setLevel(logging.CRITICAL + 1)
+
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """The log's warnings of every run would fill the memory."""
-    logger = logging.getLogger("hqueue.log")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    level = LOGGER.level
+    quiet()
     yield
-    logger.setLevel(level)
+    LOGGER.setLevel(level)

@@ -36,11 +36,15 @@ class Explored:
 class CounterexampleError(AssertionError):
     """A run that broke a promise, with everything that happened in it."""
 
-    def __init__(self, scenario: Scenario, violation: str, trace: list[Action]) -> None:
-        steps = "\n".join(f"  {kind} {what}" for kind, what in trace)
-        super().__init__(f"{scenario.name}: {violation}\n{steps}")
+    def __init__(self, scenario: str, violation: str, trace: list[Action]) -> None:
+        super().__init__(scenario, violation, trace)
         self.violation = violation
         self.trace = trace
+
+    def __str__(self) -> str:
+        scenario, violation, trace = self.args
+        steps = "\n".join(f"  {kind} {what}" for kind, what in trace)
+        return f"{scenario}: {violation}\n{steps}"
 
 
 class Explorer:
@@ -103,7 +107,7 @@ class Explorer:
             settle(world)
             self.explored.finished += 1
         except ViolationError as exc:
-            raise CounterexampleError(self._scenario, str(exc), world.trace) from exc
+            raise CounterexampleError(self._scenario.name, str(exc), world.trace) from exc
         finally:
             self.explored.steps += len(world.trace)
             world.close()

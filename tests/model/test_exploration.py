@@ -6,25 +6,52 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
 
 import pytest
 
-from .explorer import CounterexampleError, Explorer
+from .conftest import quiet
+from .explorer import CounterexampleError, Explored, Explorer
 from .mutants import MUTANTS, mutated
 from .scenario import Scenario
 from .scenarios import DEEP, SCENARIOS, scenario_named
 
 RUNS = int(os.environ.get("HQUEUE_MODEL_RUNS", "300"))
 SEED = int(os.environ.get("HQUEUE_MODEL_SEED", "0"))
+EXHAUSTED_S_MAX = 600
+
+Explorations = Mapping[str, "Future[Explored]"]
+
+
+@pytest.fixture(scope="module")
+def explorations(request: pytest.FixtureRequest) -> Iterator[Explorations]:
+    """The scenarios that are asked for, each explored in full, by as many processes as cores."""
+    chosen = [
+        item.callspec.params["scenario"].name
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "explorations" in item.fixturenames
+    ]
+    context = multiprocessing.get_context("fork")  # The tests' modules have no names to import by.
+    with ProcessPoolExecutor(mp_context=context, initializer=quiet) as processes:
+        yield {name: processes.submit(_exhaust, name) for name in chosen}
+        processes.shutdown(cancel_futures=True)
+
+
+def _exhaust(scenario: str) -> Explored:
+    return Explorer(scenario_named(scenario)).exhaust()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_run_keeps_the_promises(
-    scenario: Scenario, record_property: Callable[[str, object], None]
+    scenario: Scenario,
+    explorations: Explorations,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    explored = Explorer(scenario).exhaust()
+    explored = explorations[scenario.name].result(EXHAUSTED_S_MAX)
     record_property("runs", explored.runs)
     assert explored.finished > 10
 
@@ -45,6 +72,8 @@ def test_a_run_that_broke_a_promise_can_be_played_again() -> None:
         Explorer(scenario, *classes).replay(first.value.trace)
     assert again.value.violation == first.value.violation
     assert again.value.trace == first.value.trace
+    from_a_process = pickle.loads(pickle.dumps(first.value))
+    assert str(from_a_process) == str(first.value)
 
 
 def test_a_random_run_can_be_played_again() -> None:
