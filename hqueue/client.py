@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 from collections.abc import Collection
 from typing import Any
 
@@ -113,6 +114,7 @@ class Client:
         """
         description = self.describe_queue(name)
         locations = Locations(self._gateways, name)
+        key_of = functools.cache(functools.partial(PartitionKey, name))
         return Queue(
             description,
             lambda: self.describe_queue(name),
@@ -120,7 +122,7 @@ class Client:
             reads=TableReads(self._gateways, name, locations),
             coordinate=lambda: ZooKeeperCoordination(self.settings),
             on_append=lambda partition, appended, bodies: self._wake_ups.appended(
-                PartitionKey(name, partition), appended.slot, appended.header, bodies.cells
+                key_of(partition), appended.slot, appended.header, bodies.cells
             ),
             settings=self.settings,
             clock=self._clock,

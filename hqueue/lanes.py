@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hqueue.clock import Deadline
 from hqueue.errors import StoreUnavailableError
@@ -52,29 +52,31 @@ class Lanes:
         Raises:
             StoreUnavailableError: others held it until the deadline.
         """
-        if partition is not None:
-            return self._locked(self._lane(partition), deadline)
-        self._any_left -= 1
-        if self._any_left <= 0:
-            self._any = (self._any + 1) % self._partitions
-            self._any_left = STAY_APPENDS
-        for step in range(self._partitions):
-            lane = self._lane((self._any + step) % self._partitions)
+        for candidate in self._candidates(partition):
+            lane = self._lane(candidate)
             if lane.lock.acquire(blocking=False):
                 return lane
-        return self._locked(self._lane(random.randrange(self._partitions)), deadline)
-
-    def move_on(self) -> None:
-        """Prefer another partition from now on: some other writer was met in this one."""
-        self._any_left = 0
-
-    def _locked(self, lane: Lane, deadline: Deadline) -> Lane:
+        if partition is None:
+            lane = self._lane(random.randrange(self._partitions))
         if not lane.lock.acquire(timeout=deadline.remaining_ms / 1e3):
             raise StoreUnavailableError(
                 "this process's other appends to the partition took too long",
                 partition=lane.writer.partition,
             )
         return lane
+
+    def move_on(self) -> None:
+        """Prefer another partition from now on: some other writer was met in this one."""
+        self._any_left = 0
+
+    def _candidates(self, partition: int | None) -> Iterable[int]:
+        if partition is not None:
+            return (partition,)
+        self._any_left -= 1
+        if self._any_left <= 0:
+            self._any = (self._any + 1) % self._partitions
+            self._any_left = STAY_APPENDS
+        return ((self._any + step) % self._partitions for step in range(self._partitions))
 
     def _lane(self, partition: int) -> Lane:
         lane = self._lanes.get(partition)

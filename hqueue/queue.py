@@ -141,9 +141,10 @@ class Queue(QueueLog):
             TokenTooOldError: the log is not kept back to `since`.
         """
         partition = self.choose_partition(partition, key)
-        search = search_for(
-            token, since, self._settings.clock_skew_ms_max, anywhere=partition is None
-        )
+        search = None
+        if token is not None or since is not None:
+            skew_ms_max = self._settings.clock_skew_ms_max
+            search = search_for(token, since, skew_ms_max, anywhere=partition is None)
         if isinstance(messages, Message):
             bodies = encode_values(messages[0], (messages[1],))
             appended = self.append(bodies, partition, search)

@@ -30,8 +30,8 @@ class Search:
 
 def search_for(
     token: str | bytes | None, since: Moment | None, skew_ms_max: int, *, anywhere: bool
-) -> Search | None:
-    """What these arguments of `Queue.put` mean; None without a token.
+) -> Search:
+    """What these arguments of `Queue.put` mean.
 
     The search begins a little before the moment: another machine's clock may be behind that of
     the one that named it, each by as much as the bound.
@@ -40,9 +40,7 @@ def search_for(
         InvalidInputError: they are out of range, or don't go together.
     """
     if token is None:
-        if since is not None:
-            raise InvalidInputError("since says where a token is searched: give a token, too")
-        return None
+        raise InvalidInputError("since says where a token is searched: give a token, too")
     if isinstance(token, str):
         token = token.encode(errors="surrogatepass")
     if not isinstance(token, bytes) or not token:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
-import secrets
-from collections.abc import Callable
+import os
 from itertools import pairwise
-from typing import Concatenate, ParamSpec
 
 from hqueue.batch import NONCE_BYTES, Bodies
 from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -24,28 +21,6 @@ __all__ = ["PartitionWriter"]
 logger = logging.getLogger(__name__)
 
 COLLECTED_HEADERS_MAX = 1_000
-
-
-Arguments = ParamSpec("Arguments")
-
-
-def _telling_outcome(
-    append: Callable[Concatenate[PartitionWriter, Arguments], Appended],
-) -> Callable[Concatenate[PartitionWriter, Arguments], Appended]:
-    """Let an append's errors say what became of it."""
-
-    @functools.wraps(append)
-    def told(
-        self: PartitionWriter, /, *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> Appended:
-        self._doubtful = False
-        try:
-            return append(self, *args, **kwargs)
-        except HQueueError as exc:
-            exc.outcome = Outcome.UNKNOWN if self._doubtful else Outcome.NOT_APPLIED
-            raise
-
-    return told
 
 
 class PartitionWriter:
@@ -78,7 +53,6 @@ class PartitionWriter:
         """Whether a put of the append under way may have been applied, or may be yet."""
         self._collected_to = 0
 
-    @_telling_outcome
     def append(self, bodies: Bodies, deadline: Deadline, nonce: bytes | None = None) -> Appended:
         """Append a batch at the end of the log: exactly once, or with an error.
 
@@ -90,16 +64,19 @@ class PartitionWriter:
             QueueStateError, RequestRefusedError: the store will not take it.
             CorruptLogError: the end of the log can't be read.
         """
-        nonce = nonce or secrets.token_bytes(NONCE_BYTES)
-        contended = False
-        while True:
-            appended = self._put(self._tail.trusted(deadline), bodies, nonce, deadline)
-            if appended is not None:
-                return dataclasses.replace(appended, contended=True) if contended else appended
-            contended = True
-            self._check_deadline(deadline)
+        nonce = nonce or os.urandom(NONCE_BYTES)
+        self._doubtful = contended = False
+        try:
+            while True:
+                appended = self._put(self._tail.trusted(deadline), bodies, nonce, deadline)
+                if appended is not None:
+                    return dataclasses.replace(appended, contended=True) if contended else appended
+                contended = True
+                self._check_deadline(deadline)
+        except HQueueError as exc:
+            self._tell_outcome(exc)
+            raise
 
-    @_telling_outcome
     def append_once(
         self, bodies: Bodies, deadline: Deadline, nonce: bytes, since: int | None = None
     ) -> Appended:
@@ -121,20 +98,29 @@ class PartitionWriter:
             TokenTooOldError: headers after `since` were collected: nothing can be said.
             and as `append`.
         """
-        while True:
-            tail = self._tail.trusted(deadline)
-            seen = self._history.find(nonce, since, tail, deadline)
-            if seen is not None:
-                check_same(bodies, seen.count, seen.fingerprint)
-                return Appended(seen.base, seen.count, seen.base + bodies.span)
-            # The walk may have taken long. What it knows counts while it is the tail.
-            if self._tail.trusted(deadline) == self._history.end:
-                appended = self._put(self._history.end, bodies, nonce, deadline)
-                if appended is not None:
-                    return appended
-            else:
-                self._tail.forget()
-            self._check_deadline(deadline)
+        self._doubtful = False
+        try:
+            while True:
+                tail = self._tail.trusted(deadline)
+                seen = self._history.find(nonce, since, tail, deadline)
+                if seen is not None:
+                    check_same(bodies, seen.count, seen.fingerprint)
+                    return Appended(seen.base, seen.count, seen.base + bodies.span)
+                # The walk may have taken long. What it knows counts while it is the tail.
+                if self._tail.trusted(deadline) == self._history.end:
+                    appended = self._put(self._history.end, bodies, nonce, deadline)
+                    if appended is not None:
+                        return appended
+                else:
+                    self._tail.forget()
+                self._check_deadline(deadline)
+        except HQueueError as exc:
+            self._tell_outcome(exc)
+            raise
+
+    def _tell_outcome(self, exc: HQueueError) -> None:
+        """Let an append's error say what became of it."""
+        exc.outcome = Outcome.UNKNOWN if self._doubtful else Outcome.NOT_APPLIED
 
     def _put(
         self, place: Place, bodies: Bodies, nonce: bytes, deadline: Deadline
