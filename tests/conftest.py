@@ -58,13 +58,18 @@ def cluster_server() -> Iterator[local.LocalServer]:
 
 
 @pytest.fixture(scope="session")
-def server_environment(server: local.LocalServer) -> dict[str, str]:
+def server_environment(
+    server: local.LocalServer, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """The environment of a subprocess that is to find the standalone server."""
     own = {k: v for k, v in os.environ.items() if not k.startswith("HQUEUE_")}
+    spark = tmp_path_factory.mktemp("spark")  # A driver that is killed leaves its folders.
     return {
         **own,
         "HQUEUE_LOCAL_HOME": str(server.home),
         "HQUEUE_CONFIG": str(_empty_settings(server.home)),
+        "SPARK_LOCAL_DIRS": str(spark),
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={spark}",
     }
 
 

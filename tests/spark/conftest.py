@@ -41,8 +41,9 @@ def _is_later(marker: pytest.Mark) -> bool:
 def spark_environment(server_environment: dict[str, str]) -> Iterator[None]:
     """The JVM that PySpark starts, and all that it starts, finds the server as a user's would."""
     with pytest.MonkeyPatch.context() as patched:
-        for name in ("HQUEUE_LOCAL_HOME", "HQUEUE_CONFIG"):
-            patched.setenv(name, server_environment[name])
+        for name, value in server_environment.items():
+            if name.startswith(("HQUEUE_", "SPARK_")):
+                patched.setenv(name, value)
         patched.setenv("PYSPARK_PYTHON", sys.executable)
         patched.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         yield
