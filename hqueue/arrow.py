@@ -144,7 +144,8 @@ def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
     """
     check_count(batch.num_rows)
     values = _given(batch, "value", pa.binary(), (*_TEXT, *_BINARY))
-    check_size(pc.sum(pc.binary_length(values)).as_py())
+    _, first, last = _offsets(values)
+    check_size(last - first)
     topics = _given(batch, "topic", pa.string(), _TEXT)
     if pc.all(pc.equal(topics, topics[0])).as_py():
         return bodies_of([_column(topics[0].as_py(), range(batch.num_rows), values)])
@@ -192,27 +193,34 @@ def _given(
         )
     if column.null_count:
         raise InvalidInputError("a message has a topic and a value, never null", column=name)
+    if column.type == kind:
+        return column
     try:
         return column.cast(kind)
     except pa.ArrowInvalid as exc:  # More than 2 GiB of it.
         raise InvalidInputError("a column is larger than a batch may be", column=name) from exc
 
 
-def _column(topic: str, places: Sequence[int], values: pa.Array) -> Column:
-    """The column of a slice of a binary array, whose buffers are those of the whole."""
-    _, offsets_buffer, data = values.buffers()
+def _offsets(values: pa.Array) -> tuple[pa.Array, int, int]:
+    """Where the values of a binary array begin and end in its bytes; the first, and the last."""
     count = len(values)
     offsets = pa.Array.from_buffers(
-        pa.int32(), count + 1, [None, offsets_buffer], offset=values.offset
+        pa.int32(), count + 1, [None, values.buffers()[1]], offset=values.offset
     )
-    first, last = offsets[0].as_py(), offsets[count].as_py()
+    return offsets, offsets[0].as_py(), offsets[count].as_py()
+
+
+def _column(topic: str, places: Sequence[int], values: pa.Array) -> Column:
+    """The column of a slice of a binary array, whose buffers are those of the whole."""
+    offsets, first, last = _offsets(values)
+    data = values.buffers()[2]
     if first:
         offsets = pc.subtract(offsets, pa.scalar(first, pa.int32()))
     begin = 4 * offsets.offset
     return Column(
         topic,
         places,
-        memoryview(offsets.buffers()[1])[begin : begin + 4 * (count + 1)],
+        memoryview(offsets.buffers()[1])[begin : begin + 4 * len(offsets)],
         [memoryview(data)[first:last]] if data is not None else [],
         last - first,
     )
