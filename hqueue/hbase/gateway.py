@@ -40,7 +40,6 @@ class Gateway:
         self._returned = threading.Condition(self._lock)
         self._idle: list[Connection] = []
         self._in_use = 0
-        self._waiting = 0
         self._failures = 0
         self.avoided_until_ms = 0.0
 
@@ -68,13 +67,8 @@ class Gateway:
             raise
 
     def _await_room(self) -> None:
-        self._waiting += 1
-        try:
-            timeout_s = self._settings.operation_timeout_ms / 1e3
-            if not self._returned.wait_for(self._has_room, timeout_s):
-                raise TimeoutError("all connections to the gateway stay in use")
-        finally:
-            self._waiting -= 1
+        if not self._returned.wait_for(self._has_room, self._settings.operation_timeout_ms / 1e3):
+            raise TimeoutError("all connections to the gateway stay in use")
 
     def _has_room(self) -> bool:
         return self._in_use < self._settings.connections_max
@@ -87,8 +81,7 @@ class Gateway:
             self._in_use -= 1
             self._failures = 0
             self.avoided_until_ms = 0.0
-            if self._waiting:
-                self._returned.notify()
+            self._returned.notify()
 
     def discard(self, connection: Connection) -> None:
         """Give back a connection that may hold half an answer."""

@@ -7,17 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-LOGGER = logging.getLogger("hqueue.log")
 
-
-def quiet() -> None:
-    """The log's warnings of every run would fill the memory."""
-    LOGGER.setLevel(logging.CRITICAL + 1)
-
-
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _quiet() -> Iterator[None]:
-    level = LOGGER.level
-    quiet()
+    """The log's warnings of every run would fill the memory."""
+    logger = logging.getLogger("hqueue.log")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
     yield
-    LOGGER.setLevel(level)
+    logger.setLevel(level)

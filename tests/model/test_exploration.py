@@ -10,11 +10,10 @@ import multiprocessing
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.pool import AsyncResult
 
 import pytest
 
-from .conftest import quiet
 from .explorer import CounterexampleError, Explored, Explorer
 from .mutants import MUTANTS, mutated
 from .scenario import Scenario
@@ -22,9 +21,9 @@ from .scenarios import DEEP, SCENARIOS, scenario_named
 
 RUNS = int(os.environ.get("HQUEUE_MODEL_RUNS", "300"))
 SEED = int(os.environ.get("HQUEUE_MODEL_SEED", "0"))
-EXHAUSTED_S_MAX = 600
+EXPLORED_S_MAX = 300
 
-Explorations = Mapping[str, "Future[Explored]"]
+Explorations = Mapping[str, "AsyncResult[Explored]"]
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +34,9 @@ def explorations(request: pytest.FixtureRequest) -> Iterator[Explorations]:
         for item in request.session.items
         if isinstance(item, pytest.Function) and "explorations" in item.fixturenames
     ]
-    context = multiprocessing.get_context("fork")  # The tests' modules have no names to import by.
-    with ProcessPoolExecutor(mp_context=context, initializer=quiet) as processes:
-        yield {name: processes.submit(_exhaust, name) for name in chosen}
-        processes.shutdown(cancel_futures=True)
+    # Forked, for the tests' modules have no names to import by. At the end all are terminated.
+    with multiprocessing.get_context("fork").Pool() as processes:
+        yield {name: processes.apply_async(_exhaust, (name,)) for name in chosen}
 
 
 def _exhaust(scenario: str) -> Explored:
@@ -51,7 +49,7 @@ def test_every_run_keeps_the_promises(
     explorations: Explorations,
     record_property: Callable[[str, object], None],
 ) -> None:
-    explored = explorations[scenario.name].result(EXHAUSTED_S_MAX)
+    explored = explorations[scenario.name].get(EXPLORED_S_MAX)
     record_property("runs", explored.runs)
     assert explored.finished > 10
 
