@@ -26,9 +26,11 @@ __all__ = [
     "marked_processes",
     "spawn",
     "wait_ended",
+    "wait_paused",
 ]
 
 KILL_WAIT_S = 15.0
+PAUSE_WAIT_S = 15.0
 _CREATE_TIME_SLACK_S = 0.05
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -191,6 +193,21 @@ def wait_ended(processes: list[LocalProcess], timeout_s: float) -> list[LocalPro
         if not processes or time.monotonic() >= deadline:
             return processes
         time.sleep(0.05)
+
+
+def wait_paused(process: LocalProcess, timeout_s: float) -> bool:
+    """Wait until a process stands still that was sent SIGSTOP, its end, or the bound.
+
+    The signal is under way for as long as the machine is busy: a process takes it when it next
+    gets a processor.
+
+    Returns:
+        Whether it stands still.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (paused := process.paused()) and process.alive() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return paused
 
 
 def home_mark(home: Path) -> str:

@@ -15,7 +15,7 @@ from hqueue.errors import LocalServerError
 from hqueue.local.configuration import TOOL_LOGGING
 from hqueue.local.home import Home, State
 from hqueue.local.logs import LogLine, read_lines
-from hqueue.local.process import LocalProcess, end_all, spawn
+from hqueue.local.process import PAUSE_WAIT_S, LocalProcess, end_all, spawn, wait_paused
 from hqueue.local.starting import await_listening, await_serving
 from hqueue.local.stopping import ORDERLY_S, stop
 
@@ -154,10 +154,14 @@ class LocalServer:
     def pause(self, name: str) -> None:
         """Stop a process where it is (SIGSTOP); it keeps its memory, ports and connections.
 
+        When this returns it stands still.
+
         Raises:
-            LocalServerError: it has ended.
+            LocalServerError: it has ended, or did not stop in time.
         """
-        self._signal(name, signal.SIGSTOP)
+        process = self._signal(name, signal.SIGSTOP)
+        if not wait_paused(process, PAUSE_WAIT_S):
+            raise LocalServerError("this process did not stop where it was", process=name)
 
     def resume(self, name: str) -> None:
         """Continue a paused process (SIGCONT).
@@ -235,6 +239,8 @@ class LocalServer:
     def _process(self, name: str) -> LocalProcess:
         return self._state().process(name)
 
-    def _signal(self, name: str, number: int) -> None:
-        if not self._process(name).send_signal(number):
+    def _signal(self, name: str, number: int) -> LocalProcess:
+        process = self._process(name)
+        if not process.send_signal(number):
             raise LocalServerError("this process has ended; restart it first", process=name)
+        return process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -12,7 +13,14 @@ import psutil
 import pytest
 
 from hqueue.local.home import Home, State
-from hqueue.local.process import LocalProcess, ProcessPlan, end_all, marked_processes, spawn
+from hqueue.local.process import (
+    LocalProcess,
+    ProcessPlan,
+    end_all,
+    marked_processes,
+    spawn,
+    wait_paused,
+)
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(120)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
@@ -47,6 +55,19 @@ def test_a_process_is_ended_orderly_and_a_stubborn_one_killed(
     assert end_all([quiet, stubborn], orderly_s=0.5) == [stubborn.name]
     assert not quiet.alive()
     assert not stubborn.alive()
+
+
+def test_a_paused_process_is_waited_for_until_it_stands_still_and_can_be_ended(
+    start_python: list[LocalProcess], tmp_path: Path
+) -> None:
+    process = begin(start_python, tmp_path, "print('up', flush=True)\nwhile True: pass")
+    assert not wait_paused(process, 0.05)
+    assert process.send_signal(signal.SIGSTOP)
+    assert wait_paused(process, 20)
+    assert process.paused()
+    assert process.alive()
+    assert end_all([process], orderly_s=20) == []
+    assert not wait_paused(process, 20)
 
 
 def test_a_reused_process_id_is_another_process(
