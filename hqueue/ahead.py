@@ -14,9 +14,10 @@ from hqueue.log import Batch, PartitionReader
 
 __all__ = ["REQUESTS_AHEAD", "ReadAhead"]
 
-REQUESTS_AHEAD = 2
+REQUESTS_AHEAD = 4
 """What is on its way beside what is used. One request at a time keeps a gateway, a region server
-and this process waiting for each other, so that most of a second core stays idle."""
+and this process waiting for each other, so that most of a second core stays idle; two still left a
+fifth of both."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

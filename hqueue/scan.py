@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CombinedPartitionScanner", "PartitionScanner", "QueueScanner", "Scan"]
 
-BYTES_MAX = 4 * 1024 * 1024
+BYTES_MAX = 16 * 1024 * 1024
 
 Result = TypeVar("Result")
 
@@ -76,7 +76,7 @@ class CombinedPartitionScanner:
         idle_ms_max: when following, end after so long without a message; None for never.
         by_id: give the messages of all partitions merged, in the order of IDs. Not together
             with `follow`: a partition that is silent could still get an older ID.
-        bytes_max: the bodies held at a time and on their way, about; at least three batches, or
+        bytes_max: the bodies held at a time and on their way, about; at least five batches, or
             when merging one a partition.
     """
 
@@ -96,18 +96,16 @@ class CombinedPartitionScanner:
             raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
         if not 1 <= bytes_max <= SCAN_BYTES_MAX:
             raise InvalidInputError("bytes_max is 1 to 512 MiB", bytes_max=bytes_max)
-        share = bytes_max
-        if not follow:
-            share //= len(scans) if by_id else 1 + REQUESTS_AHEAD
+        portion = max(1, bytes_max // (len(scans) if by_id else 1 + REQUESTS_AHEAD))
         self._queue = queue
         readers = [
-            queue.reader(partition, scan, max(1, share))
+            queue.reader(partition, scan, portion)
             for partition, scan in sorted(scans.items())
         ]
         self._ahead = ReadAhead(readers, queue.deadline)
         self._readers = self._ahead.readers
         self._follow = follow
-        self._bytes_max = bytes_max
+        self._portion = portion
         self._idle_ms_max = idle_ms_max
         self._closed = False
         self._failure: HQueueError | None = None
@@ -187,7 +185,7 @@ class CombinedPartitionScanner:
                     self._queue.deadline,
                     idle_ms_max=self._idle_ms_max,
                     closed=lambda: self._closed,
-                    bytes_max=self._bytes_max,
+                    bytes_max=self._portion,
                 )
             )
             return
