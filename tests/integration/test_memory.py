@@ -36,15 +36,17 @@ def growth(lines: list[str]) -> int:
     return int(lines[-1].removeprefix("growth "))
 
 
-@pytest.mark.parametrize(("what", "mib_max"), [("scan", 64), ("merge", 64), ("arrow", 96)])
+@pytest.mark.parametrize("what", ["scan", "merge", "arrow"])
 def test_a_scan_of_200_mb_holds_some_batches_at_a_time(
-    large_queue: hqueue.Queue, server_environment: dict[str, str], what: str, mib_max: int
+    large_queue: hqueue.Queue, server_environment: dict[str, str], what: str
 ) -> None:
+    # Of each partition a batch is on its way, in pieces and put together, while a third is used:
+    # 40 MiB. And of what was freed glibc keeps up to 16 MiB for each of the threads.
     with Program("memory", what, large_queue.name, environment=server_environment) as program:
         lines = program.result()
     read = int(lines[0].removeprefix("read "))
     assert read >= 200_000_000
-    assert growth(lines) < mib_max * MIB
+    assert growth(lines) < 144 * MIB
 
 
 def test_a_producer_holds_what_its_buffer_may(
