@@ -99,8 +99,7 @@ class CombinedPartitionScanner:
         portion = max(1, bytes_max // (len(scans) if by_id else 1 + REQUESTS_AHEAD))
         self._queue = queue
         readers = [
-            queue.reader(partition, scan, portion)
-            for partition, scan in sorted(scans.items())
+            queue.reader(partition, scan, portion) for partition, scan in sorted(scans.items())
         ]
         self._ahead = ReadAhead(readers, queue.deadline)
         self._readers = self._ahead.readers

@@ -116,7 +116,10 @@ def filled(rows: GatedRows, batches: list[int]) -> dict[int, list[bytes]]:
     return {p: [b"%d-%d" % (p, n) for n in range(c)] for p, c in enumerate(batches) if c}
 
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=REQUESTS_AHEAD + 3), st.sampled_from([1, 700, 10_000]))
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=REQUESTS_AHEAD + 3),
+    st.sampled_from([1, 700, 10_000]),
+)
 def test_all_partitions_come_whole_and_in_order(batches: list[int], bytes_max: int) -> None:
     rows = GatedRows()
     expected = filled(rows, batches)
