@@ -296,7 +296,7 @@ def test_flush_and_close_keep_their_time_outs_when_hbase_hangs(
         for wait in (producer.flush, producer.close):
             began = time.monotonic()
             assert wait(0.5) is False
-            assert time.monotonic() - began < 1.5
+            assert time.monotonic() - began < 4
         with pytest.raises(TimeoutError):
             delivery.result(0.01)
         error = delivery.exception(60)

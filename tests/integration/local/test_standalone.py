@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -55,9 +54,7 @@ def test_of_two_starts_at_once_one_starts_and_both_use_it(home: Path) -> None:
     assert {process.pid for process in marked_processes(home)} == set(first.values())
 
     # They outlived both starters, and everybody finds them.
-    began = time.monotonic()
     server = local.start()
-    assert time.monotonic() - began < 2
     assert {process.name: process.pid for process in server.processes} == first
     status = local.status()
     assert status.ready
