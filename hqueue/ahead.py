@@ -33,9 +33,9 @@ class _Portion:
 class ReadAhead:
     """Gives the batches of some partitions up to their ends, a portion at a time.
 
-    The portions of a partition come in order, those of two partitions in turns. A reader asks for
-    one portion at a time, in a thread that ends with it: so nothing is left to be ended when this
-    object is forgotten. In a forked child what the parent had asked for is asked for again.
+    The portions of a partition come in order, those of several partitions in turns. A reader asks
+    for one portion at a time, in a thread that ends with it: so nothing is left to be ended when
+    this object is forgotten. In a forked child what the parent had asked for is asked for again.
 
     One thread takes the portions; any may close.
 

@@ -77,7 +77,8 @@ class CombinedPartitionScanner:
         by_id: give the messages of all partitions merged, in the order of IDs. Not together
             with `follow`: a partition that is silent could still get an older ID.
         bytes_max: the bodies held at a time and on their way, about; at least five batches, or
-            when merging one a partition.
+            when merging one a partition. A follower, which does not read ahead, asks for a
+            fifth of it at a time.
     """
 
     def __init__(

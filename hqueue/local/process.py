@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 KILL_WAIT_S = 15.0
-PAUSE_WAIT_S = 15.0
 _CREATE_TIME_SLACK_S = 0.05
 
 _children: dict[int, subprocess.Popen[bytes]] = {}

@@ -15,13 +15,14 @@ from hqueue.errors import LocalServerError
 from hqueue.local.configuration import TOOL_LOGGING
 from hqueue.local.home import Home, State
 from hqueue.local.logs import LogLine, read_lines
-from hqueue.local.process import PAUSE_WAIT_S, LocalProcess, end_all, spawn, wait_paused
+from hqueue.local.process import LocalProcess, end_all, spawn, wait_paused
 from hqueue.local.starting import await_listening, await_serving
 from hqueue.local.stopping import ORDERLY_S, stop
 
 __all__ = ["LocalServer", "ProcessStatus", "Status", "status_of"]
 
 STATE_TIMEOUT_S = 60.0
+PAUSE_WAIT_S = 15.0
 
 
 @dataclasses.dataclass(frozen=True)
