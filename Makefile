@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 KAFKA_STAMP := $(VENV)/installed-kafka
+DOCS_STAMP := $(VENV)/installed-docs
 SPARK ?= 4.1
 
 .DEFAULT_GOAL := help
@@ -19,6 +20,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	rm -rf *.egg-info  # Whoever runs in this folder would see its commands, and not the installed.
 	echo '$(CURDIR)/spark' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
 	touch $@
 
@@ -30,9 +32,18 @@ setup: $(STAMP)  ## install everything, the server's jars too
 demo: setup  ## send real input through a real HBase and read it back (INPUT=file, or - for a pipe)
 	@$(BIN)/hqueue demo $(INPUT)
 
+# What runs when is in tests/run.py.
+.PHONY: check
+check: $(STAMP)  ## style, types, layers, and all tests that need no server and no Java; 3 minutes
+	$(BIN)/python -m tests.run check
+
 .PHONY: test
-test: setup  ## run all tests, against real servers that they start themselves
-	$(BIN)/python -m pytest $(TESTS)
+test: setup  ## what a newcomer needs to trust it, on real servers (or TESTS='path -k …')
+	$(BIN)/python -m $(if $(TESTS),pytest $(TESTS),tests.run test)
+
+.PHONY: test-all
+test-all: setup  ## all tests but those with a command of their own below
+	$(BIN)/python -m tests.run all
 
 .PHONY: test-faults
 test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
@@ -41,6 +52,10 @@ test-faults: setup  ## harm a cluster under load and check every message (FAULTS
 .PHONY: test-drivers
 test-drivers: setup  ## kill Spark drivers and tasks at every point of a write; takes some 30 minutes
 	$(BIN)/python -m pytest -m drivers tests/spark
+
+.PHONY: mutants
+mutants: $(STAMP)  ## plant small faults and see which the tests without servers catch (MUTANTS='--seed 1 --count 30')
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 .PHONY: fuzz
 fuzz: $(STAMP)  ## give bad input to all that takes input (FUZZ='--seed 1 --duration 600')
@@ -83,6 +98,19 @@ bench-kafka: setup $(KAFKA_STAMP) .venv-spark-4.0/installed  ## measure beside a
 test-kafka: $(KAFKA_STAMP)  ## test what `make bench-kafka` measures Kafka with
 	$(BIN)/python -m pytest -m kafka tests/bench/kafka
 
+# What builds the site, which nothing else needs.
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	touch $@
+
+.PHONY: docs
+docs: $(DOCS_STAMP)  ## build the documentation into site/; a dead link or name fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+.PHONY: docs-serve
+docs-serve: $(DOCS_STAMP)  ## show the documentation on http://127.0.0.1:8000, as it changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 .PHONY: format
 format: $(STAMP)  ## put the code into its form
 	$(BIN)/ruff format .
@@ -90,4 +118,4 @@ format: $(STAMP)  ## put the code into its form
 
 .PHONY: clean
 clean:  ## remove what was built and installed here; the shared jars and the server's data stay
-	rm -rf $(VENV) .venv-spark-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-spark-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

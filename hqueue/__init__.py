@@ -9,20 +9,20 @@ for message in queue.scan():
     print(message.id, message.topic, message.value)
 """
 
-from hqueue.attributes import QueueDescription
-from hqueue.batch import Header, TopicEntry
 from hqueue.client import Client, PartitionLocation, connect
-from hqueue.config import GatewayAddress, Settings
-from hqueue.coordination import DeliveryOptions
-from hqueue.decode import messages_of
-from hqueue.delivery import Delivery
+from hqueue.consume.decode import messages_of
+from hqueue.consume.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.errors import (
     BufferFullError,
     CheckpointMovedError,
     ClockSkewError,
     ClosedError,
     CorruptLogError,
+    FencedError,
     HQueueError,
+    IdempotencyKeyError,
+    IdempotencyKeyReusedError,
+    IdempotencyKeyTooOldError,
     InvalidInputError,
     LocalServerError,
     MessageTooLargeError,
@@ -41,18 +41,21 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
     SubscriptionStateError,
-    SupersededError,
-    TokenError,
-    TokenReusedError,
-    TokenTooOldError,
     UnsupportedFormatError,
 )
+from hqueue.format import Header, TopicEntry
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import Message, MessageID, MessageIDs, Messages
-from hqueue.producer import Producer
-from hqueue.queue import PartitionEnds, PartitionLag, Queue
-from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
-from hqueue.subscribe import MessageListener, Status, Subscriber, Subscription
+from hqueue.metadata import DeliveryOptions
+from hqueue.produce.delivery import Delivery
+from hqueue.produce.producer import Producer
+from hqueue.push import MessageListener, Status, Subscriber, Subscription
+from hqueue.queue import PartitionLag, PartitionOffsets, Queue
+from hqueue.settings.addresses import GatewayAddress
+from hqueue.settings.attributes import QueueDescription
+from hqueue.settings.connection import Settings
+
+__version__ = "0.1.0"  # The one place: packaging reads it from here.
 
 __all__ = [
     "Batch",
@@ -65,9 +68,13 @@ __all__ = [
     "CorruptLogError",
     "Delivery",
     "DeliveryOptions",
+    "FencedError",
     "GatewayAddress",
     "HQueueError",
     "Header",
+    "IdempotencyKeyError",
+    "IdempotencyKeyReusedError",
+    "IdempotencyKeyTooOldError",
     "InvalidInputError",
     "LocalServerError",
     "Message",
@@ -78,9 +85,9 @@ __all__ = [
     "Messages",
     "NotAQueueError",
     "Outcome",
-    "PartitionEnds",
     "PartitionLag",
     "PartitionLocation",
+    "PartitionOffsets",
     "PartitionReader",
     "PartitionScanner",
     "Producer",
@@ -105,12 +112,9 @@ __all__ = [
     "SubscriberNotFoundError",
     "Subscription",
     "SubscriptionStateError",
-    "SupersededError",
-    "TokenError",
-    "TokenReusedError",
-    "TokenTooOldError",
     "TopicEntry",
     "UnsupportedFormatError",
+    "__version__",
     "connect",
     "messages_of",
 ]

@@ -8,18 +8,9 @@ import functools
 from collections.abc import Collection
 from typing import Any
 
-from hqueue import subscribe
-from hqueue.attributes import (
-    QueueDescription,
-    check_attributes,
-    check_partitions,
-    check_queue_name,
-    ttl_seconds,
-)
-from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.config import Settings
-from hqueue.coordination import Coordination, PartitionKey
+from hqueue import push
 from hqueue.errors import InvalidInputError
+from hqueue.format.rowkey import first_of
 from hqueue.hbase import (
     Gateways,
     Locations,
@@ -28,12 +19,21 @@ from hqueue.hbase import (
     Tables,
     region_locations,
 )
-from hqueue.memory import keep_freed
 from hqueue.message import MessageID
+from hqueue.metadata import Coordination, PartitionKey
+from hqueue.push import EARLIEST, Start, SubscriberState
+from hqueue.push.append_notifier import AppendNotifier
 from hqueue.queue import Queue
-from hqueue.rowkey import first_of
-from hqueue.subscribe import EARLIEST, Start, SubscriberState
-from hqueue.wakeups import WakeUps
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.memory import keep_freed
+from hqueue.settings.attributes import (
+    QueueDescription,
+    check_attributes,
+    check_partitions,
+    check_queue_name,
+    ttl_seconds,
+)
+from hqueue.settings.connection import Settings
 from hqueue.zookeeper import ZooKeeperCoordination
 
 __all__ = ["Client", "PartitionLocation", "connect"]
@@ -81,9 +81,9 @@ class Client:
         self._gateways = Gateways(settings)
         self._tables = Tables(self._gateways)
         self._coordination = ZooKeeperCoordination(settings)
-        self._wake_ups = WakeUps(lambda: self._coordination, settings.zookeeper)
-        if not settings.wake_workers:
-            self._wake_ups.close()
+        self._notifier = AppendNotifier(lambda: self._coordination, settings.zookeeper)
+        if not settings.notify_workers:
+            self._notifier.close()
 
     def __enter__(self) -> Client:
         return self
@@ -94,7 +94,7 @@ class Client:
     def close(self) -> None:
         """Close all connections. What was made from this client can't be used any more."""
         self._gateways.close()
-        self._wake_ups.close()
+        self._notifier.close()
         self._coordination.close()
 
     @property
@@ -121,7 +121,7 @@ class Client:
             appends=TableAppends(self._gateways, name, locations, self._clock),
             reads=TableReads(self._gateways, name, locations),
             coordinate=lambda: ZooKeeperCoordination(self.settings),
-            on_append=lambda partition, appended, bodies: self._wake_ups.appended(
+            on_append=lambda partition, appended, bodies: self._notifier.appended(
                 key_of(partition), appended.slot, appended.header, bodies.cells
             ),
             settings=self.settings,
@@ -138,7 +138,7 @@ class Client:
             partitions: 1 to 32,767, and fixed for ever.
             ttl: how long messages are kept: seconds, a timedelta, a text as ``12h`` or ``7d``;
                 None or ``forever``.
-            attributes: as `hqueue.attributes.ATTRIBUTES` names them:
+            attributes: as `hqueue.settings.attributes.ATTRIBUTES` names them:
                 ``partitions_per_region``, ``memstore_flush_bytes``, ``major_compaction_ms``,
                 ``compaction_files_min``, ``compaction_files_max``, ``compression``,
                 ``blocking_store_files``, ``durability``; those not given have HBase's defaults.
@@ -201,7 +201,7 @@ class Client:
 
         Some small requests a partition and subscriber.
         """
-        return subscribe.list_subscribers(self.queue(queue), self.coordination)
+        return push.list_subscribers(self.queue(queue), self.coordination)
 
     def add_subscriber(
         self,
@@ -223,7 +223,7 @@ class Client:
         Raises:
             SubscriberExistsError: there is one of this name.
         """
-        subscribe.add_subscriber(self.queue(queue), self.coordination, name, start, partitions)
+        push.add_subscriber(self.queue(queue), self.coordination, name, start, partitions)
 
     def delete_subscriber(self, queue: str, name: str) -> None:
         """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
@@ -232,7 +232,7 @@ class Client:
             SubscriberNotFoundError: there is none of this name.
             SubscriberConnectedError: it is connected.
         """
-        subscribe.delete_subscriber(check_queue_name(queue), self.coordination, name)
+        push.delete_subscriber(check_queue_name(queue), self.coordination, name)
 
     def seek_subscriber(
         self, queue: str, name: str, start: Start, *, partitions: Collection[int] | None = None
@@ -252,9 +252,7 @@ class Client:
             SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
             SubscriberConnectedError: it is connected.
         """
-        return subscribe.seek_subscriber(
-            self.queue(queue), self.coordination, name, start, partitions
-        )
+        return push.seek_subscriber(self.queue(queue), self.coordination, name, start, partitions)
 
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""

@@ -21,10 +21,10 @@ servers underneath are translated where they arrive, with the original as ``__ca
     ├── StoreError                            HBase or ZooKeeper did not do what it was asked
     │   ├── StoreUnavailableError             no answer within the bound
     │   └── RequestRefusedError               the answer is that it will not be done
-    ├── TokenError                            it can't be told whether a token was put
-    │   ├── TokenReusedError                  it was, with other messages
-    │   ├── TokenTooOldError                  the log is not kept back to where it must be searched
-    │   └── SupersededError                   the next number of the work has begun
+    ├── IdempotencyKeyError                   it is not certain that a put would be the only one
+    │   ├── IdempotencyKeyReusedError         its key was put before, with other messages
+    │   ├── IdempotencyKeyTooOldError         the log is not kept back to where it must be searched
+    │   └── FencedError                       a later epoch of the producer was claimed
     ├── ClockSkewError                        this machine's clock is too far off to append
     ├── CorruptLogError                       bytes that no writer of a queue wrote
     │   └── UnsupportedFormatError            a format version or a codec this release doesn't know
@@ -43,7 +43,11 @@ __all__ = [
     "ClockSkewError",
     "ClosedError",
     "CorruptLogError",
+    "FencedError",
     "HQueueError",
+    "IdempotencyKeyError",
+    "IdempotencyKeyReusedError",
+    "IdempotencyKeyTooOldError",
     "InvalidInputError",
     "LocalServerError",
     "MessageTooLargeError",
@@ -62,10 +66,6 @@ __all__ = [
     "SubscriberExistsError",
     "SubscriberNotFoundError",
     "SubscriptionStateError",
-    "SupersededError",
-    "TokenError",
-    "TokenReusedError",
-    "TokenTooOldError",
     "UnsupportedFormatError",
 ]
 
@@ -189,20 +189,20 @@ class RequestRefusedError(StoreError):
     """The answer is that this will not be done; trying again won't help."""
 
 
-class TokenError(HQueueError):
-    """A put with a token is not done: it is not certain that it would be the only one."""
+class IdempotencyKeyError(HQueueError):
+    """A put is not done: it is not certain that it would be the only one with its key."""
 
 
-class TokenReusedError(TokenError):
-    """The log has a batch with this token and other messages."""
+class IdempotencyKeyReusedError(IdempotencyKeyError):
+    """The log has a batch with this idempotency key and other messages."""
 
 
-class TokenTooOldError(TokenError):
-    """A part of the log that would have to be searched for the token was collected."""
+class IdempotencyKeyTooOldError(IdempotencyKeyError):
+    """A part of the log that would have to be searched for the idempotency key was collected."""
 
 
-class SupersededError(TokenError):
-    """A later number of the same work has begun, so that this one is over."""
+class FencedError(IdempotencyKeyError):
+    """A later epoch of the same producer was claimed, so that this one is over."""
 
 
 class ClockSkewError(HQueueError):

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
-from hqueue.limits import (
+from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     MESSAGE_ID_MAX,
     SEQUENCE_BITS,
@@ -17,7 +17,7 @@ from hqueue.limits import (
     TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
-from hqueue.numbers import whole_number
+from hqueue.settings.numbers import whole_number
 
 __all__ = [
     "Message",
@@ -206,8 +206,8 @@ class Message(_Fields):
 class Messages(Sequence[Message]):
     """Values of one topic, in their order, as messages that are to be put.
 
-    For who has many values: a `Message` is made only where one is asked for, so that a batch of
-    thousands is put in a fraction of the time that a list of messages takes.
+    For a caller with many values: a `Message` is made only where one is asked for, so that a batch
+    of thousands is put in a fraction of the time that a list of messages takes.
 
     Args:
         topic: 1 to 255 bytes of UTF-8.

@@ -7,32 +7,32 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from hqueue.attributes import QueueDescription
-from hqueue.batch import CODECS, Bodies, compressed, encode_bodies, encode_values
-from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.collection import Collection
-from hqueue.config import Settings
-from hqueue.coordination import Coordination
+from hqueue.consume.follow import poll
+from hqueue.consume.queue_log import QueueLog
+from hqueue.consume.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.errors import InvalidInputError
-from hqueue.follow import poll
-from hqueue.fork import register
-from hqueue.hbase import TableAppends, TableReads
-from hqueue.lanes import Lanes
+from hqueue.format import CODECS, Bodies, compressed, encode_bodies, encode_values
 from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
-from hqueue.log.ends import PartitionEnds
 from hqueue.log.lag import PartitionLag
+from hqueue.log.offsets import PartitionOffsets
+from hqueue.log.ports import ReadPort, WritePort
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, MessageID, MessageIDs, Moment
-from hqueue.producer import Producer
-from hqueue.queue_log import QueueLog
-from hqueue.scan import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
-from hqueue.subscribe import Listener, Subscriber, Subscription
-from hqueue.tokens import Search, Works, search_for
+from hqueue.metadata import Coordination
+from hqueue.produce.header_reaper import HeaderReaper
+from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
+from hqueue.produce.producer import Producer
+from hqueue.produce.writer_pool import WriterPool
+from hqueue.push import Listener, Subscriber, Subscription
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.fork import register
+from hqueue.settings.attributes import QueueDescription
+from hqueue.settings.connection import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PartitionEnds", "PartitionLag", "Queue"]
+__all__ = ["PartitionLag", "PartitionOffsets", "Queue"]
 
 
 class Queue(QueueLog):
@@ -47,8 +47,8 @@ class Queue(QueueLog):
         description: QueueDescription,
         describe: Callable[[], QueueDescription],
         *,
-        appends: TableAppends,
-        reads: TableReads,
+        appends: WritePort,
+        reads: ReadPort,
         coordinate: Callable[[], Coordination],
         on_append: Callable[[int, Appended, Bodies], None],
         settings: Settings,
@@ -59,13 +59,13 @@ class Queue(QueueLog):
         self._coordinate = coordinate
         self._on_append = on_append
         self._skew = SkewGuard(appends, settings.clock_skew_ms_max, clock)
-        self._works = Works(appends, clock)
+        self._epochs = ProducerEpochs(appends, clock)
         self.after_fork_in_child()
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lanes = Lanes(self.partitions, self._open_writer)
-        self._collection = Collection(lambda: self._describe().ttl_seconds, self._clock)
+        self._writers = WriterPool(self.partitions, self._open_writer)
+        self._reaper = HeaderReaper(lambda: self._describe().ttl_seconds, self._clock)
         self._skew.after_fork_in_child()
 
     def __enter__(self) -> Queue:
@@ -84,7 +84,7 @@ class Queue(QueueLog):
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
-        token: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
         since: Moment | None = None,
     ) -> MessageID: ...
     @overload
@@ -94,7 +94,7 @@ class Queue(QueueLog):
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
-        token: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
         since: Moment | None = None,
     ) -> Sequence[MessageID]: ...
     def put(
@@ -103,14 +103,15 @@ class Queue(QueueLog):
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
-        token: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
         since: Moment | None = None,
     ) -> MessageID | Sequence[MessageID]:
         """Write one message, or a sequence of them as one batch: all or none, in their order.
 
         Exactly once for as long as this process lives: a put whose answer was lost is looked up
-        in the log and repeated only if it is not there. With a token exactly once for good: a put
-        with the same token finds the batch of the first one, in whatever process, and returns its
+        in the log and repeated only if it is not there. With an idempotency key exactly once for
+        good: a put with the same idempotency key finds the batch of the first one, in whatever
+            process, and returns its
         IDs.
 
         Args:
@@ -120,12 +121,12 @@ class Queue(QueueLog):
             partition: the partition; any if None.
             key: puts with the same key go to the same partition, CRC-32 of its UTF-8 modulo the
                 number of partitions.
-            token: what this batch is known by in its partition, which must be given, or a key.
-                The same token stands for the same messages.
-            since: a moment before the first put with this token: a MessageID of the partition, an
-                aware datetime, milliseconds, or what `begin` returned. The headers of the log are
-                searched from there on, in this process only once. All that are kept if None, which
-                is as long as the messages are, and an hour.
+            idempotency_key: what this batch is known by in its partition, which must be given, or a
+                key. The same one stands for the same messages.
+            since: a moment before the first put with it: a MessageID of the partition, an
+                aware datetime, milliseconds, or what `claim_epoch` returned. The headers of the log
+                are searched from there on, in this process only once. All that are kept if None,
+                which is as long as the messages are, and an hour.
 
         Returns:
             The ID of the one message, or the IDs in the order of the messages.
@@ -137,14 +138,14 @@ class Queue(QueueLog):
                 says whether the put is not applied or unknown.
             QueueStateError: the queue is disabled or is gone.
             ClockSkewError: this machine's clock is off. Nothing was sent.
-            TokenReusedError: the batch with this token has other messages.
-            TokenTooOldError: the log is not kept back to `since`.
+            IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
+            IdempotencyKeyTooOldError: the log is not kept back to `since`.
         """
         partition = self.choose_partition(partition, key)
         search = None
-        if token is not None or since is not None:
+        if idempotency_key is not None or since is not None:
             skew_ms_max = self._settings.clock_skew_ms_max
-            search = search_for(token, since, skew_ms_max, anywhere=partition is None)
+            search = search_for(idempotency_key, since, skew_ms_max, anywhere=partition is None)
         if isinstance(messages, Message):
             bodies = encode_values(messages[0], (messages[1],))
             appended = self.append(bodies, partition, search)
@@ -180,32 +181,33 @@ class Queue(QueueLog):
             self._check_partition(partition)
         return partition
 
-    def begin(self, work: str, number: int = 0) -> MessageID:
-        """When a work was begun first, by whichever process: the `since` of all its tokens.
+    def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:
+        """Claim an epoch of a producer; returns when that epoch was claimed first.
 
-        It is kept with the queue, so a program that puts again what it put before its crash needs
-        no memory of its own. A work that is done in turns counts them: who begins the next number
-        ends the one before, and a late process that comes with that one is refused.
+        That moment is the `since` of all puts of the epoch. It is kept with the queue, so a
+        program that puts again what it put before its crash needs no memory of its own: whichever
+        process claims the same epoch gets the same moment. A later epoch fences the ones before:
+        a late process that claims one of those is refused.
 
         Args:
-            work: a name, 1 to 200 characters.
-            number: which turn of it.
+            producer: the producer's name, 1 to 200 characters.
+            epoch: the epoch, which a producer that works in turns counts up.
 
         Raises:
             InvalidInputError: an argument is out of range.
-            SupersededError: a later number has begun.
+            FencedError: a later epoch was claimed.
             ClockSkewError: this machine's clock is off.
             StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
         """
         self._check_open()
         deadline = self.deadline()
         self._skew.check(deadline)
-        return self._works.begin(work, number, deadline)
+        return self._epochs.claim(producer, epoch, deadline)
 
-    def begun(self, work: str) -> tuple[int, MessageID] | None:
-        """Which number of a work was begun last, and when; None if it was never begun."""
+    def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
+        """The latest epoch of a producer, and when it was claimed; None if there is none."""
         self._check_open()
-        return self._works.begun(work, self.deadline())
+        return self._epochs.current(producer, self.deadline())
 
     def append(
         self, bodies: Bodies, partition: int | None, search: Search | None = None
@@ -220,18 +222,18 @@ class Queue(QueueLog):
         bodies = compressed(bodies, CODECS[self._settings.codec])
         deadline = self.deadline()
         self._skew.check(deadline)
-        lane = self._lanes.acquire(partition, deadline)
+        pooled = self._writers.acquire(partition, deadline)
         try:
             if search is None:
-                appended = lane.writer.append(bodies, deadline)
+                appended = pooled.writer.append(bodies, deadline)
             else:
-                appended = lane.writer.append_once(bodies, deadline, search.nonce, search.since)
-            self._on_append(lane.writer.partition, appended, bodies)
+                appended = pooled.writer.append_once(bodies, deadline, search.nonce, search.since)
+            self._on_append(pooled.writer.partition, appended, bodies)
         finally:
-            lane.lock.release()
-        self._collection.pass_by(lane.writer)
+            pooled.lock.release()
+        self._reaper.collect_if_due(pooled.writer)
         if partition is None and appended.contended:
-            self._lanes.move_on()
+            self._writers.move_on()
         return appended
 
     def _open_writer(self, partition: int) -> PartitionWriter:
@@ -342,18 +344,18 @@ class Queue(QueueLog):
         return poll(readers, self._reads, deadline or self.deadline, bytes_max, rows_max)
 
     @property
-    def reads(self) -> TableReads:
+    def reads(self) -> ReadPort:
         """The table's read port, for scanners that ask for many partitions at once."""
         return self._reads
 
 
 def _is_record_batch(value: object) -> bool:
-    # Whoever has one has imported pyarrow; nobody else pays for that.
+    # A caller with one has imported pyarrow; others don't pay for that.
     pyarrow = sys.modules.get("pyarrow")
     return pyarrow is not None and isinstance(value, pyarrow.RecordBatch)
 
 
 def _encode_record_batch(batch: pa.RecordBatch) -> Bodies:
-    from hqueue.arrow import encode_record_batch  # noqa: PLC0415  (pyarrow is an extra)
+    from hqueue.format.arrow import encode_record_batch  # noqa: PLC0415  (pyarrow is an extra)
 
     return encode_record_batch(batch)

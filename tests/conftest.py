@@ -40,14 +40,29 @@ def _serve(profile: str) -> Iterator[local.LocalServer]:
             server.stop()
 
 
+MARKED_BY_FIXTURE = {
+    "server": ("servers",),
+    "cluster_server": ("servers", "cluster"),
+    "spark_environment": ("servers", "spark"),
+}
+"""What a test is marked with for what it uses. Those that start servers themselves say so."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that need the cluster come last: its ten processes take time from all others."""
-    items.sort(key=lambda item: "cluster_server" in getattr(item, "fixturenames", ()))
+    """Mark what needs servers; what needs the cluster comes last: it takes time from others."""
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            for marker in MARKED_BY_FIXTURE.get(fixture, ()):
+                item.add_marker(marker)
+    items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[local.LocalServer]:
+def server(pytestconfig: pytest.Config) -> Iterator[local.LocalServer]:
     """A standalone server for the whole session."""
+    if "not servers" in pytestconfig.getoption("markexpr"):
+        pytest.fail("a test that gets a server at run time is to be marked with `servers`")
     yield from _serve("standalone")
 
 

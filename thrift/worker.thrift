@@ -1,17 +1,24 @@
 /*
- * What a worker serves: wake-ups, over Thrift's framed transport and binary protocol. Whoever
- * appends tells the worker that has claimed the partition, and does not care what becomes of it:
- * a worker looks by itself as well.
+ * What a worker serves: notifications of appends, over Thrift's framed transport and binary
+ * protocol. A process that appends notifies the worker that has claimed the partition, and does
+ * not care what becomes of it: a worker looks by itself as well.
  */
 namespace py hqueue.worker
 
-/* A batch that is in the log, as it lies in its row there. */
+/*
+ * A batch that is in the log, as it lies in its row there. Whoever reaches the port can send one:
+ * it counts only with the MAC of a key that lies in ZooKeeper (docs/push.md draws what is under
+ * it). Without one, or with any other, it says no more than that there is something to read.
+ */
 struct TBatch {
   1: i16 partition,
   2: i64 slot,
   3: binary header,
   /* The bodies of each topic. */
-  4: map<binary, binary> cells
+  4: map<binary, binary> cells,
+  /* Which key, and the MAC. */
+  5: optional binary key,
+  6: optional binary mac
 }
 
 service HQueueWorkerService {

@@ -17,6 +17,21 @@ Data goes to stdout, everything else to stderr. The exit code says what became o
     ====  =====================================================================================
 """
 
-from hqueue.cli.app import main
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
 
 __all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line, this process's own if none is given; its exit code."""
+    try:
+        from hqueue.cli.app import main as run  # noqa: PLC0415  (an extra)
+    except ModuleNotFoundError as exc:
+        if (exc.name or "hqueue").startswith("hqueue"):
+            raise
+        print("hqueue: error: commands need more: pip install 'hqueue[cli]'", file=sys.stderr)
+        return 2
+    return run(arguments)

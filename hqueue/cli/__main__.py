@@ -2,6 +2,6 @@
 
 import sys
 
-from hqueue.cli.app import main
+from hqueue.cli import main
 
 sys.exit(main())

@@ -13,23 +13,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hqueue.cli import (
-    check,
-    dead_letters,
-    demo,
-    lag,
-    local,
-    pipeline,
-    put,
-    queues,
-    scan,
-    shell,
-    subscribe,
-    subscribers,
-    tail,
-    worker,
-)
+from hqueue import __version__
 from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
+from hqueue.cli.loading import load_commands
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import add_command, unwrapped
 from hqueue.cli.session import PROGRAM, Session, session_of
@@ -72,9 +58,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415  (rarely needed)
-
-        print(version("hqueue"))
+        print(__version__)
         raise typer.Exit
 
 
@@ -149,12 +133,7 @@ def show_help(
     )
 
 
-for module in (queues, put, scan, tail, check, subscribers, subscribe, lag, dead_letters, worker):
-    module.register(app)
-app.add_typer(pipeline.app, name="pipeline", rich_help_panel="Messages")
-app.add_typer(local.app, name="local", rich_help_panel="Local server")
-demo.register(app)
-shell.register(app)
+PACKAGES = load_commands(app)
 add_command(app, "help", show_help, "Shell")
 
 
@@ -204,9 +183,10 @@ def _log_to_stderr(verbose: int) -> None:
         stream=sys.stderr,
         format="hqueue: %(levelname)s: %(message)s" if verbose < 2 else logging.BASIC_FORMAT,
     )
-    for name in ("hqueue", "hqueue_workers", "pyspark_hqueue"):
+    for name in PACKAGES:
         logging.getLogger(name).setLevel(levels[min(verbose, 2)])
     if verbose < 2:
         logging.getLogger("kazoo").setLevel(logging.ERROR)
     if not verbose:
-        logging.getLogger("hqueue.producer").setLevel(logging.ERROR)  # put reports it itself.
+        # put reports it itself.
+        logging.getLogger("hqueue.produce.producer").setLevel(logging.ERROR)

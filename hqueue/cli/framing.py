@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
-from hqueue.limits import BATCH_BYTES_MAX
+from hqueue.settings.limits import BATCH_BYTES_MAX
 
 __all__ = ["Framing", "length_prefixed", "read_length_prefixed", "read_lines", "read_values"]
 

@@ -15,7 +15,7 @@ from hqueue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from hqueue.client import Client
-    from hqueue.config import Settings
+    from hqueue.settings.connection import Settings
 
 __all__ = ["PROGRAM", "Session", "session_of"]
 

@@ -3,11 +3,11 @@
 Every error is translated here, and every time-out set.
 """
 
-from hqueue.hbase.appends import TableAppends
-from hqueue.hbase.gateways import Gateways
-from hqueue.hbase.locations import Locations, RegionLocation, region_locations
-from hqueue.hbase.reads import TableReads
-from hqueue.hbase.tables import Tables
+from hqueue.hbase.thrift.appends import TableAppends
+from hqueue.hbase.thrift.gateways import Gateways
+from hqueue.hbase.thrift.locations import Locations, RegionLocation, region_locations
+from hqueue.hbase.thrift.reads import TableReads
+from hqueue.hbase.thrift.tables import Tables
 
 __all__ = [
     "Gateways",

@@ -12,11 +12,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from hqueue.config import GatewayAddress
 from hqueue.errors import LocalServerError
 from hqueue.local.configuration import FULL_COMPILER, QUICK_COMPILER, Launcher, Xml
 from hqueue.local.layout import Layout, gateway_plan, master_plan
 from hqueue.local.process import ProcessPlan
+from hqueue.settings.addresses import GatewayAddress
 
 __all__ = ["Cluster"]
 

@@ -22,9 +22,10 @@ from typing import Any
 import filelock
 import tomli_w
 
-from hqueue.config import GatewayAddress, local_connection_file
 from hqueue.errors import LocalServerError
 from hqueue.local.process import LocalProcess
+from hqueue.settings.addresses import GatewayAddress
+from hqueue.settings.loading import local_connection_file
 
 __all__ = ["Home", "State"]
 

@@ -147,13 +147,13 @@ def _checked_sizes(folder: Path, keys: Iterable[str]) -> dict[str, int]:
             whole = False
         if not whole:
             raise LocalServerError(
-                "a jar that was fetched is not whole; start again to fetch it anew", jar=jar.name
+                "a jar that was fetched is not whole; start again to fetch it", jar=jar.name
             )
         sizes[jar.name] = jar.stat().st_size
     missing = [key for key in keys if not any(n.startswith(f"{key}-") for n in sizes)]
     if missing:
         raise LocalServerError(
-            "jars are missing from what was fetched; start again to fetch them anew",
+            "jars are missing from what was fetched; start again to fetch them",
             missing=missing,
         )
     return sizes

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from hqueue.config import GatewayAddress
 from hqueue.local.configuration import (
     FULL_COMPILER,
     QUICK_COMPILER,
@@ -15,6 +14,7 @@ from hqueue.local.configuration import (
     Xml,
 )
 from hqueue.local.process import ProcessPlan
+from hqueue.settings.addresses import GatewayAddress
 
 __all__ = ["GATEWAY_SETTINGS", "Layout", "Profile", "gateway_plan", "master_plan"]
 

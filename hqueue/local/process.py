@@ -130,7 +130,7 @@ def _is_over(process: psutil.Process) -> bool:
 def spawn(plan: ProcessPlan) -> LocalProcess:
     """Start a process in a session of its own, so that it outlives the terminal and its Ctrl-C.
 
-    It reads nothing; what it prints goes into a file beside its log. Its log begins anew, and the
+    It reads nothing; what it prints goes into a file beside its log. Its log begins again, and the
     log of the run before is kept as ``<log>.before``.
     """
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("HBASE_", "HADOOP_"))}

@@ -27,7 +27,7 @@ _FAMILY = b"p"
 _COLUMN = b"p:v"
 
 with importlib.resources.as_file(
-    importlib.resources.files("hqueue").joinpath("idl/hbase2.thrift")
+    importlib.resources.files("hqueue.rpc").joinpath("idl/hbase2.thrift")
 ) as _path:
     _hbase2: Any = thriftpy2.load(str(_path), module_name="hqueue_local_hbase2_thrift")
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from hqueue.config import GatewayAddress, Settings
 from hqueue.errors import LocalServerError
 from hqueue.local.configuration import TOOL_LOGGING
 from hqueue.local.home import Home, State
@@ -18,6 +17,8 @@ from hqueue.local.logs import LogLine, read_lines
 from hqueue.local.process import LocalProcess, end_all, spawn, wait_paused
 from hqueue.local.starting import await_listening, await_serving
 from hqueue.local.stopping import ORDERLY_S, stop
+from hqueue.settings.addresses import GatewayAddress
+from hqueue.settings.connection import Settings
 
 __all__ = ["LocalServer", "ProcessStatus", "Status", "status_of"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hqueue.config import GatewayAddress
 from hqueue.local.configuration import FULL_COMPILER, LARGE_HEAP, Launcher, Xml
 from hqueue.local.layout import Layout, gateway_plan, master_plan
+from hqueue.settings.addresses import GatewayAddress
 
 __all__ = ["Standalone"]
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
-from hqueue import rowkey
-from hqueue.batch import Bodies, Header, decode_header, encode_header
-from hqueue.clock import Clock
 from hqueue.errors import (
     HQueueError,
+    IdempotencyKeyReusedError,
     Outcome,
     RequestRefusedError,
     StoreUnavailableError,
-    TokenReusedError,
 )
-from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS
-from hqueue.log.tail import Place, Tail
-from hqueue.ports import AppendPort
+from hqueue.format import Bodies, Header, decode_header, encode_header, rowkey
+from hqueue.log.ports import AppendPort
+from hqueue.log.tail import LogPosition, TailCache
+from hqueue.runtime.clock import Clock
+from hqueue.settings.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS
 
 __all__ = ["Appended", "Attempt", "check_same"]
 
@@ -46,11 +45,13 @@ def check_same(bodies: Bodies, count: int, fingerprint: int) -> None:
     """Refuse a batch whose nonce belongs to another in the log.
 
     Raises:
-        TokenReusedError: that has so many messages, or a fingerprint, that this one has not.
+        IdempotencyKeyReusedError: that has so many messages, or a fingerprint, that this one has
+            not.
     """
     if (bodies.count, bodies.fingerprint) != (count, fingerprint):
-        raise TokenReusedError(
-            "the batch with this token in the log has other messages: a token stands for the same "
+        raise IdempotencyKeyReusedError(
+            "the batch with this idempotency key in the log has other messages: an idempotency key "
+            "stands for the same "
             "messages in the same order each time",
             messages=bodies.count,
             messages_before=count,
@@ -65,7 +66,7 @@ class Attempt:
         port: the store.
         clock: where time comes from.
         tail: what the writer knows of the log's end. It is forgotten until the attempt is decided.
-        place: the slot, which is where the log ends by that knowledge.
+        position: the slot, which is where the log ends by that knowledge.
         bodies: the batch.
         nonce: what tells this batch from another at the same slot.
         now_ms: the time of the batch.
@@ -82,14 +83,14 @@ class Attempt:
         "_key",
         "_nonce",
         "_partition",
-        "_place",
         "_port",
+        "_position",
         "_sent",
         "_shorter",
         "_tail",
         "_tail_seen_ms",
         "_tried",
-        "doubtful",
+        "in_doubt",
     )
 
     def __init__(
@@ -98,31 +99,31 @@ class Attempt:
         partition: int,
         port: AppendPort,
         clock: Clock,
-        tail: Tail,
-        place: Place,
+        tail: TailCache,
+        position: LogPosition,
         bodies: Bodies,
         nonce: bytes,
         now_ms: int,
     ) -> None:
         self._partition, self._port, self._clock, self._tail = partition, port, clock, tail
-        self._place, self._bodies, self._nonce = place, bodies, nonce
-        self._base = max(place.slot, now_ms << SEQUENCE_BITS)
+        self._position, self._bodies, self._nonce = position, bodies, nonce
+        self._base = max(position.slot, now_ms << SEQUENCE_BITS)
         self._count = bodies.count
-        self._end = Place(self._base + bodies.span, place.ordinal + bodies.count)
-        self._key = rowkey.encode(partition, place.slot)
+        self._end = LogPosition(self._base + bodies.span, position.ordinal + bodies.count)
+        self._key = rowkey.encode(partition, position.slot)
         self._header = encode_header(
             self._key,
             bodies,
             base=self._base,
-            ordinal=place.ordinal,
+            ordinal=position.ordinal,
             nonce=nonce,
             published_ms=now_ms,
         )
         self._tail_seen_ms = tail.seen_ms
-        tail.forget()
+        tail.invalidate()
         self._tried = self._sent = False
         self._shorter = 0
-        self.doubtful = False
+        self.in_doubt = False
         """Whether a put of this attempt may have been applied, or may be yet."""
 
     def once(self) -> Appended | None:
@@ -141,7 +142,7 @@ class Attempt:
             return None
         if owner is None and not self._send():
             owner = self._owner()
-        if owner is not None and not self._is_ours(owner):
+        if owner is not None and not self._is_own(owner):
             return None
         return self._conclude(as_sent=owner is None)
 
@@ -151,24 +152,24 @@ class Attempt:
         It is one request, for two could be answered by two servers, one of which lost the
         partition and knows less than the other: then the slot would seem to be passed by.
         """
-        rows = self._port.backwards(self._partition, self._place.slot, 1)
-        end = Place(0, 0)
+        rows = self._port.backwards(self._partition, self._position.slot, 1)
+        end = LogPosition(0, 0)
         if rows:
             header = decode_header(rows[0].key, rows[0].header or b"")
-            if rows[0].slot == self._place.slot:
+            if rows[0].slot == self._position.slot:
                 return header, False
-            end = Place.after(header)
+            end = LogPosition.after(header)
         # The slot could have been collected; and what is sent again carries the time of the
         # first try.
         self._check_stillness()
-        if end == self._place:
+        if end == self._position:
             return None, True
-        if end.slot < self._place.slot:
+        if end.slot < self._position.slot:
             self._seen_shorter()
         return None, False  # The log was truncated.
 
     def _seen_shorter(self) -> None:
-        """The log seems to end before our place: it was truncated, or a deposed server answered.
+        """The log seems to end before our position: it was truncated, or a deposed server answered.
 
         Such a server ends soon after it goes on, so another look is worth it.
         """
@@ -187,34 +188,34 @@ class Attempt:
         self._tried = True
         try:
             won = self._port.put_if_absent(
-                self._partition, self._place.slot, self._header, self._bodies.cells
+                self._partition, self._position.slot, self._header, self._bodies.cells
             )
         except HQueueError as exc:
             self._sent = self._sent or exc.outcome is Outcome.UNKNOWN
-            self.doubtful = self._sent
+            self.in_doubt = self._sent
             raise
-        self._sent = self.doubtful = True
+        self._sent = self.in_doubt = True
         return won
 
     def _owner(self) -> Header:
         """Whose batch lies at the slot, which is filled."""
-        data = self._port.header(self._partition, self._place.slot)
+        data = self._port.header(self._partition, self._position.slot)
         if data is None:
             raise StoreUnavailableError(
                 "a batch that is in the log can't be seen yet", partition=self._partition
             )
         return decode_header(self._key, data)
 
-    def _is_ours(self, owner: Header) -> bool:
+    def _is_own(self, owner: Header) -> bool:
         # One with our nonce need not be what we sent: another may append it, too.
         self._base, self._count = owner.base, owner.count
-        self._end = Place.after(owner)
+        self._end = LogPosition.after(owner)
         if owner.nonce == self._nonce:
             check_same(self._bodies, owner.count, owner.fingerprint)
             return True
-        self.doubtful = False
+        self.in_doubt = False
         # A header that was found says nothing of when it was written.
-        self._tail.know(self._end, self._tail_seen_ms)
+        self._tail.update(self._end, self._tail_seen_ms)
         return False
 
     def _conclude(self, *, as_sent: bool) -> Appended | None:
@@ -224,10 +225,10 @@ class Attempt:
         collected or truncated away: no reader would come by.
         """
         if self._is_late() and not self._is_linked():
-            self._port.delete_row(self._partition, self._place.slot, self._bodies.cells)
+            self._port.delete_row(self._partition, self._position.slot, self._bodies.cells)
             return None
-        self._tail.know(self._end, self._asked_ms)
-        slot = self._place.slot if as_sent else None
+        self._tail.update(self._end, self._asked_ms)
+        slot = self._position.slot if as_sent else None
         return Appended(self._base, self._count, self._end.slot, slot=slot, header=self._header)
 
     def _is_linked(self) -> bool:
@@ -235,7 +236,7 @@ class Attempt:
 
         What a server says of the batches beside it counts only if it knows our batch as well.
         """
-        slot = self._place.slot
+        slot = self._position.slot
         rows = self._port.backwards(self._partition, slot, 2)
         if len(rows) < 2:
             rows = self._port.headers(self._partition, slot, 2)

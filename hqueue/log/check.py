@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from hqueue.batch import MESSAGES, Header, decode_bodies, decode_header, plain_cell, positions
-from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import CorruptLogError
-from hqueue.limits import SEQUENCE_BITS
-from hqueue.ports import ReadPort, Row
+from hqueue.format import MESSAGES, Header, decode_bodies, decode_header, plain_cell, positions
+from hqueue.log.ports import ReadPort, Row
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.settings.limits import SEQUENCE_BITS
 
 __all__ = ["Finding", "PartitionCheck", "PartitionChecker"]
 

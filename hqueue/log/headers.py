@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from hqueue.batch import Header, decode_header
-from hqueue.clock import Deadline
-from hqueue.ports import HeaderPort
+from hqueue.format import Header, decode_header
+from hqueue.log.ports import HeaderPort
+from hqueue.runtime.clock import Deadline
 
 __all__ = ["headers_of"]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import struct
 
-from hqueue import rowkey
-from hqueue.batch import Bodies, decode_header
-from hqueue.clock import Deadline
-from hqueue.errors import CorruptLogError, StoreUnavailableError, TokenTooOldError
-from hqueue.log.tail import Place
-from hqueue.ports import HeaderPort, Row
+from hqueue.errors import CorruptLogError, IdempotencyKeyTooOldError, StoreUnavailableError
+from hqueue.format import Bodies, decode_header, rowkey
+from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.tail import LogPosition
+from hqueue.runtime.clock import Deadline
 
 __all__ = ["History", "SeenBatch"]
 
@@ -33,7 +32,7 @@ class SeenBatch:
 
 
 class History:
-    """Every header of one unbroken stretch of the chain, up to `end`. Not thread-safe.
+    """Every header of one unbroken part of the chain, up to `end`. Not thread-safe.
 
     It grows by what is walked and by what its owner appends at its end, so a stream of appends
     reads each header of the others once, and those of its own never.
@@ -50,11 +49,11 @@ class History:
         self._first: int | None = None
         self._from_oldest = False
         self._shorter = 0
-        self.end = Place(0, 0)
-        """The place behind the last header that was seen."""
+        self.end = LogPosition(0, 0)
+        """The position behind the last header that was seen."""
 
     def find(
-        self, nonce: bytes, since: int | None, tail: Place, deadline: Deadline
+        self, nonce: bytes, since: int | None, tail: LogPosition, deadline: Deadline
     ) -> SeenBatch | None:
         """The batch with this nonce; None if no header from `since` to `end` has it.
 
@@ -66,7 +65,7 @@ class History:
             deadline: the bound. What was walked is remembered for the next time.
 
         Raises:
-            TokenTooOldError: headers after `since` were collected.
+            IdempotencyKeyTooOldError: headers after `since` were collected.
             CorruptLogError: the chain is broken.
             StoreUnavailableError: the deadline passed.
         """
@@ -86,11 +85,11 @@ class History:
             row=rowkey.encode(self._partition, self.end.slot).hex(),
         )
 
-    def note(self, place: Place, nonce: bytes, base: int, bodies: Bodies) -> None:
-        """Take in a batch that was appended at a place, if that is the end."""
-        if self._first is not None and place == self.end:
+    def note(self, position: LogPosition, nonce: bytes, base: int, bodies: Bodies) -> None:
+        """Take in a batch that was appended at a position, if that is the end."""
+        if self._first is not None and position == self.end:
             self._remember(nonce, SeenBatch(base, bodies.count, bodies.fingerprint))
-            self.end = Place(base + bodies.span, place.ordinal + bodies.count)
+            self.end = LogPosition(base + bodies.span, position.ordinal + bodies.count)
 
     def _covers(self, since: int | None) -> bool:
         if self._first is None or since is None:
@@ -101,10 +100,10 @@ class History:
         """Forget what was seen, and begin with the batch that covers `since`."""
         row = deadline.run(lambda: self._row_at(since))
         if row is None:
-            first, self.end = 0, Place(0, 0)
+            first, self.end = 0, LogPosition(0, 0)
         else:
             first = row.slot
-            self.end = Place(first, decode_header(row.key, row.header or b"").ordinal)
+            self.end = LogPosition(first, decode_header(row.key, row.header or b"").ordinal)
         self._first, self._from_oldest = first, since is None or first == 0
         self._records.clear()
 
@@ -115,8 +114,9 @@ class History:
                 return row
         oldest = self._port.headers(self._partition, 0, 1)
         if oldest and oldest[0].slot and since is not None:
-            raise TokenTooOldError(
-                "the log is not kept back to where the search for the token begins, so it can't be "
+            raise IdempotencyKeyTooOldError(
+                "the log is not kept back to where the search for the idempotency key begins, so "
+                "it can't be "
                 "told whether it was put",
                 partition=self._partition,
                 since=since,
@@ -134,7 +134,7 @@ class History:
                     raise _BrokenOffError
                 seen = SeenBatch(header.base, header.count, header.fingerprint)
                 self._remember(header.nonce, seen)
-                self.end = Place.after(header)
+                self.end = LogPosition.after(header)
                 if header.nonce == nonce:
                     return seen
             if len(rows) < WALKED_HEADERS:
@@ -159,9 +159,9 @@ class History:
         look is worth it.
         """
         before = self._port.newest(self._partition, self.end.slot - 1) if self.end.slot else None
-        end = Place(0, 0)
+        end = LogPosition(0, 0)
         if before is not None:
-            end = Place.after(decode_header(before.key, before.header or b""))
+            end = LogPosition.after(decode_header(before.key, before.header or b""))
         if end == self.end:
             return
         self._shorter += 1

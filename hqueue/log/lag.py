@@ -1,14 +1,14 @@
-"""How far somebody is behind in a partition, without reading its messages."""
+"""How far a reader is behind in a partition, without reading its messages."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from hqueue.batch import Header, decode_header
-from hqueue.clock import Clock, Deadline
-from hqueue.limits import MESSAGE_ID_MAX, SEQUENCE_BITS
-from hqueue.log.ends import batch_at, passed_by
-from hqueue.ports import HeaderPort, Row
+from hqueue.format import Header, decode_header
+from hqueue.log.offsets import batch_at, passed_by
+from hqueue.log.ports import HeaderPort, Row
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue.settings.limits import MESSAGE_ID_MAX, SEQUENCE_BITS
 
 __all__ = ["PartitionLag", "lag_at"]
 
@@ -26,21 +26,21 @@ class PartitionLag:
 
 
 def lag_at(
-    partition: int, place: int, port: HeaderPort, deadline: Deadline, clock: Clock
+    partition: int, message_id: int, port: HeaderPort, deadline: Deadline, clock: Clock
 ) -> PartitionLag:
-    """How far behind somebody is who goes on from this ID. Two small requests, or three where
+    """How far behind a reader is that goes on from this ID. Two small requests, or three where
     headers were collected.
     """
 
     def look() -> tuple[Row | None, Header | None]:
-        return port.newest(partition, MESSAGE_ID_MAX), batch_at(partition, place, port)
+        return port.newest(partition, MESSAGE_ID_MAX), batch_at(partition, message_id, port)
 
     newest, header = deadline.run(look)
     if newest is None or header is None:
         return PartitionLag(0, 0, 0)
-    passed = passed_by(header, place)
+    passed = passed_by(header, message_id)
     messages = decode_header(newest.key, newest.header or b"").next_ordinal - passed
     if messages <= 0:
         return PartitionLag(0, 0, passed)
-    age_ms = clock.wall_ms() - (max(place, header.base) >> SEQUENCE_BITS)
+    age_ms = clock.wall_ms() - (max(message_id, header.base) >> SEQUENCE_BITS)
     return PartitionLag(messages, max(0, age_ms), passed)

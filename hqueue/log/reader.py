@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from hqueue.batch import CONTROL, Header, TopicEntry, decode_header, plain_cell
-from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import CorruptLogError, HQueueError
-from hqueue.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
-from hqueue.ports import ReadPort, Row, RowStream
+from hqueue.format import CONTROL, Header, TopicEntry, decode_header, plain_cell
+from hqueue.log.ports import ReadPort, Row, RowStream
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 
 __all__ = ["Batch", "PartitionReader"]
 
@@ -83,7 +83,7 @@ class PartitionReader:
         self._known: dict[int, tuple[bytes | None, Header]] = {}
 
     @property
-    def place(self) -> tuple[int, int]:
+    def next_slot(self) -> tuple[int, int]:
         """The partition and the slot that is read next: where a new batch will lie."""
         return self.partition, self._slot or 0
 
@@ -121,8 +121,8 @@ class PartitionReader:
 
         return deadline.run(read)
 
-    def anew(self, start: int, expired: int) -> PartitionReader:
-        """A reader of the same that begins elsewhere, and shares nothing with this one."""
+    def reopened(self, start: int, expired: int) -> PartitionReader:
+        """The same reader, reopened: it begins elsewhere, and shares nothing with this one."""
         reader = PartitionReader(
             self.partition,
             self._port,
@@ -142,7 +142,7 @@ class PartitionReader:
                 self._seek(self._floor)
             if self._stream is None:
                 self._stream = self._port.open(
-                    self.partition, self.place[1], self._stop, self.topics
+                    self.partition, self.next_slot[1], self._stop, self.topics
                 )
                 self._sizes, self._known = [], {}
                 wanted = max(1, self._bytes_max // BATCH_BYTES_MAX)
@@ -154,16 +154,16 @@ class PartitionReader:
                 batch = self.accept(row, deadline)
                 if batch is not None:
                     batches.append(batch)
-                if self._stream is None:  # Moved to another place.
+                if self._stream is None:  # Moved to another slot.
                     break
         except HQueueError:
-            self.rest()
+            self.release()
             self.at_tail = False
             if batches:
                 return batches  # The error comes back with the next read, if it stays.
             raise
         if self.at_tail:
-            self.rest()
+            self.release()
         return batches
 
     def _rows_that_fit(self) -> int:
@@ -178,7 +178,7 @@ class PartitionReader:
 
     def _look_ahead(self) -> None:
         self._known = {}
-        for row in self._port.headers(self.partition, self.place[1], LOOKAHEAD_HEADERS):
+        for row in self._port.headers(self.partition, self.next_slot[1], LOOKAHEAD_HEADERS):
             try:
                 self._known[row.slot] = (row.header, _header_of(row))
             except CorruptLogError:
@@ -188,7 +188,7 @@ class PartitionReader:
             for _, header in reversed(self._known.values())
         ]
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Free what is held in the store. Reading can go on afterwards."""
         if self._stream is not None:
             self._stream.close()
@@ -197,8 +197,8 @@ class PartitionReader:
     def accept(self, row: Row, deadline: Deadline) -> Batch | None:
         """Take a row in if it is the next one, and give its batch if that is wanted.
 
-        Rows come from `read`, or from whoever gets the `place` of many readers at once. A row
-        that shows that the reader stands at the wrong place moves it there instead.
+        Rows come from `read`, or from a caller that gets the `next_slot` of many readers at once. A
+        row that shows that the reader stands at the wrong slot moves it there instead.
         """
         slot = self._slot or 0
         if row.header is None or row.slot < slot:
@@ -223,13 +223,15 @@ class PartitionReader:
     def take(self, row: Row) -> list[Batch] | None:
         """Take in a row that somebody else has, without asking the store; None if it isn't next.
 
-        Only at the end of the log, where the next row's slot is known. What the row has is
-        checked as if it were read, and gives one batch, or none if nothing of it is wanted.
+        Only at the end of the log, where the next row's slot is known, and never for the first
+        slot: that is filled again after a truncation, and what the row was before that may come
+        late. What the row has is checked as if it were read, and gives one batch, or none if
+        nothing of it is wanted.
 
         Raises:
             CorruptLogError: it can't lie here. The reader stands where it stood.
         """
-        if not self.at_tail or row.slot != self._slot:
+        if not self.at_tail or row.slot != self._slot or row.slot == 0:
             return None
         header = _header_of(row)
         if row.cells.keys() != {entry.topic for entry in header.topics}:
@@ -243,7 +245,7 @@ class PartitionReader:
         return [] if batch is None else [batch]
 
     def check_tail(self, deadline: Deadline) -> None:
-        """Look whether the log goes on elsewhere than at `place`.
+        """Look whether the log goes on elsewhere than at `next_slot`.
 
         A follower that only asks for its slot would wait for ever after a truncation, or when
         it fell so far behind that its part of the log was collected.
@@ -324,7 +326,7 @@ class PartitionReader:
         self._floor = self.cursor
         self._slot, self._ordinal = slot, ordinal
         self.at_tail = False
-        self.rest()
+        self.release()
 
     def _wanted(self, header: Header) -> list[TopicEntry]:
         return [e for e in header.topics if self.topics is None or e.topic in self.topics]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import ClockSkewError, Outcome, StoreUnavailableError
-from hqueue.ports import AppendPort
+from hqueue.log.ports import AppendPort
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 
 __all__ = ["SkewGuard"]
 

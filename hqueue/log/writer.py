@@ -7,14 +7,14 @@ import logging
 import os
 from itertools import pairwise
 
-from hqueue.batch import NONCE_BYTES, Bodies
-from hqueue.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
-from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS
+from hqueue.format import NONCE_BYTES, Bodies
 from hqueue.log.attempt import Appended, Attempt, check_same
 from hqueue.log.history import History
-from hqueue.log.tail import Place, Tail
-from hqueue.ports import AppendPort
+from hqueue.log.ports import AppendPort
+from hqueue.log.tail import LogPosition, TailCache
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.settings.limits import HEADER_GRACE_MS, SEQUENCE_BITS
 
 __all__ = ["PartitionWriter"]
 
@@ -46,10 +46,10 @@ class PartitionWriter:
         self._port = port
         self._clock = clock
         self._skew_ms_max = skew_ms_max
-        self._tail = Tail(partition, port, clock)
+        self._tail = TailCache(partition, port, clock)
         self._history = History(partition, port)
         self._warned = False
-        self._doubtful = False
+        self._in_doubt = False
         """Whether a put of the append under way may have been applied, or may be yet."""
         self._collected_to = 0
 
@@ -65,7 +65,7 @@ class PartitionWriter:
             CorruptLogError: the end of the log can't be read.
         """
         nonce = nonce or os.urandom(NONCE_BYTES)
-        self._doubtful = contended = False
+        self._in_doubt = contended = False
         try:
             while True:
                 appended = self._put(self._tail.trusted(deadline), bodies, nonce, deadline)
@@ -94,11 +94,11 @@ class PartitionWriter:
                 are kept are searched.
 
         Raises:
-            TokenReusedError: the batch with this nonce has other messages.
-            TokenTooOldError: headers after `since` were collected: nothing can be said.
+            IdempotencyKeyReusedError: the batch with this nonce has other messages.
+            IdempotencyKeyTooOldError: headers after `since` were collected: nothing can be said.
             and as `append`.
         """
-        self._doubtful = False
+        self._in_doubt = False
         try:
             while True:
                 tail = self._tail.trusted(deadline)
@@ -112,7 +112,7 @@ class PartitionWriter:
                     if appended is not None:
                         return appended
                 else:
-                    self._tail.forget()
+                    self._tail.invalidate()
                 self._check_deadline(deadline)
         except HQueueError as exc:
             self._tell_outcome(exc)
@@ -120,20 +120,20 @@ class PartitionWriter:
 
     def _tell_outcome(self, exc: HQueueError) -> None:
         """Let an append's error say what became of it."""
-        exc.outcome = Outcome.UNKNOWN if self._doubtful else Outcome.NOT_APPLIED
+        exc.outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED
 
     def _put(
-        self, place: Place, bodies: Bodies, nonce: bytes, deadline: Deadline
+        self, position: LogPosition, bodies: Bodies, nonce: bytes, deadline: Deadline
     ) -> Appended | None:
         """Try for one slot until it is known whose it is; None if it is not ours."""
         now_ms = self._clock.wall_ms()
-        self._warn_of_future(place.slot, now_ms)
+        self._warn_of_future(position.slot, now_ms)
         attempt = Attempt(
             partition=self.partition,
             port=self._port,
             clock=self._clock,
             tail=self._tail,
-            place=place,
+            position=position,
             bodies=bodies,
             nonce=nonce,
             now_ms=now_ms,
@@ -141,9 +141,9 @@ class PartitionWriter:
         try:
             appended = deadline.run(attempt.once)
         finally:
-            self._doubtful = self._doubtful or attempt.doubtful
+            self._in_doubt = self._in_doubt or attempt.in_doubt
         if appended is not None:
-            self._history.note(place, nonce, appended.base, bodies)
+            self._history.note(position, nonce, appended.base, bodies)
         return appended
 
     def _check_deadline(self, deadline: Deadline) -> None:
@@ -174,7 +174,7 @@ class PartitionWriter:
         """
         rows = self._port.headers(self.partition, self._collected_to, COLLECTED_HEADERS_MAX + 1)
         if self._collected_to and self._port.header(self.partition, 0) is not None:
-            self._collected_to = 0  # The log was truncated, and began anew.
+            self._collected_to = 0  # The log was truncated, and began again.
             return 0
         horizon = self._clock.wall_ms() - ttl_ms - HEADER_GRACE_MS
         # A row's end is the slot of the row after it: the whole batch is older than the horizon.

@@ -1,6 +1,6 @@
-"""The only user of kazoo: subscriptions, checkpoints, workers and claims in ZooKeeper.
+"""The only user of kazoo: subscriptions, checkpoints, workers, claims and keys in ZooKeeper.
 
-It provides the ports of `hqueue.coordination`. Every error is translated here, and every wait
+It provides the ports of `hqueue.metadata`. Every error is translated here, and every wait
 bounded.
 """
 
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hqueue.config import Settings
-from hqueue.coordination import SessionState, Watch
+from hqueue.metadata import SessionState, Watch
+from hqueue.settings.connection import Settings
+from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
+from hqueue.zookeeper.append_keys import AppendKeyRecord
 from hqueue.zookeeper.checkpoints import Checkpoints
 from hqueue.zookeeper.ownership import Ownership
 from hqueue.zookeeper.paths import Paths
@@ -25,15 +27,22 @@ class ZooKeeperCoordination:
 
     In a forked child it begins a session of its own: what is present by the parent's stays the
     parent's, and the parent's watches tell nothing in the child.
+
+    Args:
+        settings: how to reach ZooKeeper.
+        session_bytes_max: how much is present by one session at ZooKeeper, as the length of its
+            ephemeral nodes' paths. What needs more is spread over several that live and die as
+            one. Only tests need another value.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._session = Session(settings)
+    def __init__(self, settings: Settings, *, session_bytes_max: int = SESSION_BYTES_MAX) -> None:
+        self._session = Session(settings, bytes_max=session_bytes_max)
         paths = Paths(settings.zookeeper_root)
         self.subscriptions = Subscriptions(self._session, paths)
         self.checkpoints = Checkpoints(self._session, paths)
         self.workers = Workers(self._session, paths)
         self.owners = Ownership(self._session, paths)
+        self.append_keys = AppendKeyRecord(self._session, paths)
 
     @property
     def state(self) -> SessionState:

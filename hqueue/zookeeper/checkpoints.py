@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoNodeError, NotEmptyError
 
-from hqueue.clock import Deadline
-from hqueue.coordination import Checkpoint, SubscriptionKey
 from hqueue.errors import (
     CheckpointMovedError,
     InvalidInputError,
@@ -17,16 +15,20 @@ from hqueue.errors import (
     SubscriberNotFoundError,
 )
 from hqueue.message import MessageID
-from hqueue.records import decode_checkpoint, encode_checkpoint
+from hqueue.metadata import Checkpoint, SubscriptionKey
+from hqueue.metadata.encoding import decode_checkpoint, encode_checkpoint
+from hqueue.runtime.clock import Deadline
 from hqueue.zookeeper.paths import Paths
 from hqueue.zookeeper.requests import create, delete, get, put
-from hqueue.zookeeper.session import Session, Transaction
+from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session, Transaction
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "portions"]
 
-TRANSACTION_CHECKPOINTS_MAX = 250
-"""Checkpoints that are set together, however long their names: ZooKeeper bounds a transaction by
-its bytes (1 MiB)."""
+STEP_BYTES = 112
+"""What a checkpoint takes of a seek besides paths and access rights, at most."""
+
+RULE_BYTES = 12
+"""What an access right takes besides its scheme and ID."""
 
 
 class Checkpoints:
@@ -112,21 +114,31 @@ class Checkpoints:
     def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> None:
         """As `CheckpointPort.seek`.
 
-        That a subscriber is absent is part of the transaction: its address can be created.
+        That a subscriber is absent is part of the transaction: its address can be created. As
+        many go into one as fit its bytes.
         """
+        for chunk in portions(starts, self._seek_bytes):
+            moves = [self._move(key, starts[key]) for key in chunk]
+            self._change(chunk, _joined(moves))
 
-        def moving(key: SubscriptionKey, start: MessageID) -> Transaction:
-            def operations(transaction: TransactionRequest) -> None:
-                transaction.create(self._paths.address(key), b"", ephemeral=True)
-                transaction.set_data(self._paths.subscriber(key), encode_checkpoint(start))
-                transaction.delete(self._paths.address(key))
+    def _move(self, key: SubscriptionKey, start: MessageID) -> Transaction:
+        def operations(transaction: TransactionRequest) -> None:
+            transaction.create(self._paths.address(key), b"", ephemeral=True)
+            transaction.set_data(self._paths.subscriber(key), encode_checkpoint(start))
+            transaction.delete(self._paths.address(key))
 
-            return operations
+        return operations
 
-        moves = [(key, moving(key, start)) for key, start in starts.items()]
-        for first in range(0, len(moves), TRANSACTION_CHECKPOINTS_MAX):
-            portion = moves[first : first + TRANSACTION_CHECKPOINTS_MAX]
-            self._change([key for key, _ in portion], _joined([move for _, move in portion]))
+    def _seek_bytes(self, key: SubscriptionKey) -> int:
+        """What the seek of one checkpoint takes of a transaction, at most."""
+        paths = (self._paths.address(key), self._paths.subscriber(key), self._paths.address(key))
+        prefix_bytes = self._session.members.prefix_bytes
+        rules = self._session.settings.zookeeper_acl
+        return (
+            STEP_BYTES
+            + sum(prefix_bytes + len(path.encode()) for path in paths)
+            + sum(RULE_BYTES + len(f"{rule.scheme}{rule.id}".encode()) for rule in rules)
+        )
 
     def delete(self, keys: Iterable[SubscriptionKey]) -> None:
         """As `CheckpointPort.delete`. A node with a child, such as an address, can't be deleted.
@@ -150,12 +162,12 @@ class Checkpoints:
         def change() -> None:
             (error,) = self._session.transact([(keys[0].subscriber, operations)], deadline)
             if error is not None:
-                self._tell_who(keys, deadline)
+                self._raise_conflict(keys, deadline)
                 raise StoreUnavailableError("subscribers come and go just now")
 
         deadline.run(change)
 
-    def _tell_who(self, keys: list[SubscriptionKey], deadline: Deadline) -> None:
+    def _raise_conflict(self, keys: list[SubscriptionKey], deadline: Deadline) -> None:
         """Raise for a subscriber that stands in the way of a transaction."""
         found = self._read(keys, deadline)
         for key in keys:
@@ -165,6 +177,24 @@ class Checkpoints:
         for key, answer in zip(keys, self._session.run(addresses, deadline), strict=True):
             if not isinstance(answer, Exception):
                 raise _connected(key)
+
+
+def portions(
+    keys: Iterable[SubscriptionKey], size: Callable[[SubscriptionKey], int]
+) -> Iterator[list[SubscriptionKey]]:
+    """Cut into as few portions as `TRANSACTION_BYTES_MAX` allows. Checkpoints of the longest
+    names that there are take 2 KB each, so 250 go together below any root of up to 200 bytes.
+    """
+    chunk: list[SubscriptionKey] = []
+    size_bytes = 0
+    for key in keys:
+        if chunk and size_bytes + size(key) > TRANSACTION_BYTES_MAX:
+            yield chunk
+            chunk, size_bytes = [], 0
+        chunk.append(key)
+        size_bytes += size(key)
+    if chunk:
+        yield chunk
 
 
 def _joined(transactions: list[Callable[[TransactionRequest], object]]) -> Transaction:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
-from hqueue.coordination import PartitionKey
 from hqueue.errors import UnsupportedFormatError
-from hqueue.records import decode_owner, encode_owner
-from hqueue.zookeeper.mirror import Mirror
+from hqueue.metadata import PartitionKey
+from hqueue.metadata.encoding import decode_owner, encode_owner
+from hqueue.runtime.clock import Deadline
 from hqueue.zookeeper.paths import Paths
 from hqueue.zookeeper.requests import create, delete, exists
-from hqueue.zookeeper.session import Session
+from hqueue.zookeeper.session import PIPELINED_MAX, Session
 from hqueue.zookeeper.tree import Leaf, below, leaves
+from hqueue.zookeeper.tree_cache import TreeCache
 
 __all__ = ["Ownership"]
 
@@ -29,41 +31,53 @@ class Ownership:
         self._paths = paths
 
     def claim(self, worker: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
-        """As `OwnerPort.claim`. What this session claimed before counts as claimed."""
-        paths = {self._paths.owner(key): key for key in partitions}
+        """As `OwnerPort.claim`. What this session claimed before counts as claimed.
+
+        A portion at a time, so that what another has takes up no room in this one's sessions.
+        """
+        keys = {self._paths.owner(key): key for key in partitions}
         data = encode_owner(worker)
         deadline = self._session.deadline()
+        own: list[str] = []
+        for portion in _portions(list(keys)):
+            own += deadline.run(partial(self._claim, portion, data, deadline))
+        return {keys[path] for path in own}
 
-        def claim() -> set[PartitionKey]:
-            session_id = self._session.connect(deadline)
-            self._session.run(
-                [(path, create(path, data, ephemeral=True)) for path in paths], deadline
-            )
-            return {paths[path] for path in self._own(paths, session_id)}
-
-        return deadline.run(claim)
+    def _claim(self, paths: list[str], data: bytes, deadline: Deadline) -> list[str]:
+        members = self._session.members.allocate([[path] for path in paths], deadline)
+        answers = self._session.run(
+            [(path, create(path, data, ephemeral=True)) for path in paths], deadline, members
+        )
+        created = {
+            path
+            for path, answer in zip(paths, answers, strict=True)
+            if not isinstance(answer, Exception)
+        }
+        known = self._own([path for path in paths if path not in created], deadline)
+        return [path for path in paths if path in created or path in known]
 
     def release(self, partitions: Collection[PartitionKey]) -> None:
         """As `OwnerPort.release`."""
-        paths = [self._paths.owner(key) for key in partitions]
         deadline = self._session.deadline()
+        for portion in _portions([self._paths.owner(key) for key in partitions]):
+            deadline.run(partial(self._release, portion, deadline))
 
-        def release() -> None:
-            own = self._own(paths, self._session.connect(deadline))
-            self._session.run([(path, delete(path)) for path in own], deadline)
+    def _release(self, paths: list[str], deadline: Deadline) -> None:
+        own = sorted(self._own(paths, deadline))
+        members = self._session.members.holders(own, deadline)
+        self._session.run([(path, delete(path)) for path in own], deadline, members)
+        self._session.members.settle((path, None) for path in own)
 
-        deadline.run(release)
-
-    def _own(self, paths: Collection[str], session_id: int) -> list[str]:
-        """Those of these nodes that are this session's."""
-        stats = self._session.run(
-            [(path, exists(path)) for path in paths], self._session.deadline()
-        )
-        return [
-            path
+    def _own(self, paths: Sequence[str], deadline: Deadline) -> set[str]:
+        """Those of these nodes that are this session's. The others count for it no more."""
+        members = self._session.members.holders(paths, deadline)
+        stats = self._session.run([(path, exists(path)) for path in paths], deadline, members)
+        owners = [
+            (path, None if stat is None else stat.ephemeralOwner)
             for path, stat in zip(paths, stats, strict=True)
-            if stat is not None and stat.ephemeralOwner == session_id
         ]
+        self._session.members.settle(owners)
+        return {path for path, owner in owners if owner and self._session.members.is_own(owner)}
 
     def list(self) -> Mapping[PartitionKey, str]:
         """As `OwnerPort.list`."""
@@ -76,9 +90,9 @@ class Ownership:
 
         return self._view(deadline.run(look))
 
-    def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> Mirror:
+    def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> TreeCache:
         """As `OwnerPort.watch`."""
-        return Mirror(
+        return TreeCache(
             self._session,
             self._paths.owners,
             OWNER_DEPTH,
@@ -95,3 +109,8 @@ class Ownership:
             except UnsupportedFormatError as exc:
                 logger.warning("a claim is left out: %s", exc)
         return view
+
+
+def _portions(paths: Sequence[str]) -> Iterator[list[str]]:
+    for first in range(0, len(paths), PIPELINED_MAX):
+        yield list(paths[first : first + PIPELINED_MAX])

@@ -5,14 +5,16 @@
     <root>/queues/<queue>/<partition>/<subscriber>/address    ephemeral: where it listens
     <root>/hosts/<worker>                                     ephemeral: a worker
     <root>/owners/<queue>/<partition>                         ephemeral: which worker serves it
+    <root>/secrets/appends                                    what notifications are signed with
 
-These are seed 001's (section 3.5.4), but for the last two. `hqueue.records` says what is in them.
+These are seed 001's (section 3.5.4), but for the last three. `hqueue.metadata.encoding` says what
+is in them.
 """
 
 from __future__ import annotations
 
-from hqueue.attributes import check_queue_name
-from hqueue.coordination import PartitionKey, SubscriptionKey, check_name
+from hqueue.metadata import PartitionKey, SubscriptionKey, check_name
+from hqueue.settings.attributes import check_queue_name
 
 __all__ = ["ADDRESS", "TOPICS", "Paths", "partition_number"]
 
@@ -32,6 +34,8 @@ class Paths:
         self.queues = f"{root}/queues"
         self.hosts = f"{root}/hosts"
         self.owners = f"{root}/owners"
+        self.secrets = f"{root}/secrets"
+        self.append_keys = f"{self.secrets}/appends"
 
     def queue(self, queue: str) -> str:
         return f"{self.queues}/{check_queue_name(queue)}"

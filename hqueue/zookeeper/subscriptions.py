@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from hqueue.coordination import Presence, SubscriptionKey
 from hqueue.errors import (
     HQueueError,
     InvalidInputError,
@@ -13,12 +12,13 @@ from hqueue.errors import (
     SubscriberNotFoundError,
     UnsupportedFormatError,
 )
-from hqueue.records import decode_address, decode_topics, encode_address, encode_topics
-from hqueue.zookeeper.lasting import LastingNodes, NodeGroup
-from hqueue.zookeeper.mirror import Mirror
+from hqueue.metadata import Presence, SubscriptionKey
+from hqueue.metadata.encoding import decode_address, decode_topics, encode_address, encode_topics
 from hqueue.zookeeper.paths import ADDRESS, TOPICS, Paths
-from hqueue.zookeeper.session import Session
+from hqueue.zookeeper.persistent_ephemerals import NodeGroup, PersistentEphemeralNodes
+from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session
 from hqueue.zookeeper.tree import Leaf, below, leaves
+from hqueue.zookeeper.tree_cache import TreeCache
 
 __all__ = ["Subscriptions"]
 
@@ -41,12 +41,14 @@ class Subscriptions:
         presence: Presence,
         partitions: Collection[int],
         on_failure: Callable[[HQueueError], None],
-    ) -> LastingNodes:
+    ) -> PersistentEphemeralNodes:
         """As `SubscriptionPort.register`. The two nodes of a partition are made together."""
         if not partitions:
             raise InvalidInputError("a subscriber has at least one partition")
         address = encode_address(presence.address)
         topics = encode_topics(presence.topics, presence.delivery)
+        if len(topics) > TRANSACTION_BYTES_MAX:
+            raise InvalidInputError("the topics are too long", topics_bytes=len(topics))
         keys = [SubscriptionKey(queue, partition, subscriber) for partition in sorted(partitions)]
 
         def same_address(data: bytes) -> bool:
@@ -55,22 +57,22 @@ class Subscriptions:
             except UnsupportedFormatError:
                 return False
 
-        return LastingNodes(
+        return PersistentEphemeralNodes(
             self._session,
             [
                 NodeGroup(((self._paths.topics(key), topics), (self._paths.address(key), address)))
                 for key in keys
             ],
-            ours=same_address,
-            taken=lambda path, data: SubscriberConnectedError(
+            is_own=same_address,
+            on_conflict=lambda path, data: SubscriberConnectedError(
                 "another subscriber of this name is connected",
                 queue=queue,
                 subscriber=subscriber,
-                place=path,
+                path=path,
                 record=data.decode(errors="replace"),
             ),
-            missing=lambda path: SubscriberNotFoundError(
-                "this subscriber has no checkpoint", subscriber=subscriber, place=path
+            on_missing=lambda path: SubscriberNotFoundError(
+                "this subscriber has no checkpoint", subscriber=subscriber, path=path
             ),
             on_failure=on_failure,
         )
@@ -93,9 +95,9 @@ class Subscriptions:
 
         return deadline.run(look)
 
-    def watch(self, listener: Callable[[Mapping[SubscriptionKey, Presence]], None]) -> Mirror:
-        """As `SubscriptionPort.watch`. Checkpoints lie above the mirror's depth."""
-        return Mirror(
+    def watch(self, listener: Callable[[Mapping[SubscriptionKey, Presence]], None]) -> TreeCache:
+        """As `SubscriptionPort.watch`. Checkpoints lie above the cache's depth."""
+        return TreeCache(
             self._session,
             self._paths.queues,
             PRESENCE_DEPTH,
@@ -103,7 +105,9 @@ class Subscriptions:
         )
 
     def _view(self, found: Mapping[str, Leaf]) -> dict[SubscriptionKey, Presence]:
-        """Whoever has an address is present; without a ``topics`` node it wants all topics."""
+        """A subscriber with an address is present; without a ``topics`` node it wants all
+        topics.
+        """
         view = {}
         for path, leaf in found.items():
             parent, _, name = path.rpartition("/")
@@ -118,9 +122,9 @@ class Subscriptions:
         return view
 
 
-def _presence(place: str, address: Leaf, wanted: Leaf | None) -> Presence:
-    listening = decode_address(address.data, f"{place}/{ADDRESS}")
+def _presence(path: str, address: Leaf, wanted: Leaf | None) -> Presence:
+    listening = decode_address(address.data, f"{path}/{ADDRESS}")
     if wanted is None:
         return Presence(listening, revision=address.changed)
-    topics, delivery = decode_topics(wanted.data, f"{place}/{TOPICS}")
+    topics, delivery = decode_topics(wanted.data, f"{path}/{TOPICS}")
     return Presence(listening, topics, delivery, max(address.changed, wanted.changed))

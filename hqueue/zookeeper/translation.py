@@ -28,17 +28,17 @@ _REFUSALS = (
 )
 
 
-def translate(error: BaseException, place: str) -> HQueueError:
+def translate(error: BaseException, path: str) -> HQueueError:
     """Anything but an answer. What isn't a refusal means that ZooKeeper did not answer in time,
     and may do it yet.
     """
     if isinstance(error, _REFUSALS):
         return RequestRefusedError(
-            "ZooKeeper refused", place=place, answer=f"{type(error).__name__}: {error}"
+            "ZooKeeper refused", path=path, answer=f"{type(error).__name__}: {error}"
         )
     return StoreUnavailableError(
         "ZooKeeper gave no answer",
         outcome=Outcome.UNKNOWN,
-        place=place,
+        path=path,
         reason=f"{type(error).__name__}: {error}",
     )

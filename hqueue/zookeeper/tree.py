@@ -1,11 +1,17 @@
-"""Reading a part of ZooKeeper's tree, a level in one go."""
+"""Reading a part of ZooKeeper's tree, a level in one go.
+
+ZooKeeper does not bound its answers, and kazoo reads them whatever their length: unlike a
+transaction, a large listing harms nobody but who asks. The largest one of a single node is that of
+a queue's partitions: 32,767 names of 9 bytes, which is 300 KB. Memory is bounded by what is found
+and by `PIPELINED_MAX` answers under way.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
 
-from hqueue.clock import Deadline
+from hqueue.runtime.clock import Deadline
 from hqueue.zookeeper.requests import children, get
 from hqueue.zookeeper.session import Session
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from hqueue.coordination import WorkerRecord
 from hqueue.errors import (
     HQueueError,
     InvalidInputError,
     RequestRefusedError,
     UnsupportedFormatError,
 )
-from hqueue.records import decode_worker, encode_worker
-from hqueue.zookeeper.lasting import LastingNodes, NodeGroup
-from hqueue.zookeeper.mirror import Mirror
+from hqueue.metadata import WorkerRecord
+from hqueue.metadata.encoding import decode_worker, encode_worker
 from hqueue.zookeeper.paths import Paths
+from hqueue.zookeeper.persistent_ephemerals import NodeGroup, PersistentEphemeralNodes
 from hqueue.zookeeper.requests import ensure
 from hqueue.zookeeper.session import Session
 from hqueue.zookeeper.tree import Leaf, below, leaves
+from hqueue.zookeeper.tree_cache import TreeCache
 
 __all__ = ["Workers"]
 
@@ -33,11 +33,11 @@ class Workers:
     def __init__(self, session: Session, paths: Paths) -> None:
         self._session = session
         self._paths = paths
-        self._registered: dict[str, LastingNodes] = {}
+        self._registered: dict[str, PersistentEphemeralNodes] = {}
 
     def register(
         self, worker: WorkerRecord, on_failure: Callable[[HQueueError], None]
-    ) -> LastingNodes:
+    ) -> PersistentEphemeralNodes:
         """As `WorkerPort.register`."""
         deadline = self._session.deadline()
         hosts = self._paths.hosts
@@ -49,16 +49,16 @@ class Workers:
             except UnsupportedFormatError:
                 return False
 
-        registration = LastingNodes(
+        registration = PersistentEphemeralNodes(
             self._session,
             [self._group(worker)],
-            ours=same_address,
-            taken=lambda path, data: RequestRefusedError(
+            is_own=same_address,
+            on_conflict=lambda path, data: RequestRefusedError(
                 "there is a worker of this name",
-                place=path,
+                path=path,
                 record=data.decode(errors="replace"),
             ),
-            missing=lambda path: RequestRefusedError("a node was deleted", place=path),
+            on_missing=lambda path: RequestRefusedError("a node was deleted", path=path),
             on_failure=on_failure,
         )
         self._registered[worker.name] = registration
@@ -84,9 +84,9 @@ class Workers:
 
         return self._view(deadline.run(look))
 
-    def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Mirror:
+    def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> TreeCache:
         """As `WorkerPort.watch`."""
-        return Mirror(
+        return TreeCache(
             self._session,
             self._paths.hosts,
             WORKER_DEPTH,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from pyspark_hqueue.located import foreach_batch, read
-    from pyspark_hqueue.stream import QueueStreamReader
+    from pyspark_hqueue.reading.located import foreach_batch, read
+    from pyspark_hqueue.reading.stream import QueueStreamReader
 
 __all__ = ["DefaultSource", "foreach_batch", "read"]
 
@@ -32,34 +32,34 @@ class DefaultSource(DataSource):
         return "hqueue"
 
     def schema(self) -> StructType:
-        from pyspark_hqueue.source import schema_of  # noqa: PLC0415
+        from pyspark_hqueue.reading.source import schema_of  # noqa: PLC0415
 
         return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from pyspark_hqueue.source import batch_reader  # noqa: PLC0415
+        from pyspark_hqueue.reading.source import batch_reader  # noqa: PLC0415
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802
-        from pyspark_hqueue.stream import stream_reader  # noqa: PLC0415
+        from pyspark_hqueue.reading.stream import stream_reader  # noqa: PLC0415
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from pyspark_hqueue.sink import batch_writer  # noqa: PLC0415
+        from pyspark_hqueue.writing.sink import batch_writer  # noqa: PLC0415
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        from pyspark_hqueue.sink import stream_writer  # noqa: PLC0415
+        from pyspark_hqueue.writing.sink import stream_writer  # noqa: PLC0415
 
         return stream_writer(self.options, schema, overwrite=overwrite)
 
 
 def __getattr__(name: str) -> Any:
     if name in ("foreach_batch", "read"):
-        from pyspark_hqueue import located  # noqa: PLC0415
+        from pyspark_hqueue.reading import located  # noqa: PLC0415
 
         return getattr(located, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 DEADLINE_S = 240.0
@@ -34,11 +34,16 @@ class Ended:
 
 
 class Running:
-    """A command that runs; its stdout is read line by line."""
+    """A command that runs, or another program; its stdout is read line by line."""
 
-    def __init__(self, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: tuple[str, ...],
+        environment: dict[str, str],
+        program: Sequence[str] | None = None,
+    ) -> None:
         self._process = subprocess.Popen(
-            [*command(), *arguments],
+            [*(program or command()), *arguments],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

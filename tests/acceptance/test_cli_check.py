@@ -7,7 +7,8 @@ import json
 import happybase
 
 import hqueue
-from hqueue import local, rowkey
+from hqueue import local
+from hqueue.format import rowkey
 from tests.acceptance.commands import Run
 
 

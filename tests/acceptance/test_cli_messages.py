@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue.limits import TAIL_TRUST_MS
+from hqueue.settings.limits import TAIL_TRUST_MS
 from tests.acceptance.commands import Run, Start, command
-from tests.integration.waiting import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("opened")
 
@@ -31,8 +31,8 @@ def test_arguments_are_put_as_one_batch_in_their_order(run: Run, name: str) -> N
     assert base64.b64decode(read[2]["value_base64"]) == b"\xff"
 
 
-def test_arguments_with_a_token_are_put_once_however_often(run: Run, name: str) -> None:
-    once = ("put", name, "-t", "t", "-p", "1", "--token", "import/7", "--print-ids")
+def test_arguments_with_an_idempotency_key_are_put_once_however_often(run: Run, name: str) -> None:
+    once = ("put", name, "-t", "t", "-p", "1", "--idempotency-key", "import/7", "--print-ids")
     first = run(*once, "a", "b")
     assert first.code == 0
     assert run(*once, "--since", "1h ago", "a", "b").lines == first.lines
@@ -40,7 +40,7 @@ def test_arguments_with_a_token_are_put_once_however_often(run: Run, name: str) 
     other = run(*once, "a", "c")
     assert (other.code, other.lines) == (1, [])
     assert "has other messages" in other.err
-    for wrong in (("put", name, "-t", "t", "--token", "x", "a"), (*once, "-f", "-")):
+    for wrong in (("put", name, "-t", "t", "--idempotency-key", "x", "a"), (*once, "-f", "-")):
         assert run(*wrong).code == 2
 
 

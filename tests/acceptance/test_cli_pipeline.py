@@ -16,7 +16,7 @@ import hqueue
 import pyspark_hqueue.jobs.archive
 from hqueue import Message
 from tests.acceptance.commands import DEADLINE_S, Run
-from tests.integration.waiting import wait_for
+from tests.support.waiting import wait_for
 
 LOCAL = ("--master", "local[1]", "--conf", "spark.ui.enabled=false")
 MESSAGES = 900

@@ -39,7 +39,7 @@ def test_a_queue_lives_from_create_to_delete(run: Run, name: str) -> None:
     assert "there is no such queue" in gone.err
 
 
-def test_describe_shows_the_ends_of_every_partition(
+def test_describe_shows_the_offsets_of_every_partition(
     run: Run, opened: hqueue.Queue, name: str
 ) -> None:
     ids = opened.put([hqueue.Message("t", b"a"), hqueue.Message("t", b"b")], partition=1)
@@ -48,8 +48,8 @@ def test_describe_shows_the_ends_of_every_partition(
     assert ["ttl", "86400"] in lines
     assert ["partition", "1", "2", str(ids[0]), str(ids[1].next())] in lines
     assert ["partition", "2", "0", "-", "0-0"] in lines
-    ends = json.loads(run("describe", name, "--json").out)["ends"]
-    assert [end["messages"] for end in ends] == [0, 2, 0]
+    ends = json.loads(run("describe", name, "--json").out)["offsets"]
+    assert [each["messages"] for each in ends] == [0, 2, 0]
 
 
 def test_locations_name_a_host_for_every_partition(

@@ -11,9 +11,9 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID
-from hqueue.coordination import Address
+from hqueue.metadata import Address
 from tests.acceptance.commands import DEADLINE_S, Run, Running, Start, command
-from tests.integration.delivering import Delivering
+from tests.support.delivering import Delivering
 
 
 @pytest.fixture

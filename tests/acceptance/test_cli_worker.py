@@ -14,7 +14,7 @@ import pytest
 import hqueue
 from hqueue import DeliveryOptions, Message, Status, Subscription
 from tests.acceptance.commands import Run, Running, Start
-from tests.integration.waiting import wait_for
+from tests.support.waiting import wait_for
 
 DEPLOY = Path(__file__).parents[2] / "workers" / "deploy"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import email
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -9,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import hqueue
+from tests.acceptance.commands import command
+
 ROOT = Path(__file__).parents[2]
+PACKAGES = {"hqueue", "hqueue_workers", "pyspark_hqueue"}
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +34,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target.symlink_to(origin.readlink())
         elif origin.exists():
             target.write_bytes(origin.read_bytes())
-    built = tmp_path_factory.mktemp("wheel")
-    command = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    return build(source, tmp_path_factory.mktemp("wheel"))
+
+
+def build(source: Path, folder: Path) -> Path:
+    """The wheel of a source tree, in that folder."""
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run(
-        [sys.executable, "-m", *command, "--wheel-dir", str(built), str(source)], check=True
+        [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(source)],
+        check=True,
     )
-    (found,) = built.glob("*.whl")
+    (found,) = folder.glob("*.whl")
     return found
 
 
@@ -42,21 +54,36 @@ def test_the_wheel_ships_every_module_and_data_file(wheel: Path) -> None:
     for folder, package in (("workers", "hqueue_workers"), ("spark", "pyspark_hqueue")):
         base = ROOT / folder
         wanted |= {str(path.relative_to(base)) for path in (base / package).rglob("*.py")}
-    wanted |= {"hqueue/py.typed", "hqueue/local/pom.xml"}
-    wanted |= {f"hqueue/idl/{path.name}" for path in (ROOT / "thrift").glob("*.thrift")}
+    wanted |= {f"{name}/py.typed" for name in PACKAGES} | {"hqueue/local/pom.xml"}
+    wanted |= {f"hqueue/rpc/idl/{path.name}" for path in (ROOT / "thrift").glob("*.thrift")}
     assert wanted <= shipped
 
 
 def test_the_wheel_ships_nothing_beside_its_packages(wheel: Path) -> None:
     top = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     packages = {name for name in top if not name.endswith(".dist-info")}
-    assert packages == {"hqueue", "hqueue_workers", "pyspark_hqueue"}
+    assert packages == PACKAGES
+
+
+def test_the_wheel_says_its_version_and_its_licence(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as shipped:
+        (folder,) = {name.split("/")[0] for name in shipped.namelist() if ".dist-info/" in name}
+        metadata = email.message_from_bytes(shipped.read(f"{folder}/METADATA"))
+        licence = shipped.read(f"{folder}/licenses/LICENSE")
+    assert metadata["Version"] == hqueue.__version__
+    assert "Apache-2.0" in (metadata["License"], metadata["License-Expression"])
+    assert licence == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_command_says_the_version() -> None:
+    shown = subprocess.run([*command(), "--version"], check=True, capture_output=True, text=True)
+    assert shown.stdout == f"{hqueue.__version__}\n"
 
 
 def test_the_installed_wheel_finds_its_data(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = (
-        "import hqueue, hqueue.hbase, hqueue.subscribe, hqueue.local.jars as jars, pathlib\n"
+        "import hqueue, hqueue.hbase, hqueue.push, hqueue.local.jars as jars, pathlib\n"
         "assert pathlib.Path(hqueue.__file__).is_relative_to(pathlib.Path.cwd())\n"
         "assert (pathlib.Path(jars.__file__).parent / 'pom.xml').is_file()\n"
     )
@@ -73,3 +100,20 @@ def test_spark_finds_the_data_source_of_an_installed_wheel(wheel: Path, tmp_path
         "assert 'pyarrow' not in sys.modules and 'hqueue' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_the_container_file_copies_all_that_the_wheel_is_built_from(
+    wheel: Path, tmp_path: Path
+) -> None:
+    text = (ROOT / "workers" / "deploy" / "Containerfile").read_text()
+    source = tmp_path / "source"
+    source.mkdir()
+    for line in re.findall(r"^COPY (?!--from)(.+) /source", text, re.MULTILINE):
+        for name in line.split():
+            if (ROOT / name).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(ROOT / name, source / name, ignore=ignored, symlinks=True)
+            else:
+                shutil.copy(ROOT / name, source / name)
+    built = build(source, tmp_path / "wheel")
+    assert set(zipfile.ZipFile(built).namelist()) == set(zipfile.ZipFile(wheel).namelist())

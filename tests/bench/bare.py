@@ -10,11 +10,11 @@ from typing import Any
 
 import happybase
 
-from hqueue import GatewayAddress, Message, Settings, rowkey
-from hqueue.batch import encode_bodies, encode_header
-from hqueue.hbase.connection import Connection, Service
-from hqueue.hbase.idl import hbase2
-from hqueue.hbase.wire import LARGE_BYTES
+from hqueue import GatewayAddress, Message, Settings
+from hqueue.format import encode_bodies, encode_header, rowkey
+from hqueue.hbase.thrift.connection import Connection, Service
+from hqueue.hbase.thrift.idl import hbase2
+from hqueue.hbase.thrift.wire import LARGE_BYTES
 
 __all__ = ["BarePuts", "one_message_rows", "scan_rows"]
 

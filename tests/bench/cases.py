@@ -104,7 +104,7 @@ def append(bench: Bench) -> Iterator[Comparison]:
             )  # fmt: skip
 
 
-def append_ahead(bench: Bench) -> Iterator[Comparison]:
+def append_prefetched(bench: Bench) -> Iterator[Comparison]:
     """Batches from one process that does not wait for each, against the bare puts."""
     for a_batch, batches in ((1_000, 400), (10_000, 60)):
         queue = bench.queue(f"ahead-{a_batch}")
@@ -272,5 +272,5 @@ for _ in itertools.islice(queue.scan(), batches * 10_000):
 """
 
 CASES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
-    case.__name__: case for case in (append, append_ahead, scan, one_message, producer, memory)
+    case.__name__: case for case in (append, append_prefetched, scan, one_message, producer, memory)
 }

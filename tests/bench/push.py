@@ -116,7 +116,7 @@ def push_throughput(bench: Bench) -> Iterator[Comparison]:
     figures = []
     with running_worker(bench):
         for _ in range(bench.rounds + 2):
-            start = max(end.next for end in queue.ends())
+            start = max(each.end for each in queue.offsets())
             with queue.producer() as producer:
                 for message in [Message("topic", os.urandom(VALUE_BYTES))] * number:
                     producer.send(message)

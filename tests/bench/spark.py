@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 
 from hqueue import MessageID, Queue
 from pyspark_hqueue import DefaultSource, read
-from pyspark_hqueue.decode import client_of, read_ranges
-from pyspark_hqueue.options import ReadOptions
-from pyspark_hqueue.plan import Task, cut, snapshot
-from pyspark_hqueue.schema import COLUMNS
+from pyspark_hqueue.reading.decode import client_of, read_ranges
+from pyspark_hqueue.reading.options import ReadOptions
+from pyspark_hqueue.reading.plan import Task, cut, snapshot
+from pyspark_hqueue.reading.schema import COLUMNS
 
 from .cases import VALUE_BYTES, Bench
 from .measure import Comparison, compare, rate

@@ -8,23 +8,29 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hqueue import local
-from hqueue.coordination import Coordination
+from hqueue.metadata import Coordination
 from hqueue.zookeeper import ZooKeeperCoordination
+from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 
 Open = Callable[[], Coordination]
 """Opens a session of its own; all of a test see the same records."""
 
 
-@pytest.fixture(params=["zookeeper"])
+SPREAD_BYTES_MAX = 512
+"""So little that nearly every test needs several sessions at ZooKeeper."""
+
+
+@pytest.fixture(params=["zookeeper", "zookeeper-spread"])
 def open_coordination(request: pytest.FixtureRequest, server: local.LocalServer) -> Iterator[Open]:
     """Sessions on an empty coordination service. They are closed after the test."""
     opened: list[Coordination] = []
+    bytes_max = SESSION_BYTES_MAX if request.param == "zookeeper" else SPREAD_BYTES_MAX
     settings = server.settings(
         zookeeper_root=f"/hqueue-{uuid.uuid4().hex[:12]}", zookeeper_session_timeout_ms=2_000
     )
 
     def open_session() -> Coordination:
-        opened.append(ZooKeeperCoordination(settings))
+        opened.append(ZooKeeperCoordination(settings, session_bytes_max=bytes_max))
         return opened[-1]
 
     yield open_session

@@ -22,7 +22,7 @@ from hqueue import (
     SubscriberConnectedError,
     SubscriberNotFoundError,
 )
-from hqueue.coordination import (
+from hqueue.metadata import (
     Address,
     Checkpoint,
     Coordination,
@@ -32,8 +32,9 @@ from hqueue.coordination import (
     SubscriptionKey,
     WorkerRecord,
 )
+from hqueue.metadata.append_keys import AppendKey, AppendKeys
 from tests.conformance.conftest import Open
-from tests.integration.waiting import wait_for
+from tests.support.waiting import wait_for
 
 HERE, THERE = Address("127.0.0.1", 5_001), Address("127.0.0.1", 5_002)
 KEY = SubscriptionKey("q", 0, "s")
@@ -409,6 +410,52 @@ def test_claims_end_with_their_session_and_a_watch_tells_so(open_coordination: O
     )
     one.close()
     views.await_view(lambda view: not view, "the claims have ended")
+
+
+# The keys of notifications
+
+
+def test_of_many_that_make_the_first_keys_all_have_those_of_one(open_coordination: Open) -> None:
+    sessions = [open_coordination() for _ in range(4)]
+    assert sessions[0].append_keys.read() is None
+    with ThreadPoolExecutor(4) as pool:
+        made = list(
+            pool.map(
+                lambda each: each.append_keys.replace(None, AppendKeys(AppendKey.random(1))),
+                sessions,
+            )
+        )
+    assert made[0] is not None
+    assert set(made) == {made[0]} == {each.append_keys.read() for each in sessions}
+
+
+def test_keys_are_replaced_only_where_they_are_still_what_was_known(
+    open_coordination: Open,
+) -> None:
+    one, other = open_coordination(), open_coordination()
+    first = one.append_keys.replace(None, AppendKeys(AppendKey.random(1)))
+    assert first is not None
+    second = other.append_keys.replace(first, first.renewed(2))
+    assert second is not None
+    assert (second.previous, second.current.created_ms) == (first.current, 2)
+    assert one.append_keys.replace(first, first.renewed(3)) == second
+    assert one.append_keys.read() == second
+
+
+def test_a_watch_tells_of_keys_that_are_made_and_renewed(open_coordination: Open) -> None:
+    one, other = open_coordination(), open_coordination()
+    told: list[AppendKeys | None] = []
+    watch = one.append_keys.watch(told.append)
+    wait_for(lambda: told == [None], "there are none")
+    first = other.append_keys.replace(None, AppendKeys(AppendKey.random(1)))
+    assert first is not None
+    wait_for(lambda: told[-1] is not None and told[-1].current == first.current, "the first")
+    renewed = first.renewed(2)
+    other.append_keys.replace(first, renewed)
+    wait_for(lambda: told[-1] is not None and told[-1].current == renewed.current, "the next")
+    assert told[-1] is not None
+    assert told[-1].previous == first.current
+    watch.close()
 
 
 # The session

@@ -86,7 +86,7 @@ def _kept(put: Put, places: Mapping[str, list[tuple[int, int]]]) -> Iterator[Vio
         found = places.get(token, [])
         if not found:
             yield Violation("lost", f"{token} of {_name(put)}")
-        elif id_ not in [place[1] for place in found]:
+        elif id_ not in [found_at[1] for found_at in found]:
             yield Violation("moved", f"{token}: put said {id_}, is at {found}")
         elif put.partition is not None and found[0][0] != put.partition:
             yield Violation("moved", f"{token}: partition {put.partition}, is at {found}")

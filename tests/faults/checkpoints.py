@@ -59,7 +59,7 @@ class CheckpointWatch:
     def _look(self) -> None:
         keys = self._coordination.subscriptions.list(self._queue)
         for key, checkpoint in self._coordination.checkpoints.read_many(keys).items():
-            place = (key.subscriber, key.partition)
-            if self._known.get(place) != int(checkpoint.next):
-                self._known[place] = int(checkpoint.next)
-                self._recorder.checkpoint(*place, int(checkpoint.next))
+            subscription = (key.subscriber, key.partition)
+            if self._known.get(subscription) != int(checkpoint.next):
+                self._known[subscription] = int(checkpoint.next)
+                self._recorder.checkpoint(*subscription, int(checkpoint.next))

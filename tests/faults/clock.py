@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hqueue.clock import SystemClock
+from hqueue.runtime.clock import SystemClock
 
 __all__ = ["SettableClock", "set_clock"]
 

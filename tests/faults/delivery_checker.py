@@ -21,58 +21,60 @@ DELIVERY_KINDS = {
 }
 """What is looked for."""
 
-Place = tuple[str, int]
+Subscription = tuple[str, int]
 """A subscriber and a partition."""
 
 
 def check_deliveries(history: History) -> list[Violation]:
     """Every violation that the history shows; none if the workers kept their promises."""
-    deliveries: dict[Place, list[Delivery]] = collections.defaultdict(list)
+    deliveries: dict[Subscription, list[Delivery]] = collections.defaultdict(list)
     for delivery in sorted(history.deliveries, key=lambda delivery: delivery.at_s):
         deliveries[delivery.subscriber, delivery.partition].append(delivery)
-    checkpoints: dict[Place, list[Checkpoint]] = collections.defaultdict(list)
+    checkpoints: dict[Subscription, list[Checkpoint]] = collections.defaultdict(list)
     for checkpoint in history.checkpoints:
         checkpoints[checkpoint.subscriber, checkpoint.partition].append(checkpoint)
-    subscribers = {place[0] for place in (*deliveries, *checkpoints)}
+    subscribers = {subscription[0] for subscription in (*deliveries, *checkpoints)}
     ok = {token for put in history.puts if put.outcome == "ok" for token in put.tokens}
     violations: list[Violation] = []
-    for place in sorted((name, p) for name in subscribers for p in history.counts):
-        given, moves = deliveries[place], checkpoints[place]
-        violations += _contents(history, ok, place, given)
-        violations += _order(place, given)
-        violations += _beyond(history, place, given, moves)
-        violations += _repetitions(place, given, moves)
-        violations += _retreats(place, moves)
+    for subscription in sorted((name, p) for name in subscribers for p in history.counts):
+        given, moves = deliveries[subscription], checkpoints[subscription]
+        violations += _contents(history, ok, subscription, given)
+        violations += _order(subscription, given)
+        violations += _beyond(history, subscription, given, moves)
+        violations += _repetitions(subscription, given, moves)
+        violations += _retreats(subscription, moves)
     return violations
 
 
 def _contents(
-    history: History, ok: set[str], place: Place, given: list[Delivery]
+    history: History, ok: set[str], subscription: Subscription, given: list[Delivery]
 ) -> Iterator[Violation]:
-    there = {read.id: read.token for read in history.final.get(place[1], [])}
+    there = {read.id: read.token for read in history.final.get(subscription[1], [])}
     for delivery in given:
         for id_, token in delivery.messages:
             if there.get(id_) != token:
-                yield Violation("misdelivered", f"{_name(place)}: {token} at {id_}")
+                yield Violation("misdelivered", f"{_name(subscription)}: {token} at {id_}")
     done = {id_ for delivery in given if delivery.done for id_, _ in delivery.messages}
     for id_ in sorted(there.keys() - done):
         if there[id_] in ok:
-            yield Violation("undelivered", f"{_name(place)}: {there[id_]} at {id_}")
+            yield Violation("undelivered", f"{_name(subscription)}: {there[id_]} at {id_}")
 
 
-def _order(place: Place, given: list[Delivery]) -> Iterator[Violation]:
+def _order(subscription: Subscription, given: list[Delivery]) -> Iterator[Violation]:
     highest = -1
     seen: set[int] = set()
     for delivery in given:
         for id_, token in delivery.messages:
             if id_ not in seen and id_ < highest:
-                yield Violation("disordered", f"{_name(place)}: {token} at {id_} after {highest}")
+                yield Violation(
+                    "disordered", f"{_name(subscription)}: {token} at {id_} after {highest}"
+                )
             seen.add(id_)
             highest = max(highest, id_)
 
 
 def _beyond(
-    history: History, place: Place, given: list[Delivery], moves: list[Checkpoint]
+    history: History, subscription: Subscription, given: list[Delivery], moves: list[Checkpoint]
 ) -> Iterator[Violation]:
     """All that a checkpoint has passed was done with before the checkpoint was seen there."""
     done_s: dict[int, float] = {}
@@ -80,18 +82,20 @@ def _beyond(
         if delivery.done:
             for id_, _ in delivery.messages:
                 done_s.setdefault(id_, delivery.at_s)
-    reads = history.final.get(place[1], [])
+    reads = history.final.get(subscription[1], [])
     passed = 0
     for move in moves:
         end = bisect.bisect_left(reads, move.next, key=lambda read: read.id)
         for read in reads[passed:end]:
             if done_s.get(read.id, float("inf")) > move.at_s:
-                yield Violation("premature", f"{_name(place)}: {move.next} beyond {read.token}")
+                yield Violation(
+                    "premature", f"{_name(subscription)}: {move.next} beyond {read.token}"
+                )
         passed = max(passed, end)
 
 
 def _repetitions(
-    place: Place, given: list[Delivery], moves: list[Checkpoint]
+    subscription: Subscription, given: list[Delivery], moves: list[Checkpoint]
 ) -> Iterator[Violation]:
     """What comes again lies between the last checkpoint and what came before."""
     times = [move.at_s for move in moves]
@@ -99,16 +103,16 @@ def _repetitions(
         count = bisect.bisect_left(times, delivery.at_s)
         for id_, token in delivery.messages:
             if count and id_ < moves[count - 1].next:
-                yield Violation("repeated", f"{_name(place)}: {token} at {id_}")
+                yield Violation("repeated", f"{_name(subscription)}: {token} at {id_}")
 
 
-def _retreats(place: Place, moves: list[Checkpoint]) -> Iterator[Violation]:
+def _retreats(subscription: Subscription, moves: list[Checkpoint]) -> Iterator[Violation]:
     highest = -1
     for move in moves:
         if move.next < highest:
-            yield Violation("retreated", f"{_name(place)}: {move.next} after {highest}")
+            yield Violation("retreated", f"{_name(subscription)}: {move.next} after {highest}")
         highest = max(highest, move.next)
 
 
-def _name(place: Place) -> str:
-    return f"{place[0]} in partition {place[1]}"
+def _name(subscription: Subscription) -> str:
+    return f"{subscription[0]} in partition {subscription[1]}"

@@ -46,7 +46,8 @@ three data nodes, a master, three region servers, three pairs of gateways, each 
 own. Six producers (processes: single puts, batches, keyed, to any partition, one that writes on
 when its clock is wrong, one with `Producer`) and three readers (scans that go on from one another,
 scans from the middle, a follower) use a queue of six partitions through TCP proxies; two workers
-deliver it to two subscribers, of which one wants some messages again. A put gives up
+deliver it to two subscribers, of which one wants some messages again. All the time a stranger tells
+the workers of batches that nobody put. A put gives up
 after 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes
 are met.
 
@@ -84,9 +85,9 @@ others, HBase lets it answer reads from what it knew. Scans in these moments are
 ## Bad input
 
 `make fuzz` ([tests/fuzz](../tests/fuzz)) gives damaged and made-up input to all that takes some:
-cells, headers and row keys, whole logs of forged rows, answers off the wire, settings, texts and
-command lines. A finding is what ends in anything but an `HQueueError`, takes 10 s or takes 256 MiB.
-In
+cells, headers and row keys, whole logs of forged rows, answers off the wire, strangers' calls,
+settings, texts and command lines. A finding is what ends in anything but an `HQueueError`, takes
+10 s or takes 256 MiB. In
 {minutes:.0f} minutes (seed {seed}):
 
 """
@@ -103,9 +104,9 @@ _FOUND = """
   message was not delivered. A reader has one user at a time now.
 - What a subscriber that had fallen behind still needed was pushed out of its window by a heavy
   batch that came after it. The worker then asked for it without an end, and did nothing else.
-  Without a cluster, both: [test_worker_feed.py](../tests/unit/test_worker_feed.py).
+  Without a cluster, both: [test_cursor.py](../tests/unit/workers/delivery/test_cursor.py).
 - A local server's process counted as ended when its first thread had, with its port still open:
-  [tests/unit/test_local_processes.py](../tests/unit/test_local_processes.py).
+  [tests/unit/local/test_process.py](../tests/unit/local/test_process.py).
 
 ## Run it
 

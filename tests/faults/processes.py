@@ -1,4 +1,4 @@
-"""The producers, readers, workers and subscribers of a run, each a process of its own."""
+"""The processes of a run: producers, readers, workers, subscribers and a stranger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import producer, reader, subscriber, worker
+from . import producer, reader, stranger, subscriber, worker
 from .specification import Specification
 
 __all__ = ["Processes"]
@@ -20,6 +20,7 @@ _MODULES: Mapping[str, Any] = {
     "reader": reader,
     "worker": worker,
     "subscriber": subscriber,
+    "stranger": stranger,
 }
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import hqueue
 from hqueue import Queue, local
 from hqueue.errors import CorruptLogError
+from tests.support.proxy import Proxies
 
-from ..integration.proxy import Proxies
 from .checker import Violation, check
 from .checkpoints import CheckpointWatch
 from .delivery_checker import check_deliveries
@@ -29,7 +29,7 @@ from .specification import DELIVERED, DRAINED, STOP
 __all__ = ["Options", "Result", "run"]
 
 FINAL = "final"
-ENDINGS = {STOP: ["producer"], DRAINED: ["reader", "subscriber"], DELIVERED: ["worker"]}
+ENDINGS = {STOP: ["producer"], DRAINED: ["stranger", "reader", "subscriber"], DELIVERED: ["worker"]}
 """Which mark ends which kinds of processes, in this order."""
 ENDING_S = 300.0
 READS_OF_ALL_MAX = 5
@@ -137,14 +137,14 @@ def _read_all(queue: Queue, folder: Path) -> History:
     for _ in range(READS_OF_ALL_MAX):
         path = folder / f"{FINAL}.reader.jsonl"
         path.unlink(missing_ok=True)
-        before = {ends.partition: ends.messages for ends in queue.ends()}
+        before = {ends.partition: ends.messages for ends in queue.offsets()}
         _read_partitions(queue, Recorder(path))
         findings = [
             f"{finding.row}: {finding.problem}"
             for partition in range(queue.partitions)
             for finding in list(queue.check([partition]))[-1].findings
         ]
-        counts = {ends.partition: ends.messages for ends in queue.ends()}
+        counts = {ends.partition: ends.messages for ends in queue.offsets()}
         if counts == before:
             break
     return load(folder, FINAL, counts, findings)

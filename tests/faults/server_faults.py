@@ -15,8 +15,8 @@ from hqueue import Client
 from hqueue.errors import LocalServerError
 from hqueue.hbase import Gateways, region_locations
 from hqueue.local import LocalServer
+from tests.support.proxy import Fate, Proxies
 
-from ..integration.proxy import Fate, Proxies
 from .history import now_s
 from .nemesis import Harm, NotDoneError, insist
 from .schedule import Planned

@@ -9,13 +9,12 @@ from unittest import mock
 import pyarrow
 from hypothesis import strategies as st
 
-from hqueue import rowkey
-from hqueue.arrow import record_batch
-from hqueue.batch import decode_bodies, decode_header, plain_cell, positions
-from hqueue.decode import messages_of
+from hqueue.consume.arrow import record_batch
+from hqueue.consume.decode import messages_of
 from hqueue.errors import CorruptLogError
-from hqueue.limits import MESSAGE_ID_MAX
+from hqueue.format import decode_bodies, decode_header, plain_cell, positions, rowkey
 from hqueue.log import Batch
+from hqueue.settings.limits import MESSAGE_ID_MAX
 
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written
 from .target import Target
@@ -84,7 +83,7 @@ def _read(given: tuple[Stored, Forgery]) -> None:
 
 def _as_arrow(batch: Batch, small_max: int) -> pyarrow.RecordBatch:
     """A batch as Arrow: cut from its cells, or, if it counts as small, by messages."""
-    with mock.patch("hqueue.arrow.SMALL_BATCH", small_max):
+    with mock.patch("hqueue.consume.arrow.SMALL_BATCH", small_max):
         return record_batch([batch])
 
 

@@ -21,13 +21,13 @@ import typer
 from hypothesis import strategies as st
 
 from hqueue import LocalServerError
-from hqueue.attributes import ATTRIBUTES
 from hqueue.cli.app import app, run
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.formats import Format
 from hqueue.cli.framing import Framing
 from hqueue.cli.session import Session
 from hqueue.local.logs import read_lines
+from hqueue.settings.attributes import ATTRIBUTES
 
 from .damage import Damage, damaged, damages
 from .gateway import QUEUE, Spoil
@@ -179,10 +179,10 @@ def _run(call: Call, folder: str, address: object) -> tuple[int, str, list[BaseE
         enter(mock.patch.dict(os.environ, environ, clear=True))
         for what in ("start", "stop", "reset"):
             enter(mock.patch(f"hqueue.local.{what}", _refuse))
-        enter(mock.patch("hqueue.cli.demo.start_server", _refuse))
+        enter(mock.patch("hqueue.cli.demo.command.start_server", _refuse))
         enter(mock.patch("hqueue.local.logs.follow_lines", read_lines))
-        enter(mock.patch("hqueue.hbase.tables.TRUNCATE_PAUSE_MS", 1))
-        enter(mock.patch("hqueue.follow.PAUSE_MS_MAX", 2.0))
+        enter(mock.patch("hqueue.hbase.thrift.tables.TRUNCATE_PAUSE_MS", 1))
+        enter(mock.patch("hqueue.consume.follow.PAUSE_MS_MAX", 2.0))
         enter(mock.patch("threading.excepthook", lambda args: failed.append(args.exc_value)))
         enter(mock.patch("logging.root.handlers", [logging.NullHandler()]))
         for name, path, mode in zip(("stdin", "stdout", "stderr"), files, "rww", strict=True):

@@ -20,8 +20,8 @@ from thriftpy2.thrift import TProcessor, TType
 from thriftpy2.transport import TMemoryBuffer
 
 from hqueue import GatewayAddress
-from hqueue.hbase.idl import Hbase, TScan, hbase2
 from hqueue.hbase.schema import HEADER_COLUMN, LOG, MESSAGE
+from hqueue.hbase.thrift.idl import Hbase, TScan, hbase2
 
 from .rows import Stored
 

@@ -9,17 +9,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hqueue import rowkey
-from hqueue.arrow import record_batch
-from hqueue.batch import Bodies, encode_bodies
-from hqueue.clock import Deadline
-from hqueue.decode import messages_of
+from hqueue.consume.arrow import record_batch
+from hqueue.consume.decode import messages_of
+from hqueue.consume.follow import follow
 from hqueue.errors import CorruptLogError, HQueueError
-from hqueue.follow import follow
-from hqueue.limits import SEQUENCE_BITS
+from hqueue.format import Bodies, encode_bodies, rowkey
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionChecker
 from hqueue.message import Message
+from hqueue.runtime.clock import Deadline
+from hqueue.settings.limits import SEQUENCE_BITS
 
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written
 from .store import WHIMS, Rows, SteppedClock

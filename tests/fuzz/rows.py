@@ -18,8 +18,8 @@ from pathlib import Path
 import zstandard
 from hypothesis import strategies as st
 
-from hqueue.batch import ZSTD, Bodies, compressed, control_record, encode_bodies, encode_header
-from tests.property.batches import bodies_lists
+from hqueue.format import ZSTD, Bodies, compressed, control_record, encode_bodies, encode_header
+from tests.support.batches import bodies_lists
 
 from .damage import NUMBERS, Damage, damaged, damages
 
@@ -38,7 +38,7 @@ FIXED = (
     (40, 8),
     (48, 4),
 )
-"""Offset and width of the numbers of a header, as `hqueue.batch` draws them."""
+"""Offset and width of the numbers of a header, as `hqueue.format` draws them."""
 
 ENTRY = ((0, 4), (4, 4), (8, 4), (12, 4), (16, 1), (17, 1))
 """Those of an entry of the directory."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hqueue import rowkey
 from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.format import rowkey
 from hqueue.hbase.schema import MESSAGE, topic_of
-from hqueue.ports import Row
+from hqueue.log.ports import Row
 
 from .rows import Stored
 
@@ -39,7 +39,7 @@ class SteppedClock:
 
 
 class Rows:
-    """All of `hqueue.ports` over some rows, which may be such as no writer writes.
+    """All of `hqueue.log.ports` over some rows, which may be such as no writer writes.
 
     Args:
         rows: what the table holds.
@@ -70,8 +70,8 @@ class Rows:
         rows = self._answer([row] if row else [], frozenset())
         return rows[0].header if rows else None
 
-    def get(self, places: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
-        keys = [rowkey.encode(*place) for place in places]
+    def get(self, slots: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
+        keys = [rowkey.encode(*slot) for slot in slots]
         return self._answer([self._rows[key] for key in keys if key in self._rows], topics)
 
     def open(self, partition: int, start: int, stop: int, topics: Iterable[str] | None) -> Stream:

@@ -12,13 +12,13 @@ import tomli_w
 from hypothesis import strategies as st
 
 from hqueue import GatewayAddress, HQueueError, Message, MessageID, Settings
-from hqueue.attributes import ATTRIBUTES, check_attributes, check_queue_name, ttl_seconds
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.framing import Framing, read_values
-from hqueue.cli.shell_syntax import parse_line
+from hqueue.cli.shell.syntax import parse_line
 from hqueue.cli.times import parse_moment
-from hqueue.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 from hqueue.message import as_message_id
+from hqueue.settings.attributes import ATTRIBUTES, check_attributes, check_queue_name, ttl_seconds
+from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 
 from .damage import Damage, damaged, damages
 from .target import Target

@@ -8,9 +8,9 @@ import pytest
 
 import hqueue
 from hqueue import local
+from tests.support.raw import RawHBase
 
 from .pushing import SESSION_MS, WorkerProcess
-from .raw import RawHBase
 
 
 @pytest.fixture(scope="session")
@@ -57,9 +57,3 @@ def make(
 ) -> Callable[..., hqueue.Queue]:
     """Creates queues, and opens them with that client."""
     return lambda *arguments, **options: pushing.queue(make_queue(*arguments, **options).name)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The cluster's tests come last: its fifteen processes are not beside the others for long."""
-    items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)

@@ -16,10 +16,9 @@ from typing import Any
 
 import hqueue
 from hqueue import Message
-from hqueue.coordination import SubscriptionKey
+from hqueue.metadata import SubscriptionKey
 from hqueue_workers import Worker, WorkerSettings
-
-from .waiting import wait_for
+from tests.support.waiting import wait_for
 
 __all__ = [
     "SESSION_MS",

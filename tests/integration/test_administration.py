@@ -9,8 +9,7 @@ import pytest
 
 import hqueue
 from hqueue import Message
-
-from .raw import RawHBase
+from tests.support.raw import RawHBase
 
 MakeQueue = Callable[..., hqueue.Queue]
 

@@ -8,9 +8,8 @@ import pytest
 
 import hqueue
 from hqueue import ClockSkewError, Message, local
-from hqueue.clock import SystemClock
-
-from .raw import RawHBase
+from hqueue.runtime.clock import SystemClock
+from tests.support.raw import RawHBase
 
 MakeQueue = Callable[..., hqueue.Queue]
 MINUTE_MS = 60_000

@@ -11,12 +11,11 @@ import pytest
 
 import hqueue
 from hqueue import Message, local
-
-from .history import Seen, check, seen_by
-from .proxy import Fate, Proxies, Proxy
-from .raw import RawHBase
-from .waiting import wait_for
-from .writing import Writing, whole_again
+from tests.support.history import Seen, check, seen_by
+from tests.support.proxy import Fate, Proxies, Proxy
+from tests.support.raw import RawHBase
+from tests.support.waiting import wait_for
+from tests.support.writing import Writing, whole_again
 
 pytestmark = pytest.mark.cluster
 
@@ -132,9 +131,9 @@ def run_through(
         scanned = scanning.result(120)
         acknowledged = writing.acknowledged
         acknowledged += [Seen(n % PARTITIONS, int(d.result(0)), f"p:{n}") for n, d in sent]
-        ends = {end.partition: end.next for end in queue.ends()}
+        offsets = {each.partition: each.end for each in queue.offsets()}
         wait_for(
-            lambda: all(follower.positions()[p] >= end for p, end in ends.items()),
+            lambda: all(follower.positions()[p] >= each for p, each in offsets.items()),
             "the follower meets the ends",
             timeout_s=90,
         )
@@ -179,7 +178,7 @@ def test_a_dead_master_stops_no_put_and_no_scan(
     queue: hqueue.Queue,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hqueue.collection.EVERY_MS", 0)
+    monkeypatch.setattr("hqueue.produce.header_reaper.EVERY_MS", 0)
     fresh = cluster.queue(queue.name)
     with whole_again(cluster_server):
         cluster_server.kill("master")

@@ -3,53 +3,20 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 import hqueue
-from hqueue import Message, local, rowkey
-from hqueue.batch import decode_header, encode_bodies, encode_header
+from hqueue import Message, local
+from hqueue.format import decode_header
 from hqueue.hbase import Gateways, Locations, TableAppends
 from hqueue.log import PartitionWriter
-
-from .raw import RawHBase
-from .waiting import wait_for
+from tests.support.past import DAY_MS, put_in_the_past
+from tests.support.raw import RawHBase
+from tests.support.waiting import wait_for
 
 MakeQueue = Callable[..., hqueue.Queue]
-DAY_MS = 86_400_000
-NONCE = b"12345678"
-
-
-def put_in_the_past(
-    raw: RawHBase,
-    queue: hqueue.Queue,
-    ages_ms: list[int],
-    per_batch: int = 3,
-    now_ms: int | None = None,
-) -> list[int]:
-    """Write a log of batches of such ages as an old writer would have left it.
-
-    The cells carry the timestamps of then, so HBase expires the bodies by itself. Returns the
-    batches' bases.
-    """
-    slot, ordinal, bases = 0, 0, []
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    for number, age_ms in enumerate(ages_ms):
-        then_ms = now_ms - age_ms
-        base = max(slot, then_ms << 15)
-        bodies = encode_bodies([Message("t", b"%d" % number)] * per_batch)
-        key = rowkey.encode(0, slot)
-        header = encode_header(
-            key, bodies, base=base, ordinal=ordinal, nonce=NONCE, published_ms=then_ms
-        )
-        cells = {b"log:batch": header}
-        cells |= {b"message:" + topic: cell for topic, cell in bodies.cells.items()}
-        raw.put(queue.name, key, cells, then_ms)
-        bases.append(base)
-        slot, ordinal = base + bodies.span, ordinal + bodies.count
-    return bases
 
 
 def headers(raw: RawHBase, queue: hqueue.Queue) -> list[int]:
@@ -79,7 +46,7 @@ def test_expired_messages_are_skipped_and_counted(make_queue: MakeQueue, raw: Ra
         assert scanner.expired == 9
     written = queue.put(Message("t", b"new"))
     assert [m.id for m in queue.scan()][-1] == written
-    assert queue.ends()[0].messages == 16
+    assert queue.offsets()[0].messages == 16
 
 
 def test_a_partition_of_which_everything_expired_goes_on_counting(
@@ -93,7 +60,7 @@ def test_a_partition_of_which_everything_expired_goes_on_counting(
     written = queue.put(Message("t", b"new"))
     assert written > base
     assert [m.id for m in queue.scan()] == [written]
-    assert queue.ends()[0].messages == 4
+    assert queue.offsets()[0].messages == 4
 
 
 def test_an_altered_ttl_expires_messages_at_once(
@@ -118,7 +85,7 @@ def test_collection_deletes_old_headers_from_the_oldest_on_and_never_the_newest(
     assert [m.value for m in scanner] == [b"1500"] * 3
     written = queue.put(Message("t", b"new"))
     assert [m.id for m in queue.scan(start=written)] == [written]
-    assert queue.ends()[0].first_ordinal == 4_500
+    assert queue.offsets()[0].beginning_ordinal == 4_500
 
 
 def test_collection_leaves_the_only_header_however_old(
@@ -131,7 +98,7 @@ def test_collection_leaves_the_only_header_however_old(
     assert writer.collect(DAY_MS) == 0
     assert headers(raw, queue) == [3]
     queue.put(Message("t", b"new"))
-    assert queue.ends()[0].messages == 7
+    assert queue.offsets()[0].messages == 7
 
 
 def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
@@ -152,7 +119,7 @@ def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
 def test_a_writer_collects_in_passing(
     make_queue: MakeQueue, raw: RawHBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hqueue.collection.EVERY_MS", 0)
+    monkeypatch.setattr("hqueue.produce.header_reaper.EVERY_MS", 0)
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(20)])
     queue.put(Message("t", b"new"))
@@ -180,7 +147,7 @@ def test_truncation_keeps_the_presharding_and_the_ttl_and_deletes_all_messages(
     # The objects from before go on, as do new ones.
     written = [queue.put(Message("t", b"new"), partition=p) for p in range(6)]
     assert [m.id for m in client.queue(queue.name).scan()] == written
-    assert [end.messages for end in queue.ends()] == [1] * 6
+    assert [each.messages for each in queue.offsets()] == [1] * 6
 
 
 @pytest.mark.parametrize("partitions", [1, 2])

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import hqueue
 from hqueue import Message
+from tests.support.history import Seen, check, seen_by
 
-from .history import Seen, check, seen_by
 from .running import Program
 
 MakeQueue = Callable[..., hqueue.Queue]

@@ -14,10 +14,9 @@ import pytest
 
 import hqueue
 from hqueue import GatewayAddress, Message, Outcome, StoreUnavailableError, local
-
-from .history import Seen, check, seen_by
-from .waiting import wait_for
-from .writing import Writing, whole_again
+from tests.support.history import Seen, check, seen_by
+from tests.support.waiting import wait_for
+from tests.support.writing import Writing, whole_again
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -78,9 +77,9 @@ def test_puts_while_their_gateway_is_killed_are_each_there_once(
         acknowledged += [Seen(n % 3, int(d.result(0)), f"p:{n}") for n, d in sent]
         list(queue.scan())
         # All is in the log; the follower ends when it has come by.
-        ends = {p: end.next for p, end in enumerate(queue.ends())}
+        offsets = {p: each.end for p, each in enumerate(queue.offsets())}
         wait_for(
-            lambda: all(follower.positions()[p] >= end for p, end in ends.items()),
+            lambda: all(follower.positions()[p] >= each for p, each in offsets.items()),
             "the follower meets the end",
         )
         follower.close()
@@ -145,7 +144,7 @@ def test_with_all_gateways_dead_every_operation_fails_in_its_time_and_not_earlie
             lambda: list(queue.scan()),
             lambda: list(queue.scan(by_id=True)),
             lambda: list(queue.scan(follow=True)),
-            queue.ends,
+            queue.offsets,
             lambda: dead.create_queue("x", partitions=1),
             lambda: dead.queue("x"),
             dead.list_queues,

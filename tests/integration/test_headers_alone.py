@@ -8,8 +8,7 @@ import pytest
 
 import hqueue
 from hqueue import InvalidInputError, Message, MessageID, local
-
-from .proxy import Proxies
+from tests.support.proxy import Proxies
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -30,14 +29,14 @@ def test_id_at_is_the_inverse_of_count_before(make_queue: MakeQueue) -> None:
         before = ids[ordinal - 1] if ordinal else MessageID(0)
         assert before < queue.id_at(1, ordinal) <= ids[ordinal]
         assert queue.count_before(1, queue.id_at(1, ordinal)) == ordinal
-    (end,) = queue.ends([1])
-    assert queue.id_at(1, 512) == queue.id_at(1, 10**6) == end.next
+    (offsets,) = queue.offsets([1])
+    assert queue.id_at(1, 512) == queue.id_at(1, 10**6) == offsets.end
     assert queue.id_at(0, 0) == MessageID(0)
     with pytest.raises(InvalidInputError, match="no such partition"):
         queue.id_at(2, 0)
 
 
-def test_headers_tell_topics_counts_and_sizes_of_a_stretch(make_queue: MakeQueue) -> None:
+def test_headers_tell_topics_counts_and_sizes_of_a_segment(make_queue: MakeQueue) -> None:
     queue = make_queue(1)
     firsts = put(queue, 0, 2, 3) + put(queue, 0, 1, topic="other")
 
@@ -76,11 +75,11 @@ def test_what_is_new_in_many_partitions_is_one_small_request(
     with hqueue.connect(proxies.settings()) as client:
         queue = client.queue(written.name)
         put(written, 3, 5)
-        ends = queue.ends()
-        assert queue.appended_since(ends) == []
+        offsets = queue.offsets()
+        assert queue.appended_since(offsets) == []
         put(written, 3, 1)
         written.put(Message("t", bytes(200_000)), partition=17)
         proxies.reset()
-        assert sorted(queue.appended_since(ends)) == [3, 17]
+        assert sorted(queue.appended_since(offsets)) == [3, 17]
         assert sum(sum(proxy.calls.values()) for proxy in proxies) == 1
         assert proxies.answer_bytes < 10_000

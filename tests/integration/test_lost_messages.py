@@ -12,9 +12,8 @@ import pytest
 
 import hqueue
 from hqueue import Message, Outcome, StoreUnavailableError, local
-
-from .history import Seen, check, seen_by
-from .proxy import Fate, Proxies
+from tests.support.history import Seen, check, seen_by
+from tests.support.proxy import Fate, Proxies
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -61,7 +60,7 @@ def test_a_put_that_loses_its_first_try_is_there_once(
         late = sum(proxy.deliver() for proxy in proxies)
         assert late == (fate is Fate.HOLD), "the first try comes in after its repetition"
     check(told, seen_by(queue.scan()))
-    assert queue.ends()[0].messages == 3
+    assert queue.offsets()[0].messages == 3
 
 
 def test_hundreds_of_puts_under_every_kind_of_loss_are_each_there_once(
@@ -164,12 +163,12 @@ def test_a_put_whose_fate_stays_hidden_fails_with_an_unknown_outcome_in_time(
             assert caught.value.outcome is Outcome.UNKNOWN
             assert 1.5 < time.monotonic() - began < 5
             proxies.set_fate(lambda _: Fate.PASS)
-        doubtful = {f"0:{n}" for n in (1, 3, 5)}
+        in_doubt = {f"0:{n}" for n in (1, 3, 5)}
         for proxy in proxies:
             proxy.deliver()
         told.append(Seen(0, int(behind.put(Message("t", b"0:9"))), "0:9"))
     read = seen_by(queue.scan())
-    check(told, read, doubtful=doubtful)
+    check(told, read, in_doubt=in_doubt)
     assert "0:1" in {seen.value for seen in read}, "this one was applied"
 
 
@@ -236,7 +235,7 @@ def test_puts_go_on_while_administration_hangs(
     make_queue: MakeQueue, proxies: Proxies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Collection asks for the TTL, and HBase's master answers that. Puts need no master.
-    monkeypatch.setattr("hqueue.collection.EVERY_MS", 0)
+    monkeypatch.setattr("hqueue.produce.header_reaper.EVERY_MS", 0)
     queue = make_queue(2)
     with hqueue.connect(proxies.settings(operation_timeout_ms=10_000)) as client:
         behind = client.queue(queue.name)

@@ -55,7 +55,7 @@ def test_a_producer_holds_what_its_buffer_may(
     queue = make_queue(2)
     with Program("memory", "produce", queue.name, environment=server_environment) as program:
         assert growth(program.result()) < 64 * MIB
-    assert sum(end.messages for end in queue.ends()) == 1_501
+    assert sum(each.messages for each in queue.offsets()) == 1_501
 
 
 def test_a_follower_of_many_partitions_that_fell_behind_takes_them_bit_by_bit(

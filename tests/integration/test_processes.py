@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import hqueue
 from hqueue import Message
+from tests.support.history import Seen, check, seen_by
 
-from .history import Seen, check, seen_by
 from .running import Program
 
 MakeQueue = Callable[..., hqueue.Queue]

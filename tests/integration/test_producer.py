@@ -20,11 +20,11 @@ from hqueue import (
     MessageTooLargeError,
     local,
 )
+from tests.support.history import Seen, check, seen_by
+from tests.support.proxy import Fate, Proxies
+from tests.support.waiting import wait_for
 
-from .history import Seen, check, seen_by
-from .proxy import Fate, Proxies
 from .running import Program
-from .waiting import wait_for
 
 MakeQueue = Callable[..., hqueue.Queue]
 

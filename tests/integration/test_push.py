@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import hqueue
 from hqueue import Message, Status, Subscription, local
-from hqueue.coordination import DeliveryOptions
-from hqueue.dead_letters import redrive, waiting_dead_letters
+from hqueue.metadata import DeliveryOptions
+from hqueue.push.dead_letters import redrive, waiting_dead_letters
+from tests.support.proxy import Proxies
+from tests.support.waiting import wait_for
 
-from .proxy import Proxies
 from .pushing import (
     SESSION_MS,
     Received,
@@ -19,7 +20,6 @@ from .pushing import (
     checkpoint,
     put_numbers,
 )
-from .waiting import wait_for
 
 Make = Callable[..., hqueue.Queue]
 Start = Callable[..., WorkerProcess]
@@ -207,7 +207,7 @@ def test_a_slow_subscriber_delays_no_other(make: Make, start: Start) -> None:
         assert len(slow.calls) == 1
 
 
-def test_workers_share_the_partitions_and_hand_them_over(make: Make, start: Start) -> None:
+def test_workers_share_the_partitions_and_drain_them(make: Make, start: Start) -> None:
     queue = make(4)
     first = start()
     got = Received()
@@ -327,7 +327,7 @@ def test_a_truncated_queue_is_delivered_on(make: Make, start: Start, client: hqu
     assert got.values == got_before + after
 
 
-def test_what_comes_with_a_wake_up_is_delivered_without_a_read(
+def test_what_comes_with_a_notification_is_delivered_without_a_read(
     server: local.LocalServer, make: Make, pushing: hqueue.Client
 ) -> None:
     queue = make(1)

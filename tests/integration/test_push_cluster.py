@@ -8,10 +8,10 @@ import pytest
 
 import hqueue
 from hqueue import Subscription, local
+from tests.support.waiting import wait_for
+from tests.support.writing import whole_again
 
 from .pushing import SESSION_MS, Received, WorkerProcess, put_numbers
-from .waiting import wait_for
-from .writing import whole_again
 
 pytestmark = pytest.mark.cluster
 
@@ -61,7 +61,7 @@ def start(cluster_server: local.LocalServer, pushing: hqueue.Client) -> Iterator
 
 
 def region_hosts(client: hqueue.Client, queue: hqueue.Queue) -> dict[int, str]:
-    return {place.partition: place.host for place in client.locations(queue.name)}
+    return {location.partition: location.host for location in client.locations(queue.name)}
 
 
 def test_each_partition_is_served_by_the_worker_beside_its_region(

@@ -10,7 +10,9 @@ import pytest
 
 import hqueue
 from hqueue import DeliveryOptions, Subscription, local
-from hqueue.coordination import SessionState, SubscriptionKey
+from hqueue.metadata import SessionState, SubscriptionKey
+from tests.support.waiting import wait_for
+from tests.support.writing import whole_again
 
 from .pushing import (
     SESSION_MS,
@@ -21,8 +23,6 @@ from .pushing import (
     put_numbers,
 )
 from .running import Program
-from .waiting import wait_for
-from .writing import whole_again
 from .zookeeper_faults import cut, expire, zookeeper_proxy
 
 Make = Callable[..., hqueue.Queue]
@@ -62,7 +62,7 @@ def test_a_subscriber_that_was_killed_finds_its_checkpoint_when_it_comes_back(
     with Program("subscribe", queue.name, "s", 0, environment=subscribing) as program:
         program.await_ready()
         values = put_numbers(queue, range(20))
-        last = queue.ends()[0].next
+        last = queue.offsets()[0].end
         wait_for(lambda: checkpoint(pushing, queue, 0, "s") >= last, "the checkpoint is written")
         os.kill(program.pid, signal.SIGKILL)
     other = Received()

@@ -12,8 +12,7 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID, Messages, Scan
-
-from .raw import RawHBase
+from tests.support.raw import RawHBase
 
 MakeQueue = Callable[..., hqueue.Queue]
 MIB = 1024 * 1024
@@ -213,9 +212,9 @@ def test_many_partitions_with_several_a_region_keep_apart(
         by_partition[message.partition].append(message.id)
     assert by_partition == written
     assert list(queue.scan(partition=1)) == []
-    ends = queue.ends()
-    assert [end.messages for end in ends] == [3 if p % 3 == 0 else 0 for p in range(100)]
-    assert {e.partition: e.next for e in ends if e.messages} == {
+    offsets = queue.offsets()
+    assert [each.messages for each in offsets] == [3 if p % 3 == 0 else 0 for p in range(100)]
+    assert {e.partition: e.end for e in offsets if e.messages} == {
         partition: ids[-1].next() for partition, ids in written.items()
     }
 

@@ -9,8 +9,7 @@ import pytest
 
 import hqueue
 from hqueue import InvalidInputError, Message, MessageID, MessageTooLargeError, Scan
-
-from .raw import RawHBase
+from tests.support.raw import RawHBase
 
 MakeQueue = Callable[..., hqueue.Queue]
 MIB = 1024 * 1024

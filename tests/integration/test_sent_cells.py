@@ -9,9 +9,8 @@ import pytest
 
 import hqueue
 from hqueue import Message, local
-
-from .proxy import Proxies
-from .raw import RawHBase
+from tests.support.proxy import Proxies
+from tests.support.raw import RawHBase
 
 MakeQueue = Callable[..., hqueue.Queue]
 

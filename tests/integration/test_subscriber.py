@@ -33,11 +33,11 @@ from hqueue import (
     Subscription,
     local,
 )
-from hqueue.coordination import Coordination, SubscriptionKey
+from hqueue.metadata import Coordination, SubscriptionKey
+from tests.support.delivering import Delivering
+from tests.support.waiting import wait_for
 
-from .delivering import Delivering
 from .running import Program
-from .waiting import wait_for
 from .zookeeper_faults import cut, expire, zookeeper_proxy
 
 MakeQueue = Callable[..., hqueue.Queue]
@@ -137,12 +137,12 @@ def test_each_partition_begins_where_it_was_told_and_a_checkpoint_wins(
     queue = make_queue(5)
     for number in range(5):
         queue.put([Message("t", b"a"), Message("t", b"b")], partition=number)
-    ends = {end.partition: end.next for end in queue.ends()}
+    offsets = {each.partition: each.end for each in queue.offsets()}
     moment = datetime.datetime(2024, 5, 1, tzinfo=datetime.timezone.utc)
     wanted = Subscription("s", start="latest").add_partition(0).add_partition(1, "earliest")
     wanted.add_partition(2, moment).add_partition(3, MessageID(7, 8))
     expected = {
-        0: ends[0],
+        0: offsets[0],
         1: MessageID(0),
         2: MessageID(int(moment.timestamp() * 1_000)),
         3: MessageID(7, 8),
@@ -153,7 +153,7 @@ def test_each_partition_begins_where_it_was_told_and_a_checkpoint_wins(
         assert subscriber.partitions == [0, 1, 2, 3, 4]
         assert checkpoints(client, queue, "s") == {**expected, 4: MessageID(9)}
     with queue.subscriber(Subscription("s", start="latest", reset=True), nothing):
-        assert checkpoints(client, queue, "s") == ends
+        assert checkpoints(client, queue, "s") == offsets
 
 
 def test_a_second_subscriber_of_a_name_is_refused_and_leaves_nothing(
@@ -234,7 +234,7 @@ def test_after_its_session_ended_it_goes_on_at_the_same_address(
             after = client.coordination.subscriptions.list(queue.name)
             return after != before and all(after.values())
 
-        wait_for(made_anew, "it is present anew")
+        wait_for(made_anew, "it is present again")
         (presence,) = client.coordination.subscriptions.list(queue.name).values()
         assert presence is not None
         with Delivering(presence.address) as worker:
@@ -420,11 +420,11 @@ def test_the_lag_from_an_id_on_is_the_number_of_messages_that_a_scan_finds_there
     for size in (1, 5, 2, 300):
         queue.put([Message("t", b"%d" % n) for n in range(size)], partition=0)
     ids = [m.id for m in queue.scan(partition=0) if m.id is not None]
-    places = {0, *ids, *(i + 1 for i in ids), *(i - 1 for i in ids), 2**63 - 1}
-    for place in sorted(places):
-        lag = queue.lag({0: MessageID.from_int(place)})[0]
-        assert lag.passed == sum(i < place for i in ids)
-        assert lag.messages == sum(i >= place for i in ids)
+    positions = {0, *ids, *(i + 1 for i in ids), *(i - 1 for i in ids), 2**63 - 1}
+    for position in sorted(positions):
+        lag = queue.lag({0: MessageID.from_int(position)})[0]
+        assert lag.passed == sum(i < position for i in ids)
+        assert lag.messages == sum(i >= position for i in ids)
     for partition in (2, -1):
         with pytest.raises(InvalidInputError):
             queue.lag({partition: MessageID(0)})

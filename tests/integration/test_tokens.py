@@ -1,4 +1,4 @@
-"""Puts that are known by a token: once, whoever repeats them, and whenever."""
+"""Puts with an idempotency key: once, whatever process repeats them, and whenever."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ import pytest
 
 import hqueue
 from hqueue import (
+    FencedError,
+    IdempotencyKeyReusedError,
+    IdempotencyKeyTooOldError,
     InvalidInputError,
     Message,
     MessageID,
     Outcome,
     StoreUnavailableError,
-    SupersededError,
-    TokenReusedError,
-    TokenTooOldError,
     local,
 )
+from tests.support.past import DAY_MS, put_in_the_past
+from tests.support.proxy import Fate, Proxies
+from tests.support.raw import RawHBase
 
-from .proxy import Fate, Proxies
-from .raw import RawHBase
 from .running import Program
-from .test_expiry import DAY_MS, put_in_the_past
 
 MakeQueue = Callable[..., hqueue.Queue]
 FRESH = ("a new process", "the same")
 
 
 @pytest.fixture
-def anew(server: local.LocalServer) -> Iterator[Callable[[hqueue.Queue], hqueue.Queue]]:
+def reopened(server: local.LocalServer) -> Iterator[Callable[[hqueue.Queue], hqueue.Queue]]:
     """Opens a queue as another process does, which has seen nothing of it."""
     with contextlib.ExitStack() as stack:
 
-        def open_anew(queue: hqueue.Queue) -> hqueue.Queue:
+        def reopen(queue: hqueue.Queue) -> hqueue.Queue:
             client = stack.enter_context(hqueue.connect(server.settings()))
             return client.queue(queue.name)
 
-        yield open_anew
+        yield reopen
 
 
 def values(queue: hqueue.Queue) -> list[str]:
@@ -51,70 +51,76 @@ def values(queue: hqueue.Queue) -> list[str]:
 
 @pytest.mark.parametrize("by", FRESH)
 def test_a_repeated_put_returns_the_ids_of_the_first(
-    make_queue: MakeQueue, anew: Callable[[hqueue.Queue], hqueue.Queue], by: str
+    make_queue: MakeQueue, reopened: Callable[[hqueue.Queue], hqueue.Queue], by: str
 ) -> None:
     queue = make_queue(3)
     since = MessageID(time.time_ns() // 1_000_000)
     batch = [Message("a", b"1"), Message("b", b"2"), Message("a", b"3")]
-    first = queue.put(batch, partition=1, token="job/1", since=since)
-    one = queue.put(Message("a", b"4"), key="user", token=b"\xff", since=since)
+    first = queue.put(batch, partition=1, idempotency_key="job/1", since=since)
+    one = queue.put(Message("a", b"4"), key="user", idempotency_key=b"\xff", since=since)
     queue.put(Message("other", b"5"), partition=1)
-    again = queue if by == "the same" else anew(queue)
-    moments = (since, None, since.datetime, since.timestamp, again.begin("work"), first[0])
+    again = queue if by == "the same" else reopened(queue)
+    moments = (since, None, since.datetime, since.timestamp, again.claim_epoch("work"), first[0])
     for moment in moments:
-        assert again.put(batch, partition=1, token="job/1", since=moment) == first
-        assert again.put(batch, partition=1, token=b"job/1", since=moment) == list(first)
-    assert again.put(Message("a", b"4"), key="user", token=b"\xff", since=since) == one
+        assert again.put(batch, partition=1, idempotency_key="job/1", since=moment) == first
+        assert again.put(batch, partition=1, idempotency_key=b"job/1", since=moment) == list(first)
+    assert again.put(Message("a", b"4"), key="user", idempotency_key=b"\xff", since=since) == one
     assert sorted(values(queue)) == ["1", "2", "3", "4", "5"]
 
 
-def test_a_record_batch_and_its_messages_are_the_same_under_a_token(make_queue: MakeQueue) -> None:
+def test_a_record_batch_and_its_messages_are_the_same_under_an_idempotency_key(
+    make_queue: MakeQueue,
+) -> None:
     queue = make_queue()
     rows = [("a", b"1"), ("b", b"2"), ("a", b"3")]
     arrow = pa.record_batch(
         {"topic": [topic for topic, _ in rows], "value": [value for _, value in rows]}
     )
-    first = queue.put(arrow, partition=0, token="t")
-    assert queue.put([Message(*row) for row in rows], partition=0, token="t") == first
+    first = queue.put(arrow, partition=0, idempotency_key="t")
+    assert queue.put([Message(*row) for row in rows], partition=0, idempotency_key="t") == first
     assert values(queue) == ["1", "2", "3"]
 
 
-def test_the_same_token_in_another_partition_is_another_put(make_queue: MakeQueue) -> None:
+def test_the_same_idempotency_key_in_another_partition_is_another_put(
+    make_queue: MakeQueue,
+) -> None:
     queue = make_queue(2)
     for partition in (0, 1, 0, 1):
-        queue.put(Message("a", b"1"), partition=partition, token="t")
+        queue.put(Message("a", b"1"), partition=partition, idempotency_key="t")
     assert values(queue) == ["1", "1"]
 
 
 @pytest.mark.parametrize("by", FRESH)
-def test_a_token_with_other_messages_is_refused(
-    make_queue: MakeQueue, anew: Callable[[hqueue.Queue], hqueue.Queue], by: str
+def test_an_idempotency_key_with_other_messages_is_refused(
+    make_queue: MakeQueue, reopened: Callable[[hqueue.Queue], hqueue.Queue], by: str
 ) -> None:
     queue = make_queue()
-    queue.put([Message("a", b"1"), Message("a", b"2")], partition=0, token="t")
-    again = queue if by == "the same" else anew(queue)
+    queue.put([Message("a", b"1"), Message("a", b"2")], partition=0, idempotency_key="t")
+    again = queue if by == "the same" else reopened(queue)
     for other in ([("a", b"1")], [("a", b"2"), ("a", b"1")], [("a", b"1"), ("b", b"2")]):
-        with pytest.raises(TokenReusedError) as caught:
-            again.put([Message(*row) for row in other], partition=0, token="t")
+        with pytest.raises(IdempotencyKeyReusedError) as caught:
+            again.put([Message(*row) for row in other], partition=0, idempotency_key="t")
         assert caught.value.outcome is Outcome.NOT_APPLIED
     assert values(queue) == ["1", "2"]
 
 
-def test_what_is_no_token_is_refused_before_anything_is_sent(make_queue: MakeQueue) -> None:
+def test_what_is_no_idempotency_key_is_refused_before_anything_is_sent(
+    make_queue: MakeQueue,
+) -> None:
     queue = make_queue(2)
     message = Message("a", b"1")
     for wrong in ("", b"", 7, ["t"]):
-        with pytest.raises(InvalidInputError, match="a token is"):
-            queue.put(message, partition=0, token=wrong)  # type: ignore[call-overload]
+        with pytest.raises(InvalidInputError, match="an idempotency key is"):
+            queue.put(message, partition=0, idempotency_key=wrong)  # type: ignore[call-overload]
     with pytest.raises(InvalidInputError, match="needs a partition or a key"):
-        queue.put(message, token="t")
-    with pytest.raises(InvalidInputError, match="give a token"):
+        queue.put(message, idempotency_key="t")
+    with pytest.raises(InvalidInputError, match="give the key"):
         queue.put(message, partition=0, since=0)
     with pytest.raises(InvalidInputError, match="time zone"):
-        queue.put(message, partition=0, token="t", since=datetime.datetime(2024, 1, 1))
+        queue.put(message, partition=0, idempotency_key="t", since=datetime.datetime(2024, 1, 1))
     for name, number in (("", 0), ("a b", 0), ("work", -1), ("work", True), ("work", 2**63)):
         with pytest.raises(InvalidInputError):
-            queue.begin(name, number)
+            queue.claim_epoch(name, number)
     assert values(queue) == []
 
 
@@ -122,14 +128,14 @@ def test_what_is_no_token_is_refused_before_anything_is_sent(make_queue: MakeQue
 def test_a_put_that_failed_is_finished_by_repeating_it(
     server: local.LocalServer,
     make_queue: MakeQueue,
-    anew: Callable[[hqueue.Queue], hqueue.Queue],
+    reopened: Callable[[hqueue.Queue], hqueue.Queue],
     fate: Fate,
 ) -> None:
     queue = make_queue()
     with Proxies(server) as proxies, contextlib.ExitStack() as stack:
         settings = proxies.settings(request_timeout_ms=500, operation_timeout_ms=1_500)
         behind = stack.enter_context(hqueue.connect(settings)).queue(queue.name)
-        behind.put(Message("a", b"0"), partition=0, token="0")
+        behind.put(Message("a", b"0"), partition=0, idempotency_key="0")
         sent: list[str] = []
 
         def cut_off(method: str) -> Fate:
@@ -141,13 +147,13 @@ def test_a_put_that_failed_is_finished_by_repeating_it(
 
         proxies.set_fate(cut_off)
         with pytest.raises(StoreUnavailableError) as caught:
-            behind.put(Message("a", b"1"), partition=0, token="1")
+            behind.put(Message("a", b"1"), partition=0, idempotency_key="1")
         assert caught.value.outcome is Outcome.UNKNOWN
-        successor = anew(queue).put(Message("a", b"1"), partition=0, token="1")
+        successor = reopened(queue).put(Message("a", b"1"), partition=0, idempotency_key="1")
         for proxy in proxies:  # What was held comes now, behind the successor.
             proxy.deliver()
         proxies.set_fate(lambda _: Fate.PASS)
-        assert behind.put(Message("a", b"1"), partition=0, token="1") == successor
+        assert behind.put(Message("a", b"1"), partition=0, idempotency_key="1") == successor
     assert values(queue) == ["0", "1"]
 
 
@@ -207,19 +213,19 @@ def test_a_process_that_stood_still_finds_what_its_successor_put(
         zombie.await_ready()
         successor.await_ready()
         zombie.begin()
-        begun = list(zombie.lines(10))
+        started = list(zombie.lines(10))
         with zombie.paused():
             successor.begin()
             whole = successor.result()
-        assert begun + zombie.result() == whole
+        assert started + zombie.result() == whole
     assert len(values(queue)) == sum(n % 4 + 1 for n in range(60))
 
 
-def test_threads_that_put_the_same_token_put_it_once(make_queue: MakeQueue) -> None:
+def test_threads_that_put_the_same_idempotency_key_put_it_once(make_queue: MakeQueue) -> None:
     queue = make_queue(2)
     with ThreadPoolExecutor(8) as pool:
         jobs = [
-            pool.submit(queue.put, Message("a", b"%d" % n), partition=n % 2, token=str(n))
+            pool.submit(queue.put, Message("a", b"%d" % n), partition=n % 2, idempotency_key=str(n))
             for n in range(20)
             for _ in range(4)
         ]
@@ -234,13 +240,15 @@ def test_a_search_over_collected_headers_is_refused(make_queue: MakeQueue, raw: 
     first = sorted(key for key in raw.rows(queue.name) if key[0] != 0xFF)[0]
     with raw.thrift1() as connection:
         connection.table(queue.name).delete(first)
-    with pytest.raises(TokenTooOldError) as caught:
-        queue.put(Message("a", b"1"), partition=0, token="t", since=MessageID.from_int(bases[0]))
+    with pytest.raises(IdempotencyKeyTooOldError) as caught:
+        queue.put(
+            Message("a", b"1"), partition=0, idempotency_key="t", since=MessageID.from_int(bases[0])
+        )
     assert caught.value.outcome is Outcome.NOT_APPLIED
     assert values(queue) == ["3"] * 3
     since = MessageID.from_int(bases[2])
     ids = {
-        queue.put(Message("a", b"1"), partition=0, token="t", since=moment)
+        queue.put(Message("a", b"1"), partition=0, idempotency_key="t", since=moment)
         for moment in (since, None)
     }
     assert len(ids) == 1
@@ -255,49 +263,49 @@ def test_a_search_walks_through_many_headers_once(
         queue.put(Message("a", b"%d" % n), partition=0)
     with Proxies(server) as proxies, hqueue.connect(proxies.settings()) as client:
         behind = client.queue(queue.name)
-        behind.put(Message("a", b"0"), partition=0, token="0")
+        behind.put(Message("a", b"0"), partition=0, idempotency_key="0")
         walked = proxies.answer_bytes
         assert walked > 1_203 * 50
         for n in range(10):
-            behind.put(Message("a", b"%d" % n), partition=0, token=str(n))
+            behind.put(Message("a", b"%d" % n), partition=0, idempotency_key=str(n))
             queue.put(Message("a", b"another's"), partition=0)
         assert proxies.answer_bytes - walked < walked / 20, "only what is new"
     assert len(list(queue.scan())) == 1_203 + 10 + 10
 
 
-def test_a_truncated_queue_takes_the_tokens_with_it(
+def test_a_truncated_queue_takes_the_idempotency_keys_with_it(
     client: hqueue.Client, make_queue: MakeQueue
 ) -> None:
     queue = make_queue()
-    since = queue.begin("work")
-    before = queue.put(Message("a", b"1"), partition=0, token="t", since=since)
+    since = queue.claim_epoch("work")
+    before = queue.put(Message("a", b"1"), partition=0, idempotency_key="t", since=since)
     client.truncate_queue(queue.name)
-    after = queue.put(Message("a", b"1"), partition=0, token="t", since=since)
+    after = queue.put(Message("a", b"1"), partition=0, idempotency_key="t", since=since)
     assert after > before
-    assert queue.put(Message("a", b"1"), partition=0, token="t", since=since) == after
-    assert queue.begin("work") > since
+    assert queue.put(Message("a", b"1"), partition=0, idempotency_key="t", since=since) == after
+    assert queue.claim_epoch("work") > since
     assert values(queue) == ["1"]
 
 
-def test_a_work_begins_once_and_its_next_number_ends_it(
-    make_queue: MakeQueue, anew: Callable[[hqueue.Queue], hqueue.Queue]
+def test_an_epoch_is_claimed_once_and_the_next_one_fences_it(
+    make_queue: MakeQueue, reopened: Callable[[hqueue.Queue], hqueue.Queue]
 ) -> None:
     queue = make_queue()
-    other = anew(queue)
-    first = queue.begin("work", 3)
-    assert other.begin("work", 3) == first == queue.begin("work", 3)
-    assert other.begin("another") >= first
-    second = other.begin("work", 4)
+    other = reopened(queue)
+    first = queue.claim_epoch("work", 3)
+    assert other.claim_epoch("work", 3) == first == queue.claim_epoch("work", 3)
+    assert other.claim_epoch("another") >= first
+    second = other.claim_epoch("work", 4)
     assert second >= first
-    with pytest.raises(SupersededError):
-        queue.begin("work", 3)
-    assert queue.begin("work", 4) == second
+    with pytest.raises(FencedError):
+        queue.claim_epoch("work", 3)
+    assert queue.claim_epoch("work", 4) == second
 
 
-def test_threads_that_begin_a_work_at_once_are_told_the_same(make_queue: MakeQueue) -> None:
+def test_threads_that_claim_an_epoch_at_once_get_the_same(make_queue: MakeQueue) -> None:
     queue = make_queue()
     with ThreadPoolExecutor(8) as pool:
         for number in range(5):
-            begun = list(pool.map(lambda _: queue.begin("work", number), range(8)))  # noqa: B023
-            assert len(set(begun)) == 1
+            started = list(pool.map(lambda _: queue.claim_epoch("work", number), range(8)))  # noqa: B023
+            assert len(set(started)) == 1
     assert list(queue.scan()) == []

@@ -22,8 +22,7 @@ from hqueue import (
     SubscriberConnectedError,
     local,
 )
-from hqueue.clock import SYSTEM_CLOCK
-from hqueue.coordination import (
+from hqueue.metadata import (
     Address,
     PartitionKey,
     Presence,
@@ -31,11 +30,12 @@ from hqueue.coordination import (
     SubscriptionKey,
     WorkerRecord,
 )
+from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.zookeeper import ZooKeeperCoordination
+from tests.support.proxy import Fate, Proxy
+from tests.support.waiting import wait_for
 
-from .proxy import Fate, Proxy
 from .running import Program
-from .waiting import wait_for
 from .zookeeper_faults import cut, expire, zookeeper_proxy
 
 HERE, THERE = Address("127.0.0.1", 5_001), Address("127.0.0.1", 5_002)
@@ -117,8 +117,8 @@ def test_after_a_session_ended_presence_is_made_anew_and_claims_are_not(
         now = other.subscriptions.list("q")
         return all(p and p.revision > (before[key] or p).revision for key, p in now.items())
 
-    wait_for(made_anew, "it is present anew")
-    wait_for(lambda: other.workers.list() == {"w": worker}, "the worker is present anew")
+    wait_for(made_anew, "it is present again")
+    wait_for(lambda: other.workers.list() == {"w": worker}, "the worker is present again")
     wait_for(lambda: views[-1] == other.subscriptions.list("q"), "its own watch sees it")
     assert SessionState.LOST in states
     assert states[-1] is SessionState.CONNECTED
@@ -171,7 +171,7 @@ def test_a_cut_that_outlasts_the_session_is_told_as_lost_before_it_ends(
     with cut(proxy):
         wait_for(lambda: one.state is SessionState.LOST, "it knows without being told")
         wait_for(lambda: other.subscriptions.list("q") == {KEY: None}, "it has disappeared")
-    wait_for(lambda: other.subscriptions.list("q")[KEY], "it is present anew")
+    wait_for(lambda: other.subscriptions.list("q")[KEY], "it is present again")
     assert one.state is SessionState.CONNECTED
 
 
@@ -299,7 +299,7 @@ def test_a_record_that_can_not_be_read_is_left_out_and_logged(
                 KEY: one.subscriptions.list("q")[KEY],
                 SubscriptionKey("q", 0, "foreign"): None,
             }
-        assert f"place='{node}/address', version=2" in caplog.text
+        assert f"path='{node}/address', version=2" in caplog.text
         one.subscriptions.watch(views.append)
         wait_for(lambda: views, "the view")
         assert list(views[-1]) == [KEY]
@@ -335,11 +335,12 @@ def test_a_connection_that_kazoo_gave_up_is_replaced(open_session: Open) -> None
     def broken(timeout: float) -> object:
         raise RuntimeError("bytes that are no answer")
 
-    kazoo: Any = one._session._client
+    (member,) = one._session.members
+    kazoo: Any = member.client
     kazoo._connection._read_socket = broken
     claimed = PartitionKey("q", 0)
     assert one.owners.claim("w", [claimed]) == {claimed}
-    assert one._session._client is not kazoo
+    assert member not in list(one._session.members)
     become_present(other, 2)
     wait_for(lambda: len(views[-1]) == 2, "its watch goes on")
     wait_for(lambda: list(other.workers.list()) == ["w"], "what it registered is there")

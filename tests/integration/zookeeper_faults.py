@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from hqueue.zookeeper import ZooKeeperCoordination
-
-from .proxy import Fate, Proxy
-from .waiting import wait_for
+from tests.support.proxy import Fate, Proxy
+from tests.support.waiting import wait_for
 
 __all__ = ["cut", "expire", "zookeeper_proxy"]
 
@@ -40,22 +38,24 @@ def cut(proxy: Proxy) -> Iterator[None]:
         proxy.fate = lambda method: Fate.PASS
 
 
-def expire(coordination: ZooKeeperCoordination) -> None:
-    """Let ZooKeeper end a session: another client takes it over, and closes it.
+def expire(coordination: ZooKeeperCoordination, member: int = 0) -> None:
+    """Let ZooKeeper end one of the sessions that make up a session: another client takes it over,
+    and closes it.
 
     When this returns, the session's owner has another one.
     """
-    session: Any = coordination._session
-    kazoo = session._client
-    old = kazoo.client_id
+    session = coordination._session
+    kazoo = list(session.members)[member].client
+    before, stolen = session.id, kazoo.client_id
 
     def ended() -> bool:
-        current = session.id
-        if current not in (None, old[0]):
+        if session.id not in (None, before):
             return True
-        if current is not None:
+        if session.id is not None:
             thief = KazooClient(
-                hosts=session.settings.zookeeper, client_id=old, timeout=session.timeout_ms / 1e3
+                hosts=session.settings.zookeeper,
+                client_id=stolen,
+                timeout=session.timeout_ms / 1e3,
             )
             with contextlib.suppress(KazooException, KazooTimeoutError):
                 thief.start(5)

@@ -1,6 +1,6 @@
 """Judges a run: what the store really did, against what the participants were told.
 
-It knows the format of a header's fixed part by itself (docs of `hqueue.batch`), and nothing else
+It knows the format of a header's fixed part by itself (docs of `hqueue.format`), and nothing else
 of the library: a rule is checked by what it is for, not by how it is kept.
 """
 

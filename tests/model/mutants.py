@@ -52,7 +52,7 @@ def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionReader
         return PartitionWriter, namespace["PartitionReader"]
     if mutant.module is not writer_module:
         # A writer that uses the edited class.
-        names = ("Attempt", "History", "Tail")
+        names = ("Attempt", "History", "TailCache")
         edited = {name: namespace[name] for name in names if name in namespace}
         namespace = _executed(writer_module, (), mutant.rule)
         namespace.update(edited)
@@ -77,13 +77,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "IDs never fall below the slot",
         "a clock that is behind",
-        (("_base = max(place.slot, now_ms << SEQUENCE_BITS)", "_base = now_ms << SEQUENCE_BITS"),),
+        (
+            (
+                "_base = max(position.slot, now_ms << SEQUENCE_BITS)",
+                "_base = now_ms << SEQUENCE_BITS",
+            ),
+        ),
         attempt_module,
     ),
     Mutant(
         "a cached tail is trusted for a while only",
         "the queue is truncated between two appends of a writer",
-        (("if self._place is not None and self._is_fresh():", "if self._place is not None:"),),
+        (
+            (
+                "if self._position is not None and self._is_fresh():",
+                "if self._position is not None:",
+            ),
+        ),
         tail_module,
     ),
     Mutant(
@@ -107,17 +117,17 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "after an unknown outcome the same put goes to the same slot",
         "two writers, one fault of any kind",
-        (("if end == self._place:", "if False:"),),
+        (("if end == self._position:", "if False:"),),
         attempt_module,
     ),
     Mutant(
         "before it goes there again the log is seen to end there",
         "the queue is truncated under two writers",
-        (("if end == self._place:", "if True:"),),
+        (("if end == self._position:", "if True:"),),
         attempt_module,
     ),
     Mutant(
-        "a log that is seen to end before a place where it has been proves nothing",
+        "a log that is seen to end before a position where it has been proves nothing",
         "a deposed server answers two writers, of which one lost a put",
         (("            self._seen_shorter()\n", "            pass\n"),),
         attempt_module,
@@ -138,7 +148,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an append keeps its nonce",
         "two writers, one fault of any kind",
         (
-            (", self._nonce = place, bodies, nonce\n", " = place, bodies\n"),
+            (", self._nonce = position, bodies, nonce\n", " = position, bodies\n"),
             (
                 "        self._base = max",
                 "        self._nonce = nonce = secrets.token_bytes(8)\n        self._base = max",
@@ -160,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             (
                 "            owner = self._owner()\n",
-                "            if self._port.header(self._partition, self._place.slot) is None:\n"
+                "            if self._port.header(self._partition, self._position.slot) is None:\n"
                 "                return None\n"
                 "            owner = self._owner()\n",
             ),
@@ -173,19 +183,19 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             (
                 "        self._base, self._count = owner.base, owner.count\n"
-                "        self._end = Place.after(owner)\n"
+                "        self._end = LogPosition.after(owner)\n"
                 "        if owner.nonce == self._nonce:\n",
                 "        if owner.nonce != self._nonce:\n"
-                "            self._end = Place.after(owner)\n"
+                "            self._end = LogPosition.after(owner)\n"
                 "        if owner.nonce == self._nonce:\n",
             ),
         ),
         attempt_module,
     ),
     Mutant(
-        "a header that was found does not make the tail known anew",
+        "a header that was found does not make the tail known again",
         "a header is found long after it was written",
-        (("know(self._end, self._tail_seen_ms)\n", "know(self._end, self._asked_ms)\n"),),
+        (("update(self._end, self._tail_seen_ms)\n", "update(self._end, self._asked_ms)\n"),),
         attempt_module,
     ),
     Mutant(
@@ -215,26 +225,31 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a batch that is no link is taken back",
         "a writer stands still beyond every bound",
-        (("self._port.delete_row(self._partition, self._place.slot, self._bodies.cells)", "pass"),),
+        (
+            (
+                "self._port.delete_row(self._partition, self._position.slot, self._bodies.cells)",
+                "pass",
+            ),
+        ),
         attempt_module,
     ),
     Mutant(
         "a put whose fate is unknown makes the append's outcome unknown",
         "the deadline passes for a lone writer",
-        (("self.doubtful = self._sent\n", "pass\n"),),
+        (("self.in_doubt = self._sent\n", "pass\n"),),
         attempt_module,
     ),
     Mutant(
         "a doubt of an earlier slot is kept",
         "the queue is truncated before an outcome is known",
-        (("self._doubtful = self._doubtful or attempt", "self._doubtful = attempt"),),
+        (("self._in_doubt = self._in_doubt or attempt", "self._in_doubt = attempt"),),
     ),
     Mutant(
         "an error says what became of the puts, not of the read that failed",
         "the deadline passes for a lone writer",
         (
             (
-                "exc.outcome = Outcome.UNKNOWN if self._doubtful else Outcome.NOT_APPLIED",
+                "exc.outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED",
                 "pass",
             ),
         ),
@@ -265,7 +280,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "only what was appended at the end of what was seen makes that longer",
         "a nonce among appends that don't look",
-        (("if self._first is not None and place == self.end:", "if self._first is not None:"),),
+        (("if self._first is not None and position == self.end:", "if self._first is not None:"),),
         history_module,
     ),
     Mutant(
@@ -332,7 +347,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (("delete_headers(self.partition, old)", "delete_headers(self.partition, old[::-1])"),),
     ),
     Mutant(
-        "a collector sees that the log began anew",
+        "a collector sees that the log began again",
         "a collector that knew the log before it was truncated",
         (("if self._collected_to and self._port", "if False and self._port"),),
     ),
@@ -355,7 +370,7 @@ MUTANTS: tuple[Mutant, ...] = (
         reader_module,
     ),
     Mutant(
-        "a batch that covers the reader's place shows that the log was truncated",
+        "a batch that covers the reader's position shows that the log was truncated",
         "the queue is truncated under a reader",
         (("            if end.end > slot:", "            if False:"),),
         reader_module,

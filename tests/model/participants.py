@@ -6,23 +6,23 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from hqueue import batch
-from hqueue.clock import Deadline
-from hqueue.decode import messages_of
+from hqueue import format as batch
+from hqueue.consume.decode import messages_of
 from hqueue.errors import (
     CorruptLogError,
     HQueueError,
+    IdempotencyKeyReusedError,
+    IdempotencyKeyTooOldError,
     QueueDisabledError,
     RequestRefusedError,
     StoreUnavailableError,
-    TokenReusedError,
-    TokenTooOldError,
 )
-from hqueue.limits import TRUNCATE_PAUSE_MS
-from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter, Place
+from hqueue.log import Appended, Batch, LogPosition, PartitionReader, PartitionWriter
 from hqueue.log.history import History
+from hqueue.log.ports import Row
 from hqueue.message import Message
-from hqueue.ports import Row
+from hqueue.runtime.clock import Deadline
+from hqueue.settings.limits import TRUNCATE_PAUSE_MS
 
 from .checker import Given, ViolationError
 from .store import PARTITION
@@ -63,7 +63,7 @@ class WorldClock:
 
 
 class WorldPort:
-    """All of `hqueue.ports`, each method one request that is put before the explorer."""
+    """All of `hqueue.log.ports`, each method one request that is put before the explorer."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -94,11 +94,11 @@ class WorldPort:
     def clock_offset_ms(self) -> tuple[float, float]:
         return 0.0, 0.0
 
-    def get(self, places: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
+    def get(self, asked: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
         world = self._world
 
         def read() -> list[Row]:
-            slots = [slot for _, slot in places if slot in world.store.rows]
+            slots = [slot for _, slot in asked if slot in world.store.rows]
             return [world.store.row(slot, topics, world.now_ms) for slot in slots]
 
         return world.ask("read", read)  # type: ignore[no-any-return]
@@ -161,11 +161,11 @@ def _told(
     """Append, and write down what the caller was told."""
     try:
         appended = append(Deadline(WorldClock(world, name), bound_ms))
-    except (CorruptLogError, TokenReusedError) as exc:
+    except (CorruptLogError, IdempotencyKeyReusedError) as exc:
         raise ViolationError(f"{name} found what nobody wrote: {exc}") from exc
     except (StoreUnavailableError, QueueDisabledError, RequestRefusedError) as exc:
         world.ledger.raised(name, nonce, exc.outcome.value)
-    except TokenTooOldError as exc:
+    except IdempotencyKeyTooOldError as exc:
         if not world.ledger.collected():
             raise ViolationError(f"{name} was told of a collection: {exc}") from exc
         world.ledger.raised(name, nonce, exc.outcome.value)
@@ -289,7 +289,7 @@ def _collect(world: World, writer: PartitionWriter, ttl_ms: int) -> None:
 
 
 def truncator(pause_ms: int = TRUNCATE_PAUSE_MS) -> Part:
-    """Truncates the queue, as `hqueue.hbase.tables` does."""
+    """Truncates the queue, as `hqueue.hbase.thrift.tables` does."""
 
     def run(world: World, name: str) -> None:
         world.ask("disable")
@@ -329,7 +329,7 @@ def reader(reads: int = 2, *, start: int = 0, poll: bool = False, check_tail: bo
 def _poll(
     world: World, name: str, cursor: PartitionReader, port: WorldPort, deadline: Deadline
 ) -> None:
-    for row in port.get([cursor.place], cursor.topics):
+    for row in port.get([cursor.next_slot], cursor.topics):
         found = cursor.accept(row, deadline)
         _gave(world, name, [found] if found else [])
 
@@ -369,7 +369,7 @@ def settle(world: World) -> None:
     for name, cursor in world.readers.items():
         deadline = Deadline(WorldClock(world, name), BOUND_MS)
         try:
-            cursor.rest()
+            cursor.release()
             cursor.check_tail(deadline)
             cursor.at_tail = False
             while not cursor.at_tail:
@@ -378,7 +378,7 @@ def settle(world: World) -> None:
             raise ViolationError(f"{name} could not read to the end: {exc}") from exc
         _check_reader(world, name)
         if (cursor.cursor, cursor.ordinal) != world.ledger.end():
-            raise ViolationError(f"{name} ends elsewhere than the log: {cursor.place}")
+            raise ViolationError(f"{name} ends elsewhere than the log: {cursor.next_slot}")
     _check_history(world)
 
 
@@ -390,7 +390,7 @@ def _check_history(world: World) -> None:
     port: Any = WorldPort(world)
     deadline = Deadline(WorldClock(world, "search"), BOUND_MS)
     history = History(PARTITION, port)
-    end = Place(*world.ledger.end())
+    end = LogPosition(*world.ledger.end())
     if history.find(nonce_of("none", 0), 0, end, deadline) is not None or history.end != end:
         raise ViolationError(f"a search ended at {history.end}")
     for entry in chain:

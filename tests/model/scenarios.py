@@ -9,7 +9,7 @@ server answers, the queue is not truncated.
 
 from __future__ import annotations
 
-from hqueue.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS, TRUNCATE_PAUSE_MS
+from hqueue.settings.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS, TRUNCATE_PAUSE_MS
 
 from .participants import appender, collector, in_turn, once, prefilled, reader, truncator
 from .scenario import Scenario

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from hqueue import rowkey
 from hqueue.errors import QueueDisabledError
-from hqueue.ports import Row
+from hqueue.format import rowkey
+from hqueue.log.ports import Row
 
 __all__ = ["PARTITION", "Call", "ModelStore"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hqueue import rowkey
-from hqueue.batch import encode_header
+from hqueue.format import encode_header, rowkey
 
 from .checker import Given, Ledger, ViolationError
 from .participants import bodies_of, nonce_of

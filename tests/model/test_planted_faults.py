@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hqueue import rowkey
-from hqueue.batch import encode_header
-from hqueue.clock import Deadline
 from hqueue.errors import CorruptLogError
+from hqueue.format import encode_header, rowkey
 from hqueue.log import PartitionReader
 from hqueue.log import reader as reader_module
+from hqueue.runtime.clock import Deadline
 
 from .mutants import Mutant, mutated
 from .participants import BOUND_MS, WorldClock, WorldPort, bodies_of, nonce_of, prefilled

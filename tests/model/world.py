@@ -15,7 +15,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from hqueue.errors import HQueueError, Outcome, QueueDisabledError, StoreUnavailableError
 from hqueue.log import PartitionReader, PartitionWriter
-from hqueue.ports import Row
+from hqueue.log.ports import Row
 
 from .checker import Ledger, ViolationError
 from .scenario import Scenario

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.coordination import PartitionKey
-from hqueue_workers.assignment import NEAR_SHARE_MAX, assign
+from hqueue.metadata import PartitionKey
+from hqueue_workers.node.assignment import NEAR_SHARE_MAX, assign
 
 HOSTS = ("a", "b", "c")
 KEYS = st.builds(PartitionKey, st.sampled_from(("q", "r")), st.integers(0, 40))

@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import rowkey
-from hqueue.batch import (
+from hqueue.errors import (
+    CorruptLogError,
+    InvalidInputError,
+    MessageTooLargeError,
+    UnsupportedFormatError,
+)
+from hqueue.format import (
     MESSAGES,
     PACKED,
     RAW,
@@ -15,18 +20,25 @@ from hqueue.batch import (
     control_record,
     decode_header,
     encode_bodies,
+    rowkey,
 )
-from hqueue.batch.cells import check_cell
-from hqueue.errors import (
-    CorruptLogError,
-    InvalidInputError,
-    MessageTooLargeError,
-    UnsupportedFormatError,
-)
-from hqueue.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_ID_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.format.cells import check_cell
 from hqueue.message import Message
-
-from .batches import ROW, bodies_lists, header_bytes, partitions, signed, slots, written
+from hqueue.settings.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    MESSAGE_ID_MAX,
+    TOPICS_PER_BATCH_MAX,
+)
+from tests.support.batches import (
+    ROW,
+    bodies_lists,
+    header_bytes,
+    partitions,
+    signed,
+    slots,
+    written,
+)
 
 EXAMPLES = {
     "raw": [Message("t", b"body")],
@@ -40,10 +52,10 @@ EXAMPLES = {
 def test_a_layout_is_the_simplest_that_does(given_messages: list[Message]) -> None:
     _, header = written(given_messages)
     for entry in header.topics:
-        places = [n for n, m in enumerate(given_messages) if m.topic == entry.topic]
-        together = places == list(range(places[0], places[0] + len(places)))
-        expected = RAW if len(places) == 1 else PACKED if together else SCATTERED
-        assert (entry.layout, entry.first, entry.count) == (expected, places[0], len(places))
+        indexes = [n for n, m in enumerate(given_messages) if m.topic == entry.topic]
+        together = indexes == list(range(indexes[0], indexes[0] + len(indexes)))
+        expected = RAW if len(indexes) == 1 else PACKED if together else SCATTERED
+        assert (entry.layout, entry.first, entry.count) == (expected, indexes[0], len(indexes))
     names = [entry.topic.encode() for entry in header.topics]
     assert names == sorted(set(names))
 

@@ -7,23 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import CorruptLogError, Message, MessageID, rowkey
-from hqueue.arrow import SCHEMA, record_batch
-from hqueue.batch import (
+from hqueue import CorruptLogError, Message, MessageID
+from hqueue.consume.arrow import SCHEMA, record_batch
+from hqueue.consume.decode import messages_of
+from hqueue.format import (
     Header,
     control_record,
     decode_header,
     encode_bodies,
     encode_header,
     plain_cell,
+    rowkey,
 )
-from hqueue.decode import messages_of
-from hqueue.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
 from hqueue.log import Batch
+from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
 
 partitions = st.integers(0, PARTITIONS_MAX - 1)
 ids = st.integers(0, MESSAGE_ID_MAX)
-places = st.tuples(partitions, ids)
+slots = st.tuples(partitions, ids)
 topics = st.sampled_from(["a", "b", "with:colon", "ünïcode", "x" * 255])
 messages = st.tuples(topics, st.binary(max_size=40)).map(lambda drawn: Message(*drawn))
 batches = st.lists(messages, min_size=1, max_size=40)
@@ -32,10 +33,10 @@ batch_places = st.tuples(partitions, bases)
 
 
 def written(
-    sent: list[Message], place: tuple[int, int] = (1, 5), base: int = 900, ordinal: int = 3
+    sent: list[Message], slot: tuple[int, int] = (1, 5), base: int = 900, ordinal: int = 3
 ) -> tuple[bytes, bytes, dict[bytes, bytes]]:
     """Row key, header and cells of a batch."""
-    row = rowkey.encode(*place)
+    row = rowkey.encode(*slot)
     bodies = encode_bodies(sent)
     header = encode_header(
         row, bodies, base=base, ordinal=ordinal, nonce=b"12345678", published_ms=77
@@ -44,35 +45,35 @@ def written(
 
 
 def read(
-    sent: list[Message], place: tuple[int, int], base: int, start: int, stop: int
+    sent: list[Message], slot: tuple[int, int], base: int, start: int, stop: int
 ) -> tuple[Batch, Header]:
     """What a reader gets of a batch."""
-    row, data, cells = written(sent, place, base)
+    row, data, cells = written(sent, slot, base)
     header = decode_header(row, data)
     found = tuple(
         (entry, plain_cell(row, header, entry, cells[entry.topic.encode()]))
         for entry in header.topics
     )
-    return Batch(place[0], row, header, found, start, stop), header
+    return Batch(slot[0], row, header, found, start, stop), header
 
 
-@given(places, places)
+@given(slots, slots)
 def test_row_keys_sort_as_partition_and_id_do(one: tuple[int, int], other: tuple[int, int]) -> None:
     assert (rowkey.encode(*one) < rowkey.encode(*other)) == (one < other)
 
 
-@given(places)
-def test_row_keys_come_back(place: tuple[int, int]) -> None:
-    assert rowkey.decode(rowkey.encode(*place)) == place
+@given(slots)
+def test_row_keys_come_back(slot: tuple[int, int]) -> None:
+    assert rowkey.decode(rowkey.encode(*slot)) == slot
 
 
 @given(st.binary(max_size=20))
 def test_any_row_key_is_read_or_refused(row: bytes) -> None:
     try:
-        place = rowkey.decode(row)
+        slot = rowkey.decode(row)
     except CorruptLogError:
         return
-    assert rowkey.encode(*place) == row
+    assert rowkey.encode(*slot) == row
 
 
 def test_a_refused_row_key_is_named() -> None:
@@ -83,14 +84,14 @@ def test_a_refused_row_key_is_named() -> None:
 
 @given(batches, batch_places, bases)
 def test_messages_come_back_with_their_ids(
-    sent: list[Message], place: tuple[int, int], base: int
+    sent: list[Message], slot: tuple[int, int], base: int
 ) -> None:
-    base = max(base, place[1])
-    batch, header = read(sent, place, base, 0, MESSAGE_ID_MAX + 1)
+    base = max(base, slot[1])
+    batch, header = read(sent, slot, base, 0, MESSAGE_ID_MAX + 1)
     got = messages_of(batch)
     assert [(m.topic, m.value) for m in got] == [(m.topic, m.value) for m in sent]
     assert [m.id for m in got] == list(range(base, base + len(sent)))
-    assert all(type(m.id) is MessageID and m.partition == place[0] for m in got)
+    assert all(type(m.id) is MessageID and m.partition == slot[0] for m in got)
     assert (header.count, header.end) == (len(sent), base + len(sent))
 
 
@@ -128,8 +129,8 @@ def test_random_bytes_are_refused_as_a_header(data: bytes) -> None:
 
 
 @given(st.binary(max_size=100), batch_places, bases)
-def test_control_records_come_back(payload: bytes, place: tuple[int, int], base: int) -> None:
-    row, base = rowkey.encode(*place), max(base, place[1])
+def test_control_records_come_back(payload: bytes, slot: tuple[int, int], base: int) -> None:
+    row, base = rowkey.encode(*slot), max(base, slot[1])
     data = encode_header(
         row, control_record(payload), base=base, ordinal=4, nonce=bytes(8), published_ms=1
     )

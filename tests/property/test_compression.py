@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import CorruptLogError, Message, UnsupportedFormatError
-from hqueue.batch import (
+from hqueue.format import (
     PLAIN,
     ZSTD,
     Bodies,
@@ -22,9 +22,8 @@ from hqueue.batch import (
     encode_bodies,
     plain_cell,
 )
-from hqueue.limits import BATCH_BYTES_MAX
-
-from .batches import ROW, bodies_lists, header_bytes, signed
+from hqueue.settings.limits import BATCH_BYTES_MAX
+from tests.support.batches import ROW, bodies_lists, header_bytes, signed
 
 TEXT = [
     Message("log" if number % 3 else "metrics", b'{"user": "u%05d", "status": 200}' % number)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.arrow import record_batch
-from hqueue.decode import messages_of
+from hqueue.consume.arrow import record_batch
+from hqueue.consume.decode import messages_of
 from hqueue.log import Batch
 from hqueue.message import Message
-
-from .batches import bodies_lists, read
+from tests.support.batches import bodies_lists, read
 
 
 @given(bodies_lists, st.data())

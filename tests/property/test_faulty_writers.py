@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from hqueue import CombinedPartitionScanner, CorruptLogError, Message, Scan
-from hqueue.arrow import SMALL_BATCH, record_batch
-from hqueue.batch import decode_header, encode_bodies
-from hqueue.batch.cells import check_cell
-from hqueue.decode import each_message_of, messages_of
+from hqueue.consume.arrow import SMALL_BATCH, record_batch
+from hqueue.consume.decode import each_message_of, messages_of
+from hqueue.format import decode_header, encode_bodies
+from hqueue.format.cells import check_cell
 from hqueue.log import Batch
-
-from .batches import ROW, header_bytes, read, signed
+from tests.support.batches import ROW, header_bytes, read, signed
 
 COUNT = 2 * SMALL_BATCH
 TOGETHER = [Message("t", b"%d" % n) for n in range(COUNT)]
@@ -104,7 +103,7 @@ def test_a_scanner_gives_that_error_again_and_never_an_end(batch: Batch) -> None
             self.at_tail = True
             return [batch]
 
-        def rest(self) -> None:
+        def release(self) -> None:
             """Nothing is held."""
 
     queue: Any = SimpleNamespace(reader=lambda *_: Reader(), deadline=lambda: None)

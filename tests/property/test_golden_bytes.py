@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hqueue import Message, rowkey
-from hqueue.batch import (
+from hqueue import Message
+from hqueue.format import (
     CODECS,
     CONTROL,
     FORMAT_VERSION,
@@ -22,6 +22,7 @@ from hqueue.batch import (
     encode_header,
     plain_cell,
     positions,
+    rowkey,
 )
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "v1.json").read_text())
@@ -75,8 +76,8 @@ def test_this_release_reads_the_golden_bytes(batch: dict[str, Any]) -> None:
     found: dict[int, Message] = {}
     for entry in header.topics:
         cell = plain_cell(row, header, entry, bytes.fromhex(batch["cells"][entry.topic]))
-        places = positions(header, entry, cell)
-        for position, value in zip(places, decode_bodies(entry, cell), strict=True):
+        indexes = positions(header, entry, cell)
+        for position, value in zip(indexes, decode_bodies(entry, cell), strict=True):
             found[position] = Message(entry.topic, value)
     assert [found[position] for position in sorted(found)] == messages_of(batch)
     assert sorted(found) == list(range(header.count))

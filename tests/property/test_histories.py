@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import Message, rowkey
-from hqueue.batch import encode_bodies, encode_header
-from hqueue.clock import SYSTEM_CLOCK, Deadline
-from hqueue.log import Place, history
+from hqueue import Message
+from hqueue.format import encode_bodies, encode_header, rowkey
+from hqueue.log import LogPosition, history
 from hqueue.log.history import History
-from hqueue.ports import Row
+from hqueue.log.ports import Row
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 
 NONCES = [bytes(8), bytes(7) + b"\1", b"\1" + bytes(7), b"\1" * 8, b"abcdefgh", b"efghabcd"]
 """Some that can be seen in the midst of others, one after another."""
@@ -25,12 +25,12 @@ class Chain:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.given = 0
-        self.end = Place(0, 0)
+        self.end = LogPosition(0, 0)
         self.now = 0
 
     def truncate(self, now: int) -> None:
         """Take all away; what comes has later IDs."""
-        self.rows, self.end, self.now = [], Place(0, 0), now
+        self.rows, self.end, self.now = [], LogPosition(0, 0), now
 
     def append(self, nonce: bytes, count: int) -> int:
         slot, ordinal = self.end
@@ -39,7 +39,7 @@ class Chain:
         base = max(slot, self.now) + 3
         header = encode_header(key, bodies, base=base, ordinal=ordinal, nonce=nonce, published_ms=1)
         self.rows.append(Row(key, 0, slot, header, {}))
-        self.end = Place(base + count, ordinal + count)
+        self.end = LogPosition(base + count, ordinal + count)
         return base
 
     def newest(self, partition: int, at_or_below: int) -> Row | None:
@@ -90,11 +90,11 @@ def test_a_search_finds_what_was_appended_since_its_beginning(
                     assert found in (None, base)
                 assert found is not None or known.end == chain.end
             elif nonce not in appended:
-                place = chain.end
+                position = chain.end
                 appended[nonce] = chain.append(nonce, count)
                 if kind == "own":
                     bodies = encode_bodies([Message("t", b"x")] * count)
-                    known.note(place, nonce, appended[nonce], bodies)
+                    known.note(position, nonce, appended[nonce], bodies)
 
 
 def test_each_header_is_read_once_and_those_of_its_own_appends_never() -> None:
@@ -105,8 +105,8 @@ def test_each_header_is_read_once_and_those_of_its_own_appends_never() -> None:
         chain.append(b"other%03d" % n, 1)
     for n in range(1_000):
         assert find(known, chain, b"mine %03d" % n, 3) is None
-        place = chain.end
-        known.note(place, b"mine %03d" % n, chain.append(b"mine %03d" % n, 1), bodies)
+        position = chain.end
+        known.note(position, b"mine %03d" % n, chain.append(b"mine %03d" % n, 1), bodies)
         assert known.end == chain.end
     assert chain.given <= 1_001
     assert all(find(known, chain, b"mine %03d" % n, 3) is not None for n in range(1_000))
@@ -118,9 +118,9 @@ def test_what_a_truncation_took_is_not_found(others: int) -> None:
     chain = Chain()
     known = History(0, chain)
     assert find(known, chain, b"mine 000", 0) is None
-    place = chain.end
+    position = chain.end
     known.note(
-        place, b"mine 000", chain.append(b"mine 000", 1), encode_bodies([Message("t", b"x")])
+        position, b"mine 000", chain.append(b"mine 000", 1), encode_bodies([Message("t", b"x")])
     )
     assert find(known, chain, b"mine 000", 0) is not None
     chain.truncate(now=100)

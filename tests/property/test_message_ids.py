@@ -10,18 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.batch import encode_bodies
 from hqueue.errors import InvalidInputError, MessageTooLargeError
-from hqueue.limits import (
+from hqueue.format import encode_bodies
+from hqueue.message import Message, MessageID, MessageIDs, Messages, as_message_id
+from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     MESSAGE_ID_MAX,
     SEQUENCE_MAX,
     TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
-from hqueue.message import Message, MessageID, MessageIDs, Messages, as_message_id
-
-from .batches import messages
+from tests.support.batches import messages
 
 timestamps = st.integers(0, TIMESTAMP_MS_MAX)
 sequences = st.integers(0, SEQUENCE_MAX)

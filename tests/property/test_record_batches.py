@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.arrow import encode_record_batch, record_batch
-from hqueue.batch import encode_bodies
+from hqueue.consume.arrow import record_batch
 from hqueue.errors import InvalidInputError, MessageTooLargeError
-from hqueue.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.format import encode_bodies
+from hqueue.format.arrow import encode_record_batch
 from hqueue.message import Message
-
-from .batches import bodies_lists, read
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from tests.support.batches import bodies_lists, read
 
 TOPICS = st.sampled_from(
     [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import rowkey
 from hqueue.errors import CorruptLogError
-from hqueue.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
-
-from .batches import partitions
+from hqueue.format import rowkey
+from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
+from tests.support.batches import partitions
 
 
 @given(partitions)

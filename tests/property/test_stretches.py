@@ -9,46 +9,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import Message, MessageID, Queue
-from hqueue.dead_letters import (
+from hqueue.push.dead_letters import (
     DeadLetter,
     dead_letter_topic,
     redrive_topic,
     wrapped_dead_letter,
     wrapped_redrive,
 )
-from hqueue_workers.stretch import Stretch, Wanted, Window
-from hqueue_workers.wire import decode_messages
-
-from .batches import few_topics, read
+from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window
+from hqueue_workers.delivery.wire import decode_messages
+from tests.support.batches import few_topics, read
 
 NO_QUEUE = cast(Queue, None)
 """Nothing here needs a queue: all values lie in their batches."""
 
 
-def stretch(messages: list[Message], gap: int = 3) -> Stretch:
+def segment(messages: list[Message], gap: int = 3) -> Segment:
     batch = read(messages)
-    return Stretch(batch.header.base - gap, batch.header.end, batch.header.next_ordinal, batch)
+    return Segment(batch.header.base - gap, batch.header.end, batch.header.next_ordinal, batch)
 
 
-def sent(part: Stretch, wanted: Wanted) -> list[Message]:
-    return [m for portion in part.cut(NO_QUEUE, wanted) for m in decode_messages(portion.data)]
+def sent(part: Segment, filter_: SubscriptionFilter) -> list[Message]:
+    return [m for encoded in part.cut(NO_QUEUE, filter_) for m in decode_messages(encoded.data)]
 
 
-def wants(
+def wanting(
     topics: frozenset[str] | None = None, messages_max: int = 1_000, bytes_max: int = 10**6
-) -> Wanted:
-    return Wanted("s", topics, messages_max, bytes_max)
+) -> SubscriptionFilter:
+    return SubscriptionFilter("s", topics, messages_max, bytes_max)
 
 
 @given(few_topics, st.none() | st.frozensets(st.sampled_from("abcd"), min_size=1),
        st.integers(1, 50), st.integers(1, 200))  # fmt: skip
-def test_portions_cover_a_stretch_with_all_that_is_wanted_in_order(
+def test_slices_cover_a_segment_with_all_that_is_wanted_in_order(
     messages: list[Message], topics: frozenset[str] | None, messages_max: int, bytes_max: int
 ) -> None:
-    part, wanted = stretch(messages), wants(topics, messages_max, bytes_max)
-    portions = part.cut(NO_QUEUE, wanted)
-    assert (portions[0].start, portions[-1].end) == (part.start, part.end)
-    for one, after in itertools.pairwise(portions):
+    part, filter_ = segment(messages), wanting(topics, messages_max, bytes_max)
+    slices = part.cut(NO_QUEUE, filter_)
+    assert (slices[0].start, slices[-1].end) == (part.start, part.end)
+    for one, after in itertools.pairwise(slices):
         assert one.end == after.start == after.first
     batch = read(messages)
     expected = [
@@ -56,23 +55,23 @@ def test_portions_cover_a_stretch_with_all_that_is_wanted_in_order(
         for place, m in enumerate(messages)
         if topics is None or m.topic in topics
     ]
-    assert sent(part, wanted) == expected
-    for portion in portions:
-        here = decode_messages(portion.data)
-        assert portion.count == len(here) <= messages_max
+    assert sent(part, filter_) == expected
+    for encoded in slices:
+        here = decode_messages(encoded.data)
+        assert encoded.count == len(here) <= messages_max
         assert len(here) == 1 or sum(len(m.value) for m in here) <= bytes_max
         if here:
-            assert portion.first == here[0].id
-            assert portion.start <= portion.first < portion.end
-        assert portion.ordinal == batch.header.ordinal + max(0, portion.end - batch.header.base)
+            assert encoded.first == here[0].id
+            assert encoded.start <= encoded.first < encoded.end
+        assert encoded.ordinal == batch.header.ordinal + max(0, encoded.end - batch.header.base)
 
 
 @given(few_topics)
 def test_those_who_want_the_same_share_it(messages: list[Message]) -> None:
-    part = stretch(messages)
-    one = part.cut(NO_QUEUE, Wanted("one", None, 100, 1_000))
-    assert part.portions(Wanted("two", None, 100, 1_000)) is one
-    assert part.portions(Wanted("two", frozenset("abc"), 100, 1_000)) is one
+    part = segment(messages)
+    one = part.cut(NO_QUEUE, SubscriptionFilter("one", None, 100, 1_000))
+    assert part.slices(SubscriptionFilter("two", None, 100, 1_000)) is one
+    assert part.slices(SubscriptionFilter("two", frozenset("abc"), 100, 1_000)) is one
 
 
 def test_dead_letters_and_redrives_are_not_delivered_unasked() -> None:
@@ -84,16 +83,16 @@ def test_dead_letters_and_redrives_are_not_delivered_unasked() -> None:
         wrapped_redrive(letter),
         Message("t", b"2"),
     ]
-    part = stretch(messages)
+    part = segment(messages)
     assert messages[1].topic == dead_letter_topic("s")
     assert messages[2].topic == redrive_topic("s")
-    assert [m.value for m in sent(part, Wanted("other", None, 10, 100))] == [b"1", b"2"]
-    own = sent(part, wants())
+    assert [m.value for m in sent(part, SubscriptionFilter("other", None, 10, 100))] == [b"1", b"2"]
+    own = sent(part, wanting())
     assert [(m.topic, m.value) for m in own] == [("t", b"1"), ("t", b"value"), ("t", b"2")]
     # It has an ID of its own: that of its place in the log now.
     assert own[0].id is not None
     assert own[1].id == int(own[0].id) + 2
-    only = sent(part, wants(frozenset({"u"})))
+    only = sent(part, wanting(frozenset({"u"})))
     assert [m.value for m in only] == [b"value"]
 
 
@@ -108,7 +107,7 @@ def test_a_window_keeps_what_is_needed_and_what_fits(
     window = Window(100)
     at = 100
     for length in lengths:
-        window.add([Stretch(at, at + length, 0, None)])
+        window.add([Segment(at, at + length, 0, None)])
         at += length
     assert (window.start, window.end) == (100, at)
     size = window.size // len(lengths)

@@ -15,7 +15,7 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
 from hqueue import Message, MessageID
-from hqueue_workers.wire import (
+from hqueue_workers.delivery.wire import (
     ReplyError,
     call_head,
     call_tail,
@@ -128,3 +128,23 @@ def test_the_answer_to_another_call_is_an_error() -> None:
 def test_whatever_else_comes_is_an_error(data: bytes) -> None:
     with pytest.raises((ReplyError, EOFError)):
         finished(read_reply(reader(data), 7))
+
+
+def test_an_answer_without_end_is_an_error_after_so_many_bytes() -> None:
+    result = SERVICE.consumeMessages_result(success=0)
+    head = reply("consumeMessages", TMessageType.REPLY, 7, result)[:-8]
+    for field in (
+        b"\x02\0\x09\1",
+        b"\x0a\0\x09" + bytes(8),
+        b"\x0b\0\x09\0\0\xff\xff" + bytes(0xFFFF),
+    ):
+        read = 0
+
+        async def endless(count: int, sent: bytes = head + field * 100) -> bytes:
+            nonlocal read
+            read += count
+            assert read <= 1024 * 1024
+            return sent[read - count : read]
+
+        with pytest.raises(ReplyError, match="more fields"):
+            finished(read_reply(endless, 7))

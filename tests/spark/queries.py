@@ -13,9 +13,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 import hqueue
 from hqueue import Message
-from pyspark_hqueue.admission import ADMITS
-from pyspark_hqueue.schema import COLUMNS
-from tests.integration.waiting import wait_for
+from pyspark_hqueue.reading.admission import ADMITS
+from pyspark_hqueue.reading.schema import COLUMNS
+from tests.support.waiting import wait_for
 
 __all__ = ["Stream", "put", "undo_commit"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.integration.waiting import wait_for
+from tests.support.waiting import wait_for
 
 __all__ = ["SparkCluster"]
 

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import hqueue
 from hqueue import Message, local
-from tests.integration.proxy import Proxies
-from tests.integration.raw import RawHBase
-from tests.integration.test_expiry import DAY_MS, put_in_the_past
+from tests.support.past import DAY_MS, put_in_the_past
+from tests.support.proxy import Proxies
+from tests.support.raw import RawHBase
 
 from .queries import put
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import InvalidInputError
-from hqueue.arrow import encode_record_batch
-from pyspark_hqueue import chunks
-from pyspark_hqueue.chunks import ANY, Chunk, Chunks
+from hqueue.format.arrow import encode_record_batch
+from pyspark_hqueue.writing import chunks
+from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks
 
 PARTITIONS = 3
 SCHEMA = pa.schema(
@@ -47,7 +47,7 @@ def frame(some: Sequence[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> pa.Rec
 def cut(pieces: Sequence[pa.RecordBatch], topic: str | None = None) -> list[Chunk]:
     cutter = Chunks(PARTITIONS, topic)
     full = [chunk for piece in pieces for chunk in cutter.add(piece)]
-    return full + list(cutter.rest())
+    return full + list(cutter.flush())
 
 
 def flat(found: Sequence[Chunk]) -> dict[tuple[int, int], list[tuple[str, bytes]]]:

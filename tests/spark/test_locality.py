@@ -16,14 +16,17 @@ import pytest
 
 import hqueue
 from hqueue import local
-from tests.integration.proxy import Proxies
-from tests.integration.waiting import wait_for
-from tests.integration.writing import whole_again
+from tests.support.proxy import Proxies
+from tests.support.waiting import wait_for
+from tests.support.writing import whole_again
 
 from .queries import put
 from .standalone import SparkCluster
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.thorough("Spark on three hosts beside a cluster, fifteen processes, 70 s"),
+]
 
 PARTITIONS = 6
 MESSAGES = 600

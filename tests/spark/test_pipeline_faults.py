@@ -9,7 +9,7 @@ import pytest
 
 import hqueue
 from hqueue import Message
-from tests.integration.waiting import wait_for
+from tests.support.waiting import wait_for
 
 from .drivers import Driver
 from .test_pipelines import Make, archived, in_order, values
@@ -57,7 +57,7 @@ def source(make_queue: Make) -> hqueue.Queue:
 
 
 def written_to(queue: hqueue.Queue) -> Callable[[], int]:
-    return lambda: sum(end.next_ordinal for end in queue.ends())
+    return lambda: sum(each.end_ordinal for each in queue.offsets())
 
 
 def test_an_archive_that_is_killed_again_and_again_has_each_message_once(

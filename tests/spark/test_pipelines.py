@@ -127,6 +127,7 @@ def test_an_archive_has_each_message_once_and_goes_on(
     assert not list((path / "_hqueue" / "staging").iterdir())
 
 
+@pytest.mark.thorough("an archive is cut off at each of its steps, 45 s")
 def test_an_archive_that_was_cut_off_anywhere_is_finished_by_the_next_run(
     spark: SparkSession,
     connection: dict[str, str],

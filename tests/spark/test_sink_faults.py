@@ -11,7 +11,7 @@ import pytest
 
 import hqueue
 from hqueue import Message
-from tests.integration.waiting import wait_for
+from tests.support.waiting import wait_for
 
 from .drivers import Driver
 from .standalone import SparkCluster

@@ -15,10 +15,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 import hqueue
 from hqueue import local
-from tests.integration.proxy import Proxies
-from tests.integration.raw import RawHBase
-from tests.integration.test_expiry import DAY_MS, put_in_the_past
-from tests.integration.waiting import wait_for
+from tests.support.past import DAY_MS, put_in_the_past
+from tests.support.proxy import Proxies
+from tests.support.raw import RawHBase
+from tests.support.waiting import wait_for
 
 from .queries import Stream, put
 
@@ -65,14 +65,14 @@ def test_a_querys_progress_tells_where_the_log_ends(
     reading = stream(queue, startingOffsets="earliest")
     with reading.running() as query:
         reading.await_values(10)
-        ends = {str(e.partition): [int(e.next), e.next_ordinal] for e in queue.ends()}
+        offsets = {str(e.partition): [int(e.end), e.end_ordinal] for e in queue.offsets()}
         wait_for(
             lambda: query.lastProgress and query.lastProgress["sources"][0]["latestOffset"],
             "the progress tells where the log ends",
         )
         source = query.lastProgress["sources"][0]
-        assert _json(source["latestOffset"])["partitions"] == ends
-        assert _json(source["endOffset"])["partitions"] == ends
+        assert _json(source["latestOffset"])["partitions"] == offsets
+        assert _json(source["endOffset"])["partitions"] == offsets
 
 
 def _json(value: Any) -> Any:

@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import hqueue
 from hqueue import local
 from pyspark_hqueue import DefaultSource
-from pyspark_hqueue.loss import DataLossError
-from pyspark_hqueue.schema import COLUMNS
-from pyspark_hqueue.stream import QueueStreamReader
-from tests.integration.waiting import wait_for
+from pyspark_hqueue.reading.loss import DataLossError
+from pyspark_hqueue.reading.schema import COLUMNS
+from pyspark_hqueue.reading.stream import QueueStreamReader
+from tests.support.waiting import wait_for
 
 from .queries import put
 

@@ -10,17 +10,18 @@ import secrets
 from collections.abc import Collection
 
 from hqueue import Client, HQueueError, SettingsError
-from hqueue.coordination import Address, PartitionKey, Registration, WorkerRecord
-from hqueue_workers.claims import Claims
-from hqueue_workers.health import Answer, serve_health
-from hqueue_workers.lagging import LagMeter
-from hqueue_workers.metrics import Metrics
-from hqueue_workers.partition import Channels, Deliveries, ServedPartition
-from hqueue_workers.queues import OpenQueues
-from hqueue_workers.runtime import Runtime
-from hqueue_workers.settings import WorkerSettings
-from hqueue_workers.tenure import Tenure
-from hqueue_workers.wakeups import WakeUps
+from hqueue.metadata import Address, PartitionKey, Registration, WorkerRecord
+from hqueue_workers.delivery.append_keys import AppendKeyring
+from hqueue_workers.delivery.lag_meter import LagMeter
+from hqueue_workers.delivery.notification_server import NotificationServer
+from hqueue_workers.delivery.partition import ConnectionPools, Deliveries, ServedPartition
+from hqueue_workers.delivery.queues import OpenQueues
+from hqueue_workers.node.claims import Claims
+from hqueue_workers.node.health import Answer, serve_health
+from hqueue_workers.node.lease import Lease
+from hqueue_workers.node.metrics import Metrics
+from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.settings import WorkerSettings
 
 __all__ = ["Worker"]
 
@@ -45,22 +46,23 @@ class Worker:
         self._settings = settings
         self._coordination = client.coordination
         self._runtime = Runtime(settings.threads)
-        self._tenure = Tenure(self._coordination, self._runtime, self._lost)
+        self._lease = Lease(self._coordination, self._runtime, self._lost)
         self._metrics = Metrics()
         self._meter = LagMeter(self._all_served, self._runtime)
         self._queues = OpenQueues(client, self._runtime, settings)
+        self._keyring = AppendKeyring(self._coordination, self._runtime)
         self._deliveries = Deliveries(
             runtime=self._runtime,
-            tenure=self._tenure,
+            lease=self._lease,
             checkpoints=self._coordination.checkpoints,
-            channels=Channels(self._tenure, settings.lines_per_subscriber),
+            pools=ConnectionPools(self._lease, settings.connections_per_subscriber),
             metrics=self._metrics,
             settings=settings,
         )
         self._share_bytes = SHARE_BYTES_MIN
         self._claims: Claims[ServedPartition] = Claims(
             coordination=self._coordination,
-            tenure=self._tenure,
+            lease=self._lease,
             runtime=self._runtime,
             regions=self._queues.regions,
             serve=self._serve,
@@ -76,22 +78,23 @@ class Worker:
         runtime, claims = self._runtime, self._claims
         servers: list[asyncio.Server] = []
         try:
-            servers += [await self._listen_for_wakeups(), await self._serve_health()]
+            servers += [await self._listen_for_notifications(), await self._serve_health()]
             record = self._record(servers[0])
-            for work in (self._tenure, self._meter):
+            for work in (self._lease, self._meter, self._keyring):
                 runtime.start(work.run())
             registration = await runtime.coordinate(lambda: self._register(record))
             await runtime.coordinate(claims.watch)
             runtime.start(claims.run(record.name))
             runtime.start(self._look_after(claims, record))
-            logger.info("worker %s takes wake-ups at %s", record.name, record.address)
+            logger.info("worker %s takes notifications at %s", record.name, record.address)
             await self._until(stopping)
             # The others plan without this one from now on, and claim what it releases.
             await runtime.coordinate(registration.close)
-            await claims.hand_over()
+            await claims.drain()
         finally:
             claims.close()
-            self._tenure.close()
+            self._lease.close()
+            self._keyring.close()
             for server in servers:
                 server.close()
             await runtime.close()
@@ -115,15 +118,18 @@ class Worker:
 
         return self._coordination.workers.register(record, failed)
 
-    async def _listen_for_wakeups(self) -> asyncio.Server:
+    async def _listen_for_notifications(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()
+        server = NotificationServer(
+            self._queues.notify, self._keyring.vouches_for, self._metrics.count_notified
+        )
         try:
             return await loop.create_server(
-                lambda: WakeUps(self._queues.wake), self._settings.listen_host, self._settings.port
+                server.connection, self._settings.listen_host, self._settings.port
             )
         except OSError as exc:
             raise SettingsError(
-                "the worker can't listen for wake-ups here; see host, listen_host and port",
+                "the worker can't listen for notifications here; see host, listen_host and port",
                 listen_host=self._settings.listen_host,
                 port=self._settings.port,
                 reason=str(exc),
@@ -143,7 +149,7 @@ class Worker:
             ) from exc
 
     async def _health_page(self) -> Answer:
-        well = self._tenure.holds
+        well = self._lease.holds
         document = {
             "status": "delivering" if well else "waiting for ZooKeeper",
             "partitions": len(self._claims.served),
@@ -175,7 +181,7 @@ class Worker:
             # An even share for each scanner that there may be, so that none takes another's.
             share = self._settings.memory_bytes_max // (1 + len(claims.served) + len(senders))
             self._share_bytes = min(max(share, SHARE_BYTES_MIN), SHARE_BYTES_MAX)
-            if self._tenure.holds:
+            if self._lease.holds:
                 await asyncio.gather(*(sender.checkpoint.write() for sender in senders))
             for served in claims.served.values():
                 served.look_after()
@@ -183,13 +189,13 @@ class Worker:
             if now_ms - load_ms >= LOAD_EVERY_MS and len(senders) != record.load:
                 load_ms = now_ms
                 record = dataclasses.replace(record, load=len(senders))
-                await self._tell(record)
+                await self._update_load(record)
 
-    async def _tell(self, record: WorkerRecord) -> None:
+    async def _update_load(self, record: WorkerRecord) -> None:
         try:
             await self._runtime.coordinate(lambda: self._coordination.workers.update(record))
         except HQueueError as exc:
-            logger.info("the load was not told: %s", exc)
+            logger.info("the load was not reported: %s", exc)
 
     def _lost(self) -> None:
-        self._claims.lose()
+        self._claims.revoke()

@@ -8,8 +8,8 @@
 
 A round writes its files aside, names them in its record, and then moves them into their places. The
 record is written once: of two tries that come that far, by a restart or because two run at once,
-the later one finds it, and drops its own files. Files are moved by the record alone, so whoever
-comes after a crash finishes that. A reader never sees a message twice, and no reader needs to
+the later one finds it, and drops its own files. Files are moved by the record alone, so whatever
+run comes after a crash finishes that. A reader never sees a message twice, and no reader needs to
 know of any of this: names that begin with ``_`` are passed over by all.
 """
 
@@ -28,8 +28,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.rounds import Round, Rounds
-from pyspark_hqueue.plan import Range
-from pyspark_hqueue.schema import COLUMNS
+from pyspark_hqueue.reading.plan import Range
+from pyspark_hqueue.reading.schema import COLUMNS
 
 __all__ = ["FILES", "Archive", "RoundRecord", "archived_queue", "round_records"]
 
@@ -99,7 +99,7 @@ class Archive:
         queue: the queue's name.
         path: a folder that is empty, does not exist, or is an archive of this queue.
         topics: the topics wanted; all if empty. They are fixed by the first run.
-        round_messages: of one round: so many are written anew at most after a crash.
+        round_messages: of one round: so many are written again at most after a crash.
         options: of the data source's stream: ``failOnDataLoss``, ``hqueue.gateways`` and so on.
 
     Raises:

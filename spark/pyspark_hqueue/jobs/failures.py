@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 import hqueue
 from hqueue import HQueueError, Outcome
-from pyspark_hqueue.loss import DataLossError
+from pyspark_hqueue.reading.loss import DataLossError
 
 __all__ = ["JobError", "translated"]
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from hqueue import InvalidInputError
-from pyspark_hqueue.decode import client_of
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.rounds import Round, Rounds
 from pyspark_hqueue.jobs.targets import Target
-from pyspark_hqueue.plan import Range
-from pyspark_hqueue.schema import COLUMNS
+from pyspark_hqueue.reading.decode import client_of
+from pyspark_hqueue.reading.plan import Range
+from pyspark_hqueue.reading.schema import COLUMNS
 
 __all__ = ["Copy"]
 
@@ -89,8 +89,8 @@ class Copy:
             written = self._target.write(
                 round_.frame,
                 ("partition", "id"),
-                work=f"copy.{round_.name}",
-                number=round_.number,
+                write_id=f"copy.{round_.name}",
+                epoch=round_.number,
                 messages=round_.messages,
             )
             if on_round is not None:

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from hqueue import InvalidInputError, MessageID
-from pyspark_hqueue.decode import client_of, topics_named
 from pyspark_hqueue.jobs.failures import translated
-from pyspark_hqueue.located import frame_of
-from pyspark_hqueue.options import ReadOptions
-from pyspark_hqueue.plan import Range, snapshot
-from pyspark_hqueue.schema import COLUMNS
+from pyspark_hqueue.reading.decode import client_of, topics_named
+from pyspark_hqueue.reading.located import frame_of
+from pyspark_hqueue.reading.options import ReadOptions
+from pyspark_hqueue.reading.plan import Range, snapshot
+from pyspark_hqueue.reading.schema import COLUMNS
 
 __all__ = ["Count", "Counting", "Statistics"]
 
@@ -202,10 +202,10 @@ class Counting:
     def _window(self) -> int:
         if self._window_ms is not None:
             return self._window_ms
-        ends = {end.partition: end for end in self._queue.ends()}
+        offsets = {each.partition: each for each in self._queue.offsets()}
         firsts, lasts = [], []
         for range_ in self.pending():
-            first = ends[range_.partition].first or MessageID(0)
+            first = offsets[range_.partition].beginning or MessageID(0)
             firsts.append(MessageID.from_int(max(range_.start, first)).timestamp)
             lasts.append(MessageID.from_int(range_.stop).timestamp)
         span_ms = max(lasts, default=0) - min(firsts, default=0)

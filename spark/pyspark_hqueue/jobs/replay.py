@@ -2,9 +2,9 @@
 
 The files are an archive's, or any Parquet with the columns topic and value, and perhaps key or
 partition. An archive is replayed round by round, other files at once. Which round is under way is
-kept with the queue (`hqueue.Queue.begin`): so a replay that was killed goes on with that round, of
-which it finds what it has written; one that is repeated has nothing to do; and where an archive has
-grown meanwhile, what is new is replayed.
+kept with the queue (`hqueue.Queue.claim_epoch`): so a replay that was killed goes on with that
+round, of which it finds what it has written; one that is repeated has nothing to do; and where an
+archive has grown meanwhile, what is new is replayed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType
 
 from hqueue import InvalidInputError, MessageID
-from hqueue.coordination import check_name
-from pyspark_hqueue.decode import client_of
+from hqueue.metadata import check_name
 from pyspark_hqueue.jobs.archive import FILES, archived_queue, round_records
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.targets import Target
-from pyspark_hqueue.write_options import WriteOptions
+from pyspark_hqueue.reading.decode import client_of
+from pyspark_hqueue.writing.options import WriteOptions
 
 __all__ = ["Piece", "Replay"]
 
@@ -96,7 +96,7 @@ class Replay:
         self._target = Target(queue, self._queue.partitions, by, given)
         facts = [self._folder.uri, by, self._topics, topic, *map(str, self._span)]
         digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
-        self.work = f"replay.{digest}" if write_id is None else write_id
+        self.write_id = f"replay.{digest}" if write_id is None else write_id
         self._check(columns)
 
     def _check(self, columns: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ class Replay:
                 "the files need a column topic, of text; or name one topic for all", columns=columns
             )
         self._target.check(frame)
-        check_name(self.work)
+        check_name(self.write_id)
 
     def _load(self) -> DataFrame:
         if not self._folder.exists():
@@ -130,9 +130,9 @@ class Replay:
 
     def pending(self) -> list[Piece]:
         """What a run would replay, or go on with. Nothing is changed by asking."""
-        begun = self._queue.begun(f"spark-write.{self.work}")
-        number = 0 if begun is None else begun[0]
-        return [piece for piece in self._pieces() if piece.number >= number]
+        current = self._queue.current_epoch(f"spark-write.{self.write_id}")
+        epoch = 0 if current is None else current[0]
+        return [piece for piece in self._pieces() if piece.number >= epoch]
 
     def _pieces(self) -> list[Piece]:
         if self._whole is not None:
@@ -140,7 +140,7 @@ class Replay:
         there = self._folder.files()
         pieces = []
         for record in round_records(self._folder):
-            files = tuple(place for place in record.places.values() if place in there)
+            files = tuple(path for path in record.places.values() if path in there)
             pieces.append(Piece(record.number, files, record.messages if files else 0))
         return pieces
 
@@ -154,8 +154,8 @@ class Replay:
             How many messages were written, or were found to be there.
 
         Raises:
-            TokenReusedError: the files have changed since the replay was begun.
-            SupersededError: another run is ahead of this one.
+            IdempotencyKeyReusedError: the files have changed since the replay was begun.
+            FencedError: another run is further than this one.
             HQueueError: the queue can't be written to.
             JobError: Spark failed.
         """
@@ -166,12 +166,12 @@ class Replay:
                 written += self._target.write(
                     frame,
                     self._order,
-                    work=self.work,
-                    number=piece.number,
+                    write_id=self.write_id,
+                    epoch=piece.number,
                     messages=piece.messages,
                 )
-            # Who begins the next one says that this one is done.
-            self._queue.begin(f"spark-write.{self.work}", piece.number + 1)
+            # The next epoch says that this piece is done.
+            self._queue.claim_epoch(f"spark-write.{self.write_id}", piece.number + 1)
             if on_piece is not None:
                 on_piece(piece)
         return written

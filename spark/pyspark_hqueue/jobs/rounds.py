@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from hqueue import InvalidInputError
-from pyspark_hqueue.admission import ADMITS
-from pyspark_hqueue.decode import client_of
 from pyspark_hqueue.jobs.failures import translated
 from pyspark_hqueue.jobs.folder import Folder
-from pyspark_hqueue.located import frame_of
-from pyspark_hqueue.options import ReadOptions
-from pyspark_hqueue.plan import Position, Range, partitions_of, ranges_between, starts_of
-from pyspark_hqueue.schema import COLUMNS
+from pyspark_hqueue.reading.admission import ADMITS
+from pyspark_hqueue.reading.decode import client_of
+from pyspark_hqueue.reading.located import frame_of
+from pyspark_hqueue.reading.options import ReadOptions
+from pyspark_hqueue.reading.plan import Position, Range, partitions_of, ranges_between, starts_of
+from pyspark_hqueue.reading.schema import COLUMNS
 
 __all__ = ["Round", "Rounds"]
 
@@ -84,10 +84,10 @@ class Rounds:
         Raises:
             DataLossError: messages are gone that were not read.
         """
-        ends = self.queue.ends(partitions_of(self.queue, self.options))
-        stops = {end.partition: Position(int(end.next), end.next_ordinal) for end in ends}
+        offsets = self.queue.offsets(partitions_of(self.queue, self.options))
+        stops = {each.partition: Position(int(each.end), each.end_ordinal) for each in offsets}
         read = self._read()
-        starts = starts_of(self.queue, ends, self.options) if read is None else read
+        starts = starts_of(self.queue, offsets, self.options) if read is None else read
         first = read is None
         found = ranges_between(self.queue, starts, stops, {}, self.options, first=first)
         return [range_ for range_ in found if stops[range_.partition].ordinal > range_.ordinal]
@@ -100,7 +100,7 @@ class Rounds:
         written = self._checkpoint.read(f"offsets/{max(done)}")
         try:
             offset = json.loads((written or "").splitlines()[2])
-            return {int(p): Position(*place) for p, place in offset["partitions"].items()}
+            return {int(p): Position(*position) for p, position in offset["partitions"].items()}
         except (IndexError, KeyError, TypeError, ValueError) as exc:
             raise InvalidInputError(
                 "this is no checkpoint of a queue's stream", path=self._checkpoint.uri

@@ -73,7 +73,7 @@ class Target:
             raise InvalidInputError("an expression must give the same each time", by=self.by)
 
     def write(
-        self, frame: DataFrame, order: Sequence[str], *, work: str, number: int, messages: int
+        self, frame: DataFrame, order: Sequence[str], *, write_id: str, epoch: int, messages: int
     ) -> int:
         """Write a frame, with its messages in order in each partition of the queue, once.
 
@@ -81,8 +81,8 @@ class Target:
             frame: its columns are ``topic``, ``value``, those of `order` and of the rule.
             order: columns that no two messages share all of. What is written is the same each
                 time that the same frame is given, however Spark divides it.
-            work: what this is known by, with `number`, so that it is there once.
-            number: a later number ends the ones before it.
+            write_id: what this is known by, with `epoch`, so that it is there once.
+            epoch: a later epoch fences the ones before it.
             messages: how many there are, about.
 
         Returns:
@@ -92,24 +92,24 @@ class Target:
             HQueueError: the queue can't be written to.
             JobError: Spark failed.
         """
-        places = [f"order_{index}" for index in range(len(order))]
+        order_columns = [f"order_{index}" for index in range(len(order))]
         columns = [
             self._partition(frame).alias("partition"),
             F.col("topic"),
             F.col("value"),
-            *(F.col(name).alias(place) for name, place in zip(order, places, strict=True)),
+            *(F.col(name).alias(column) for name, column in zip(order, order_columns, strict=True)),
         ]
-        spread = ["partition"] if self.by is not None else places[:1]
+        spread = ["partition"] if self.by is not None else order_columns[:1]
         tasks = max(1, min(self.partitions, math.ceil(messages / TASK_MESSAGES)))
         seen = Observation()
         ordered = (
             frame.select(*columns)
             .observe(seen, F.count(F.lit(1)).alias("messages"))
             .repartition(tasks, *spread)
-            .sortWithinPartitions("partition", *places)
+            .sortWithinPartitions("partition", *order_columns)
             .select("partition", "topic", "value")
         )
-        given = {"queue": self.queue, "writeId": work, "writeNumber": str(number)}
+        given = {"queue": self.queue, "writeId": write_id, "writeEpoch": str(epoch)}
         with translated():
             ordered.write.format("hqueue").mode("append").options(**self.options, **given).save()
         return int(seen.get["messages"])

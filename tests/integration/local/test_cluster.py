@@ -39,7 +39,9 @@ def seconds_until_written(server: local.LocalServer, key: bytes) -> float:
             return time.monotonic() - began
 
 
+@pytest.mark.servers
 @pytest.mark.cluster
+@pytest.mark.thorough("a cluster of its own is killed part by part and whole, 110 s")
 @pytest.mark.timeout(900)
 def test_writes_survive_killed_region_servers_and_the_death_of_everything(home: Path) -> None:
     server = local.start("cluster")

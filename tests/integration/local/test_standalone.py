@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 
 from hqueue import local
-from hqueue.config import Settings
 from hqueue.errors import LocalServerError
 from hqueue.local import freeports, lifecycle
 from hqueue.local.process import marked_processes
 from hqueue.local.readiness import check_thrift1, check_thrift2
+from hqueue.settings.connection import Settings
 
 from .rows import read_rows, write_rows
+
+pytestmark = pytest.mark.servers
 
 START = """
 import json, sys
@@ -92,6 +94,7 @@ def test_of_two_starts_at_once_one_starts_and_both_use_it(home: Path) -> None:
     assert any("INFO" in line.text for line in local.logs("thrift*"))
 
 
+@pytest.mark.thorough("three starts of a server, 45 s")
 def test_data_survives_a_stop_and_a_kill_and_goes_with_a_reset(home: Path) -> None:
     with local.start() as server:
         written = write_rows(server, "first", 200)

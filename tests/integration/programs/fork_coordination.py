@@ -1,6 +1,6 @@
 """A process that forks while it is present in ZooKeeper: ``fork_coordination.py <queue>``.
 
-The child lists who is present, moves a checkpoint of its own, and exits as processes do. The
+The child lists what is present, moves a checkpoint of its own, and exits as processes do. The
 parent must still be present, by the same session. Prints what each saw, as "child 1 parent 1".
 """
 
@@ -11,7 +11,7 @@ import sys
 
 import hqueue
 from hqueue import ClosedError, MessageID, Subscription
-from hqueue.coordination import SubscriptionKey
+from hqueue.metadata import SubscriptionKey
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ def faulty(writer: Any, options: dict[str, Any]) -> Any:
 
     class Faulty(type(writer)):  # type: ignore[misc]
         def write(self, iterator: Iterator[Any]) -> Any:
-            from pyspark_hqueue import chunks  # noqa: PLC0415
+            from pyspark_hqueue.writing import chunks  # noqa: PLC0415
 
             chunks.CHUNK_MESSAGES = CHUNK_MESSAGES
             rows = list(iterator)  # A process that stands still has what it needs to go on.

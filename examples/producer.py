@@ -1,0 +1,53 @@
+"""Send many messages, batched in the background, and learn what became of each.
+
+python examples/producer.py events --count 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import hqueue
+from hqueue import Message, MessageID
+
+
+class Failures:
+    """Counts what was not written. Its method is called from the producer's threads."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def note(self, message_id: MessageID | None, error: BaseException | None) -> None:
+        if error is not None:
+            self.errors.append(error)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Send many messages to a queue.")
+    parser.add_argument("queue", help="its name; it must be there")
+    parser.add_argument("--count", type=int, default=10_000, help="how many messages")
+    arguments = parser.parse_args()
+
+    failures = Failures()
+    with hqueue.connect() as client:
+        queue = client.queue(arguments.queue)
+
+        # A message waits at most `linger_ms` for others to be sent with. `send` returns at once;
+        # it waits only while the buffer is full. The end of the block writes what is left.
+        with queue.producer(linger_ms=5) as producer:
+            for number in range(arguments.count):
+                message = Message("numbers", str(number).encode())
+                producer.send(message, key=f"user-{number % 100}", callback=failures.note)
+
+            # One that matters: wait until it is durable.
+            delivery = producer.send(Message("numbers", b"the last one"))
+            print(f"durable as {delivery.result(timeout_s=60)}")
+
+    print(f"sent {arguments.count + 1}, failed {len(failures.errors)}")
+    for error in failures.errors[:3]:
+        # Each error says whether its messages may be in the log.
+        print(error)
+
+
+if __name__ == "__main__":
+    main()

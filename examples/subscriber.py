@@ -1,0 +1,64 @@
+"""Let a worker bring messages: some are done with, some come again, some are rejected.
+
+hqueue worker &
+python examples/subscriber.py events indexer --count 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Sequence
+
+import hqueue
+from hqueue import DeliveryOptions, Message, MessageListener, Status, Subscription
+
+
+class Indexer(MessageListener):
+    """Deals with messages one at a time, for it asks for no more in one delivery."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self._retried: set[bytes] = set()
+        self.done = threading.Event()
+
+    def consume(self, messages: Sequence[Message]) -> Status:
+        for message in messages:
+            if message.value == b"broken":
+                print("rejected: broken", flush=True)
+                return Status.REJECT  # To the dead letters: `hqueue dead-letters` shows them.
+            if message.value == b"later" and message.value not in self._retried:
+                self._retried.add(message.value)
+                print("not now: later", flush=True)
+                return Status.RETRY  # The same message again, before any later one.
+            print(f"indexed: {message.value.decode()}", flush=True)
+            self._left -= 1
+            if self._left == 0:
+                self.done.set()
+        return Status.DONE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Receive messages from a worker.")
+    parser.add_argument("queue", help="its name; it must be there")
+    parser.add_argument("name", help="the subscriber's: under it its checkpoints are kept")
+    parser.add_argument("--count", type=int, default=10, help="end after so many messages")
+    parser.add_argument("--seconds", type=float, default=60, help="end after so long in any case")
+    arguments = parser.parse_args()
+
+    indexer = Indexer(arguments.count)
+    subscription = Subscription(
+        arguments.name,
+        topics=["pages"],
+        delivery=DeliveryOptions(batch_messages_max=1, attempts_max=10),
+    )
+    with hqueue.connect() as client:
+        queue = client.queue(arguments.queue)
+        with queue.subscriber(subscription, indexer):
+            print("subscribed", flush=True)
+            ended = indexer.done.wait(arguments.seconds)
+    print("done" if ended else "too few messages came")
+
+
+if __name__ == "__main__":
+    main()

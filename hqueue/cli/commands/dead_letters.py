@@ -1,0 +1,118 @@
+"""``hqueue dead-letters``: messages that a subscriber did not take, and putting them back."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands.subscribers import NameArgument, QueueArgument
+from hqueue.cli.formats import iso_timestamp, printable
+from hqueue.cli.output import show_table, write_json
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError
+from hqueue.message import MessageID
+
+if TYPE_CHECKING:
+    from hqueue.push.dead_letters import DeadLetter
+    from hqueue.queue import Queue
+
+__all__ = ["register"]
+
+VALUE_SHOWN = 60
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "dead-letters", dead_letters, "Subscribers")
+
+
+def dead_letters(
+    context: typer.Context,
+    queue: QueueArgument,
+    subscriber: NameArgument,
+    *,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", help="Only this partition.")
+    ] = None,
+    redrive: Annotated[
+        str | None,
+        typer.Option(
+            "--redrive", metavar="ID", help="Put this dead letter back; with --partition."
+        ),
+    ] = None,
+    redrive_all: Annotated[
+        bool, typer.Option("--redrive-all", help="Put all that are listed back.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
+) -> None:
+    """List a subscriber's dead letters that were not put back, or put them back to it alone.
+
+    The ID is the dead letter's own; "original" is the message's that was not taken. What is put
+    back is delivered after all that its partition has now. Without a terminal: partition, ID,
+    original, topic, attempts, reason, value; with tabs between.
+    """
+    if redrive is not None and (redrive_all or partition is None):
+        raise InvalidInputError("--redrive takes an ID and --partition, and no --redrive-all")
+    wanted = None if redrive is None else MessageID.parse(redrive)
+    with session_of(context).client.queue(queue) as opened:
+        letters = itertools.islice(_waiting(opened, subscriber, partition, wanted), limit)
+        if wanted is not None or redrive_all:
+            _put_back(opened, letters, wanted)
+        elif json:
+            for letter in letters:
+                write_json(_as_json(letter))
+        else:
+            columns = ("partition", "id", "original", "topic", "attempts", "reason", "value")
+            show_table(columns, map(_cells, letters), numbers=("partition", "attempts"))
+
+
+def _waiting(
+    queue: Queue, subscriber: str, partition: int | None, wanted: MessageID | None
+) -> Iterator[DeadLetter]:
+    from hqueue.push.dead_letters import waiting_dead_letters  # noqa: PLC0415  (not needed for help)
+
+    letters = waiting_dead_letters(queue, subscriber, partition)
+    return letters if wanted is None else (each for each in letters if each.id == wanted)
+
+
+def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | None) -> None:
+    from hqueue.push.dead_letters import redrive  # noqa: PLC0415
+
+    count = redrive(queue, letters)
+    if wanted is not None and not count:
+        raise InvalidInputError("there is no such dead letter, or it was put back", id=str(wanted))
+    print(f"Put back: {count:,}.", file=sys.stderr)
+
+
+def _cells(letter: DeadLetter) -> tuple[object, ...]:
+    message, shown = letter.message, printable(letter.message.value)
+    if letter.expired:
+        shown = "(expired)"
+    elif sys.stdout.isatty() and len(shown) > VALUE_SHOWN:
+        shown = shown[: VALUE_SHOWN - 1] + "…"
+    cells = (message.partition, letter.id, message.id, printable(message.topic))
+    return (*cells, letter.attempts, printable(letter.reason), shown)
+
+
+def _as_json(letter: DeadLetter) -> dict[str, object]:
+    message = letter.message
+    assert letter.id is not None
+    return {
+        "partition": message.partition,
+        "id": str(letter.id),
+        "timestamp": iso_timestamp(letter.id.timestamp),
+        "original": str(message.id),
+        "topic": message.topic,
+        "attempts": letter.attempts,
+        "reason": letter.reason,
+        "expired": letter.expired,
+        "value": message.value.decode("utf-8", "backslashreplace"),
+    }

@@ -1,0 +1,184 @@
+"""``hqueue local``: a real HBase on this machine, for development and tests."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.exits import ExitCode
+from hqueue.cli.output import Output, show_table, write_json
+from hqueue.cli.progress import size_text
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError, LocalServerError
+
+if TYPE_CHECKING:
+    from hqueue.local.server import LocalServer, Status
+
+__all__ = ["app", "register", "start_server"]
+
+Profile = Annotated[
+    str, typer.Option(help="standalone, or cluster: HDFS and three region servers.")
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON.")]
+
+app = typer.Typer(
+    help="Start, stop and look at a real HBase on this machine.",
+    no_args_is_help=True,
+)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="local", rich_help_panel="Local server")
+
+
+@app.command()
+def start(context: typer.Context, profile: Profile = "standalone", json: Json = False) -> None:
+    """Start the local server, or say that it runs. Its data of earlier starts is there again."""
+    from hqueue.local import status  # noqa: PLC0415  (brings in what starts processes)
+
+    start_server(profile)
+    session_of(context).close()
+    _show(status(), json=json)
+
+
+@app.command()
+def stop(context: typer.Context) -> None:
+    """Stop the local server. Its data stays."""
+    from hqueue.local import stop as stop_server  # noqa: PLC0415
+
+    session_of(context).close()
+    with _waiting("stopping the local server"):
+        ran = stop_server()
+    print("Stopped." if ran else "No local server was running.", file=sys.stderr)
+
+
+@app.command()
+def status(json: Json = False) -> None:
+    """Show the local server and its processes. Exit code 1 if it is not ready."""
+    from hqueue.local import status as status_now  # noqa: PLC0415
+
+    found = status_now()
+    _show(found, json=json)
+    if not found.ready:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    pattern: Annotated[
+        str, typer.Argument(metavar="PROCESS", help="A process, or a pattern: 'thrift*'.")
+    ] = "*",
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="The last so many lines of each.")
+    ] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+) -> None:
+    """Show the logs of the local server's processes: the process, a tab, the line."""
+    from hqueue.local import status as status_now  # noqa: PLC0415
+    from hqueue.local.logs import follow_lines, read_lines  # noqa: PLC0415
+
+    folder = status_now().home / "logs"
+    if not folder.is_dir():
+        raise LocalServerError("there are no logs: no local server was started", folder=str(folder))
+    found = (
+        follow_lines(folder, pattern, last=lines)
+        if follow
+        else read_lines(folder, pattern, last=lines)
+    )
+    with Output(prompt=follow) as out:
+        for line in found:
+            out.write(f"{line.process}\t{line.text}\n".encode("utf-8", "replace"))
+
+
+@app.command()
+def reset(
+    context: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Stop the local server and delete all that it stored, its queues too."""
+    from hqueue.local import reset as reset_server  # noqa: PLC0415
+
+    session = session_of(context)
+    session.confirm("Delete all data of the local server?", yes=yes)
+    session.close()
+    with _waiting("resetting the local server"):
+        reset_server()
+    print("Stopped, and its data is deleted.", file=sys.stderr)
+
+
+def start_server(profile: str = "standalone") -> LocalServer:
+    """Start the local server, or find it running, showing on stderr what goes on.
+
+    Raises:
+        LocalServerError: it could not be started.
+    """
+    from hqueue.local import start  # noqa: PLC0415
+    from hqueue.local.lifecycle import PROFILES  # noqa: PLC0415
+
+    if profile not in PROFILES:
+        raise InvalidInputError("unknown profile", profile=profile, known=", ".join(PROFILES))
+    with _waiting("starting the local server") as tell:
+        return start(profile, progress=tell)
+
+
+@contextlib.contextmanager
+def _waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """Show what goes on: a line that changes on a terminal, else a line a step."""
+    begun_s = time.monotonic()
+    if not sys.stderr.isatty():
+        yield lambda text: print(f"{time.monotonic() - begun_s:5.1f} s  {text}", file=sys.stderr)
+        return
+    from rich.console import Console  # noqa: PLC0415  (only for terminals)
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda text: bar.update(task, description=text)
+
+
+def _show(found: Status, *, json: bool) -> None:
+    if json:
+        write_json(
+            {
+                "home": str(found.home),
+                "profile": found.profile,
+                "ready": found.ready,
+                "gateways": [str(gateway) for gateway in found.gateways],
+                "zookeeper": found.zookeeper or None,
+                "processes": [dataclasses.asdict(process) for process in found.processes],
+            }
+        )
+        return
+    show_table(
+        ("local server", ""),
+        (
+            ("home", found.home),
+            ("profile", found.profile),
+            ("ready", "yes" if found.ready else "no"),
+            ("gateways", ",".join(map(str, found.gateways)) or None),
+            ("zookeeper", found.zookeeper or None),
+        ),
+    )
+    show_table(
+        ("process", "pid", "state", "memory", "ports"),
+        [
+            (
+                process.name,
+                process.pid,
+                "paused" if process.paused else "alive" if process.alive else "ended",
+                size_text(process.rss_bytes),
+                ",".join(f"{name}={port}" for name, port in process.ports.items()),
+            )
+            for process in found.processes
+        ],
+        numbers=("pid", "memory"),
+    )

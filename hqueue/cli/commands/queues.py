@@ -1,0 +1,244 @@
+"""Administration of queues: create, list, describe, alter, enable, disable, truncate, delete."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hqueue.cli.output import show_table, write_json
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError
+from hqueue.settings.attributes import ATTRIBUTES, QueueDescription, ttl_seconds
+
+if TYPE_CHECKING:
+    from hqueue.queue import PartitionOffsets
+
+__all__ = ["register", "ttl_text"]
+
+PANEL = "Queues"
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+AttributeOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute",
+        "-a",
+        metavar="NAME=VALUE",
+        help=f"An attribute, by its name ({', '.join(ATTRIBUTES)}) or by that of the toolkit "
+        "(hbase.hqueue.partitionsPerRegion, ...). May be given several times.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for name, command in (
+        ("create", create),
+        ("list", list_queues),
+        ("describe", describe),
+        ("alter", alter),
+        ("disable", disable),
+        ("enable", enable),
+        ("truncate", truncate),
+        ("delete", delete),
+        ("locations", locations),
+    ):
+        add_command(app, name, command, PANEL)
+
+
+def create(
+    context: typer.Context,
+    queue: QueueName,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="1 to 32767; fixed for ever.")
+    ],
+    ttl: Annotated[
+        str, typer.Option(help="How long messages are kept: 86400, 90s, 15m, 12h, 7d, forever.")
+    ] = "7d",
+    attribute: AttributeOptions = None,
+) -> None:
+    """Create a queue."""
+    given = _attributes(attribute)
+    session_of(context).client.create_queue(queue, partitions=partitions, ttl=ttl, **given)
+    _say(f"Created {queue}: {partitions} partitions, messages are kept {_kept(ttl)}.")
+
+
+def list_queues(context: typer.Context, json: Json = False) -> None:
+    """List all queues.
+
+    Without a terminal: name, partitions, TTL in seconds, attributes; with tabs between.
+    """
+    queues = session_of(context).client.list_queues()
+    if json:
+        for queue in queues:
+            write_json(_as_json(queue))
+        return
+    show_table(
+        ("queue", "partitions", "ttl", "attributes"),
+        ((q.name, q.partitions, _ttl_cell(q), ",".join(_assignments(q)) or None) for q in queues),
+        numbers=("partitions",),
+    )
+
+
+def describe(context: typer.Context, queue: QueueName, json: Json = False) -> None:
+    """Describe a queue, and where each of its partitions begins and ends.
+
+    "messages" counts all that a partition ever had, expired ones too; "end" is the ID from
+    which on nothing is written yet. Without a terminal: a property a line, then lines that begin
+    with "partition": its number, messages, beginning, end.
+    """
+    client = session_of(context).client
+    description = client.describe_queue(queue)
+    offsets: list[PartitionOffsets] = []
+    if description.enabled is not False:
+        with client.queue(queue) as opened:
+            offsets = opened.offsets()
+    if json:
+        rows = [
+            {
+                "partition": each.partition,
+                "messages": each.messages,
+                "beginning": None if each.beginning is None else str(each.beginning),
+                "end": str(each.end),
+            }
+            for each in offsets
+        ]
+        write_json({**_as_json(description), "enabled": description.enabled, "offsets": rows})
+        return
+    properties = [
+        ("queue", description.name),
+        ("partitions", description.partitions),
+        ("ttl", _ttl_cell(description)),
+        ("enabled", {True: "yes", False: "no", None: None}[description.enabled]),
+        *(tuple(text.split("=", 1)) for text in _assignments(description)),
+    ]
+    show_table(("property", "value"), properties)
+    cells = [(each.partition, each.messages, each.beginning, each.end) for each in offsets]
+    if sys.stdout.isatty():
+        if cells:
+            columns = ("partition", "messages", "beginning", "end")
+            show_table(columns, cells, numbers=columns[:2])
+        return
+    show_table((), [("partition", *row) for row in cells])
+
+
+def alter(
+    context: typer.Context,
+    queue: QueueName,
+    ttl: Annotated[
+        str | None, typer.Option(help="How long messages are kept: 86400, 12h, 7d, forever.")
+    ] = None,
+    attribute: AttributeOptions = None,
+) -> None:
+    """Change how long a queue keeps messages, and its attributes; what is not given stays."""
+    given = _attributes(attribute)
+    if ttl is None and not given:
+        raise InvalidInputError("nothing is to be changed: give --ttl or --attribute")
+    if ttl is not None:
+        given["ttl"] = ttl
+    now = session_of(context).client.alter_queue(queue, **given)
+    changed = ", ".join(_assignments(now)) or "no attributes set"
+    _say(f"Altered {queue}: messages are kept {_kept(now.ttl_seconds)}; {changed}.")
+
+
+def disable(context: typer.Context, queue: QueueName) -> None:
+    """Let a queue refuse puts and reads; its messages stay."""
+    session_of(context).client.disable_queue(queue)
+    _say(f"Disabled {queue}.")
+
+
+def enable(context: typer.Context, queue: QueueName) -> None:
+    """Let a queue take puts and reads again."""
+    session_of(context).client.enable_queue(queue)
+    _say(f"Enabled {queue}.")
+
+
+def truncate(context: typer.Context, queue: QueueName, yes: Yes = False) -> None:
+    """Delete all messages of a queue, and keep its partitions."""
+    session = session_of(context)
+    session.confirm(f"Delete all messages of {queue}?", yes=yes)
+    session.client.truncate_queue(queue)
+    _say(f"Truncated {queue}.")
+
+
+def delete(context: typer.Context, queue: QueueName, yes: Yes = False) -> None:
+    """Delete a disabled queue with all its messages."""
+    session = session_of(context)
+    session.confirm(f"Delete {queue} with all its messages?", yes=yes)
+    session.client.delete_queue(queue)
+    _say(f"Deleted {queue}.")
+
+
+def locations(context: typer.Context, queue: QueueName, json: Json = False) -> None:
+    """Show which region server serves each partition.
+
+    Without a terminal: partition, host, port; with tabs between.
+    """
+    located = session_of(context).client.locations(queue)
+    if json:
+        for location in located:
+            write_json(dataclasses.asdict(location))
+        return
+    show_table(
+        ("partition", "host", "port"),
+        [(location.partition, location.host, location.port) for location in located],
+        numbers=("partition", "port"),
+    )
+
+
+_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60))
+
+
+def ttl_text(seconds: int | None) -> str:
+    """A TTL as ``--ttl`` takes it, in the largest unit that is exact."""
+    if seconds is None:
+        return "forever"
+    return next((f"{seconds // n}{unit}" for unit, n in _UNITS if seconds % n == 0), f"{seconds}s")
+
+
+def _kept(ttl: str | int | None) -> str:
+    if isinstance(ttl, str):
+        ttl = ttl_seconds(ttl)
+    return "for ever" if ttl is None else f"for {ttl_text(ttl)}"
+
+
+def _ttl_cell(description: QueueDescription) -> str | int:
+    seconds = description.ttl_seconds
+    if seconds is None or sys.stdout.isatty():
+        return ttl_text(seconds)
+    return seconds
+
+
+def _assignments(description: QueueDescription) -> list[str]:
+    return [f"{name}={value}" for name, value in description.attributes.items()]
+
+
+def _as_json(description: QueueDescription) -> dict[str, Any]:
+    return {
+        "queue": description.name,
+        "partitions": description.partitions,
+        "ttl_seconds": description.ttl_seconds,
+        "attributes": dict(description.attributes),
+    }
+
+
+def _attributes(assignments: list[str] | None) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for assignment in assignments or ():
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise InvalidInputError("an attribute is written NAME=VALUE", attribute=assignment)
+        if name.strip() in ("ttl", "name", "partitions"):
+            raise InvalidInputError("this has an option of its own", attribute=assignment)
+        given[name.strip()] = value.strip()
+    return given
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

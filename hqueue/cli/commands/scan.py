@@ -1,0 +1,136 @@
+"""``hqueue scan``: reading messages to stdout."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.formats import Encode, Format, encoder
+from hqueue.cli.output import Output
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.cli.times import MOMENT_HELP, parse_moment
+
+if TYPE_CHECKING:
+    from hqueue.consume.scanners import CombinedPartitionScanner, Scan
+    from hqueue.message import Message
+    from hqueue.queue import Queue
+
+__all__ = [
+    "FormatOption",
+    "IdleOption",
+    "PartitionsOption",
+    "QueueArgument",
+    "TopicsOption",
+    "choose_encoder",
+    "register",
+    "scans_of",
+    "write_messages",
+]
+
+CHUNK_BYTES = 65_536
+
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", help="A partition; all if none is given."),
+]
+TopicsOption = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", help="A topic; all if none is given.")
+]
+FormatOption = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        help="text: time, partition, ID, topic, value. json: a document a line. raw: the value "
+        "and a newline. length-prefixed: what put reads.",
+    ),
+]
+IdleOption = Annotated[
+    int | None, typer.Option("--idle-ms", min=1, help="Follow until nothing came for so long.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "scan", scan, "Messages")
+
+
+def scan(
+    context: typer.Context,
+    queue: QueueArgument,
+    *,
+    partition: PartitionsOption = None,
+    start: Annotated[str | None, typer.Option(help=f"From here on: {MOMENT_HELP}.")] = None,
+    stop: Annotated[str | None, typer.Option(help="Up to here, likewise, exclusive.")] = None,
+    topic: TopicsOption = None,
+    chosen: FormatOption = Format.TEXT,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=0, help="At most so many messages.")
+    ] = None,
+    by_id: Annotated[
+        bool, typer.Option("--by-id", help="Merge the partitions, in the order of IDs.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="At the end, wait for what comes.")
+    ] = False,
+    idle_ms: IdleOption = None,
+) -> None:
+    """Read messages to stdout, from the oldest on.
+
+    The messages of a partition come in their order. Between partitions there is none unless
+    --by-id is given.
+    """
+    from hqueue.consume.scanners import Scan  # noqa: PLC0415  (not needed for help)
+
+    wanted = Scan(
+        None if start is None else parse_moment(start),
+        None if stop is None else parse_moment(stop),
+    )
+    for name in topic or ():
+        wanted.add_topic(name)
+    with session_of(context).client.queue(queue) as opened:
+        scanner = opened.combined_partition_scanner(
+            scans_of(opened, partition, wanted), follow=follow, by_id=by_id, idle_ms_max=idle_ms
+        )
+        encode = choose_encoder(chosen, opened)
+        with scanner, Output(prompt=follow, on_closed=scanner.close) as out:
+            write_messages(itertools.islice(scanner, limit), encode, out, promptly=follow)
+        tell_expired(scanner)
+
+
+def scans_of(queue: Queue, partitions: Iterable[int] | None, wanted: Scan) -> dict[int, Scan]:
+    """The same `Scan` for the partitions that were named, or for all."""
+    return dict.fromkeys(partitions or range(queue.partitions), wanted)
+
+
+def choose_encoder(chosen: Format, queue: Queue, zone: datetime.tzinfo | None = None) -> Encode:
+    """The encoder for this stdout."""
+    return encoder(chosen, aligned=sys.stdout.isatty(), partitions=queue.partitions, zone=zone)
+
+
+def write_messages(
+    messages: Iterable[Message], encode: Encode, out: Output, *, promptly: bool
+) -> None:
+    """Write messages as they come: each at once, or many together."""
+    chunk: list[bytes] = []
+    size, size_max = 0, 0 if promptly else CHUNK_BYTES
+    for data in map(encode, messages):
+        chunk.append(data)
+        size += len(data)
+        if size >= size_max:
+            out.write(b"".join(chunk))
+            chunk.clear()
+            size = 0
+    out.write(b"".join(chunk))
+
+
+def tell_expired(scanner: CombinedPartitionScanner) -> None:
+    """Say on stderr if messages were gone before they could be read."""
+    if scanner.expired:
+        print(f"{scanner.expired:,} messages had expired.", file=sys.stderr)

@@ -1,0 +1,141 @@
+"""Sending a stream of messages through a producer, and knowing what became of each."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import queue as queues
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hqueue.errors import HQueueError, Outcome
+
+if TYPE_CHECKING:
+    from hqueue.message import Message, MessageID
+    from hqueue.produce.delivery import Delivery
+    from hqueue.queue import Queue
+
+__all__ = ["Shipment"]
+
+BUFFER_BYTES_MAX = 16 * 1024 * 1024
+GIVE_UP_S = 5.0
+_LOOK_EVERY_S = 0.5
+
+
+class Shipment:
+    """Messages on their way into a queue, and their count by what became of them.
+
+    Bounded in memory: `send` waits for room. As a context manager it is closed at the end. Use
+    it from one thread.
+
+    Args:
+        queue: where they go.
+        on_written: called with each delivery that is durable, and its bytes, in the order in
+            which they were sent, from one other thread. If it raises, that is kept in `error`.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        on_written: Callable[[Delivery[MessageID], int], object] | None = None,
+    ) -> None:
+        self.sent = 0
+        self.written = 0
+        self.written_bytes = 0
+        self.failed = 0
+        """Messages that are certainly not in the queue."""
+        self.unknown = 0
+        """Messages that may be in the queue, or may be yet."""
+        self.first_lost: int | None = None
+        """How many messages were sent before the first that was not certainly written."""
+        self.error: BaseException | None = None
+        """The first error. Nothing further should be sent then."""
+        self._settled = 0
+        self._on_written = on_written
+        self._begun_s = time.monotonic()
+        self._ended_s: float | None = None
+        self._producer = queue.producer(buffer_bytes_max=BUFFER_BYTES_MAX)
+        self._deliveries: queues.SimpleQueue[tuple[Delivery[MessageID], int] | None] = (
+            queues.SimpleQueue()
+        )
+        self._abandoned = threading.Event()
+        self._settler = threading.Thread(target=self._settle, name="hqueue-settler", daemon=True)
+        self._settler.start()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken, so far or until it was closed."""
+        return (self._ended_s or time.monotonic()) - self._begun_s
+
+    def send(
+        self, message: Message, *, partition: int | None = None, key: str | bytes | None = None
+    ) -> None:
+        """Take a message. Look at `error` now and then.
+
+        Raises:
+            InvalidInputError: an argument is out of range. The message is not taken.
+            BufferFullError: HBase took none for a long time. The message is not taken.
+        """
+        delivery = self._producer.send(message, partition=partition, key=key)
+        self.sent += 1
+        self._deliveries.put((delivery, len(message[1])))
+
+    def close(self) -> None:
+        """Write what is buffered, and learn what became of it.
+
+        As long as nothing fails it waits for as long as it takes, each append being bounded.
+        After an error it gives up soon: what is not known by then is counted as unknown.
+        """
+        if self._ended_s is not None:
+            return
+        drained = False
+        try:
+            while not drained and self.error is None:
+                drained = self._producer.flush(_LOOK_EVERY_S)
+            drained = self._producer.close(None if drained else GIVE_UP_S)
+        finally:
+            self._deliveries.put(None)
+            if not drained:
+                self._abandoned.set()
+            self._settler.join()
+            self._ended_s = time.monotonic()
+            if self._settled < self.sent:
+                self._lose(self.sent - self._settled, unknown=True)
+
+    def _settle(self) -> None:
+        while (item := self._deliveries.get()) is not None:
+            delivery, size = item
+            while True:
+                try:
+                    error = delivery.exception(_LOOK_EVERY_S)
+                    break
+                except concurrent.futures.TimeoutError:
+                    if self._abandoned.is_set():
+                        return
+            if error is None:
+                self._keep(delivery, size)
+            else:
+                self.error = self.error or error
+                is_known = isinstance(error, HQueueError) and error.outcome is Outcome.NOT_APPLIED
+                self._lose(1, unknown=not is_known)
+
+    def _keep(self, delivery: Delivery[MessageID], size: int) -> None:
+        self.written += 1
+        self.written_bytes += size
+        self._settled += 1
+        if self._on_written is not None:
+            try:
+                self._on_written(delivery, size)
+            except Exception as exc:  # The sender is told, and goes on no further.
+                self.error = self.error or exc
+
+    def _lose(self, count: int, *, unknown: bool) -> None:
+        if self.first_lost is None:
+            self.first_lost = self._settled
+        if unknown:
+            self.unknown += count
+        else:
+            self.failed += count
+        self._settled += count

@@ -1,0 +1,174 @@
+"""``hqueue subscribe``: a subscriber that writes what it is sent to stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands.scan import (
+    FormatOption,
+    IdleOption,
+    PartitionsOption,
+    QueueArgument,
+    TopicsOption,
+    choose_encoder,
+)
+from hqueue.cli.commands.subscribers import PANEL, START_HELP, parse_start
+from hqueue.cli.exits import OutputError
+from hqueue.cli.formats import Encode, Format
+from hqueue.cli.output import Output
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError
+from hqueue.metadata import DeliveryOptions
+from hqueue.runtime.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from hqueue.message import Message
+    from hqueue.push import Status, Subscriber
+
+__all__ = ["register"]
+
+DELIVERY_OPTIONS = ", ".join(field.name for field in dataclasses.fields(DeliveryOptions))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "subscribe", subscribe, PANEL)
+
+
+def subscribe(
+    context: typer.Context,
+    queue: QueueArgument,
+    *,
+    name: Annotated[str, typer.Option(help="The subscriber's name: what its checkpoints are of.")],
+    partition: PartitionsOption = None,
+    topic: TopicsOption = None,
+    start: Annotated[
+        str, typer.Option(help=f"Where it begins if it has no checkpoint: {START_HELP}.")
+    ] = "earliest",
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Begin there also if it has a checkpoint.")
+    ] = False,
+    chosen: FormatOption = Format.TEXT,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
+    ] = None,
+    idle_ms: IdleOption = None,
+    host: Annotated[
+        str | None, typer.Option(help="The host to listen on, as workers reach it.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="The port to listen on; any free one if 0.")] = 0,
+    delivery: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delivery",
+            metavar="NAME=VALUE",
+            help=f"How messages are delivered: {DELIVERY_OPTIONS}. May be given several times.",
+        ),
+    ] = None,
+) -> None:
+    """Subscribe to a queue, and write the messages to stdout as a worker delivers them.
+
+    A message counts as delivered when it is written. SIGINT and SIGTERM end it in order; the
+    next subscriber of this name goes on where this one was.
+    """
+    from hqueue.push import Subscription  # noqa: PLC0415  (not needed for help)
+
+    options = _delivery(delivery)
+    if limit is not None:
+        options = dataclasses.replace(options, batch_messages_max=1)
+    wanted = Subscription(
+        name, topic or (), start=parse_start(start), reset=reset, delivery=options
+    ).add_partitions(partition or ())
+    with session_of(context).client.queue(queue) as opened:
+        printer = _Printer(choose_encoder(chosen, opened), limit)
+        subscriber = opened.subscriber(wanted, printer.consume, host=host, port=port)
+        printer.stop = subscriber.request_stop
+        with (
+            _stopping_on_sigterm(subscriber),
+            Output(prompt=True, on_closed=subscriber.request_stop) as printer.out,
+            subscriber,
+        ):
+            print(
+                f"Subscribed to {queue} as {name}, listening at {subscriber.address}.",
+                file=sys.stderr,
+            )
+            printer.wait(subscriber, idle_ms)
+
+
+class _Printer:
+    """The listener."""
+
+    out: Output
+    stop: Callable[[], None]
+
+    def __init__(self, encode: Encode, limit: int | None) -> None:
+        self._encode = encode
+        self._left = limit
+        self._last_ms = SYSTEM_CLOCK.monotonic_ms()
+
+    def consume(self, messages: Sequence[Message]) -> Status:
+        """Write messages; they count as delivered if they could be written."""
+        from hqueue.push import Status  # noqa: PLC0415  (not needed for help)
+
+        if self._left is not None:
+            if self._left < len(messages):
+                return Status.RETRY
+            self._left -= len(messages)
+        try:
+            self.out.write(b"".join(map(self._encode, messages)))
+            self.out.flush()
+        except (BrokenPipeError, OutputError):  # It comes back when the output is closed.
+            self.stop()
+            return Status.RETRY
+        self._last_ms = SYSTEM_CLOCK.monotonic_ms()
+        if self._left == 0:
+            self.stop()
+        return Status.DONE
+
+    def wait(self, subscriber: Subscriber, idle_ms: int | None) -> None:
+        """Wait until it is to end, or nothing came for so long."""
+        while True:
+            left_s = None
+            if idle_ms is not None:
+                left_s = (self._last_ms + idle_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3
+                if left_s <= 0:
+                    return
+            if subscriber.wait(left_s):
+                return
+
+
+@contextlib.contextmanager
+def _stopping_on_sigterm(subscriber: Subscriber) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: subscriber.request_stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _delivery(assignments: Sequence[str] | None) -> DeliveryOptions:
+    given = {}
+    known = {field.name for field in dataclasses.fields(DeliveryOptions)}
+    for assignment in assignments or ():
+        name, _, value = assignment.partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in known or not value.strip().isdecimal():
+            raise InvalidInputError(
+                "a delivery option is written NAME=VALUE, with a number",
+                option=assignment,
+                known=", ".join(sorted(known)),
+            )
+        given[name] = int(value)
+    return DeliveryOptions(**given)

@@ -1,0 +1,147 @@
+"""Administration of subscribers: subscribers, add-subscriber, delete-subscriber, seek."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hqueue.cli.output import show_table, write_json
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.cli.times import MOMENT_HELP, parse_moment
+
+if TYPE_CHECKING:
+    from hqueue.push import Start, SubscriberState
+
+__all__ = ["START_HELP", "NameArgument", "QueueArgument", "parse_start", "register"]
+
+PANEL = "Subscribers"
+START_HELP = f"earliest, latest, {MOMENT_HELP}"
+
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber's name.")]
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", help="A partition; all if none is given."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for name, command in (
+        ("subscribers", subscribers),
+        ("add-subscriber", add_subscriber),
+        ("delete-subscriber", delete_subscriber),
+        ("seek", seek),
+    ):
+        add_command(app, name, command, PANEL)
+
+
+def subscribers(
+    context: typer.Context,
+    queue: QueueArgument,
+    json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
+) -> None:
+    """List a queue's subscribers, in each partition.
+
+    "checkpoint" is the first ID that is not yet delivered, as far as it was written down; "lag"
+    counts the messages of all topics from there on. Without a terminal: subscriber, partition,
+    address, topics with commas between, checkpoint, lag; with tabs between.
+    """
+    states = session_of(context).client.list_subscribers(queue)
+    if json:
+        for state in states:
+            write_json(_as_json(state))
+        return
+    show_table(
+        ("subscriber", "partition", "address", "topics", "checkpoint", "lag"),
+        (
+            (
+                state.subscriber,
+                state.partition,
+                state.presence.address if state.presence else None,
+                _topics(state),
+                state.checkpoint,
+                state.lag,
+            )
+            for state in states
+        ),
+        numbers=("partition", "lag"),
+    )
+
+
+def add_subscriber(
+    context: typer.Context,
+    queue: QueueArgument,
+    subscriber: NameArgument,
+    start: Annotated[str, typer.Option(help=f"Where it begins: {START_HELP}.")] = "earliest",
+    partition: PartitionsOption = None,
+) -> None:
+    """Let a subscriber begin at a place that is fixed now, though it connects later."""
+    session_of(context).client.add_subscriber(
+        queue, subscriber, start=parse_start(start), partitions=partition
+    )
+    print(f"Added {subscriber} to {queue}.", file=sys.stderr)
+
+
+def delete_subscriber(
+    context: typer.Context,
+    queue: QueueArgument,
+    subscriber: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Forget a subscriber that is not connected, and how far it was."""
+    session = session_of(context)
+    session.confirm(f"Forget {subscriber} of {queue}, and how far it is?", yes=yes)
+    session.client.delete_subscriber(queue, subscriber)
+    print(f"Deleted {subscriber} of {queue}.", file=sys.stderr)
+
+
+def seek(
+    context: typer.Context,
+    queue: QueueArgument,
+    subscriber: NameArgument,
+    to: Annotated[str, typer.Argument(metavar="TO", help=f"Where it goes on: {START_HELP}.")],
+    partition: PartitionsOption = None,
+) -> None:
+    """Let a subscriber that is not connected go on elsewhere, further back or ahead.
+
+    A relative time is written with "ago" here: '10m ago'.
+    """
+    moved = session_of(context).client.seek_subscriber(
+        queue, subscriber, parse_start(to), partitions=partition
+    )
+    positions = sorted({str(at) for at in moved.values()})
+    where = positions[0] if len(positions) == 1 else "the end of each"
+    print(f"{subscriber} of {queue} goes on at {where}: {len(moved)} partitions.", file=sys.stderr)
+
+
+def parse_start(text: str) -> Start:
+    """Where a subscriber begins.
+
+    Raises:
+        InvalidInputError: it can't be read.
+    """
+    return text if text in ("earliest", "latest") else parse_moment(text)
+
+
+def _topics(state: SubscriberState) -> str | None:
+    if state.presence is None:
+        return None
+    topics = state.presence.topics
+    return "(all)" if topics is None else ",".join(sorted(topics))
+
+
+def _as_json(state: SubscriberState) -> dict[str, Any]:
+    presence = state.presence
+    return {
+        "subscriber": state.subscriber,
+        "partition": state.partition,
+        "connected": presence is not None,
+        "address": str(presence.address) if presence else None,
+        "topics": sorted(presence.topics) if presence and presence.topics else None,
+        "checkpoint": str(state.checkpoint),
+        "lag": state.lag,
+    }

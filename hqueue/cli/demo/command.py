@@ -1,0 +1,229 @@
+"""``hqueue demo``: real messages through a real HBase, and a picture of what happened."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands.local import start_server
+from hqueue.cli.commands.put import open_input
+from hqueue.cli.exits import ExitCode
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import Session, session_of
+from hqueue.errors import HQueueError
+from hqueue.message import Message
+
+if TYPE_CHECKING:
+    from hqueue.cli.demo.picture import Result
+    from hqueue.cli.demo.sources import Sources
+    from hqueue.cli.demo.tally import Tally
+    from hqueue.client import Client
+    from hqueue.local.server import LocalServer
+    from hqueue.queue import Queue
+
+__all__ = ["register"]
+
+TTL_FIRST, TTL_THEN = "1d", "2d"
+BURST_OVER_S = 0.25
+"""When nothing came for so long, all that was there at the beginning has been shipped."""
+
+CATCH_UP_S = 30.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "demo", demo, "Local server")
+
+
+def demo(
+    context: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Files to ship as well; - for stdin."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=3_600, help="How long to ship what is logged meanwhile.")
+    ] = 10,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Of the queue.")] = 8,
+) -> None:
+    """Send real messages through a real HBase, and read them back while they are written.
+
+    Starts the local server if none runs, creates a queue, and ships into it what HBase logs, what
+    it has logged before, and the lines of the files and pipes that are named. A follower reads
+    along, and a worker delivers them to a listener. At the end all is read once more, and counted
+    by windows of time in a Spark job where PySpark is installed. What came out is compared with
+    what was put; the exit code is 1 if it is not the same.
+    """
+    session = session_of(context)
+    for file in files or ():
+        open_input(file).close()  # A wrong name is told before anything is begun.
+    server = start_server()
+    session.close()  # It may have been opened, in a shell, before the server ran.
+    if session.client.settings.gateways != server.gateways:
+        _say(f"The queue is at {', '.join(map(str, session.client.settings.gateways))}.")
+    name = f"demo-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    with session.client.create_queue(
+        name, partitions=partitions, ttl=TTL_FIRST, partitions_per_region=min(2, partitions)
+    ) as queue:
+        _say(
+            f"Created {name} with {partitions} partitions. Shipping what HBase logs, {seconds:g} s."
+        )
+        result = _Demo(session, server, queue, files or (), seconds).run()
+    _conclude(result)
+
+
+class _Demo:
+    """One run."""
+
+    def __init__(
+        self,
+        session: Session,
+        server: LocalServer,
+        queue: Queue,
+        files: Sequence[str],
+        seconds: float,
+    ) -> None:
+        self._client: Client = session.client
+        self._spark_options = session.spark_options
+        self._server = server
+        self._queue = queue
+        self._files = files
+        self._seconds = seconds
+
+    def run(self) -> Result:
+        """Ship, follow, and look at the outcome.
+
+        Raises:
+            HQueueError: something failed that is not the demo's to judge.
+        """
+        from hqueue.cli.demo.counting import count_elsewhere  # noqa: PLC0415  (only for the demo)
+        from hqueue.cli.demo.picture import Result  # noqa: PLC0415
+        from hqueue.cli.demo.push import Delivered  # noqa: PLC0415
+        from hqueue.cli.demo.tally import Follower, Tally, tally_of  # noqa: PLC0415
+        from hqueue.cli.demo.watch import Watch  # noqa: PLC0415
+
+        put = Tally(self._queue.partitions)
+        delivered = Delivered(self._queue, self._client.settings)
+        follower = Follower(self._queue)
+        try:
+            with Watch(self._queue, put, follower, delivered) as watch:
+                burst, burst_s = self._ship(put)
+                follower.wait(put.total, CATCH_UP_S)
+                delivered.wait(put.total, CATCH_UP_S)
+        finally:
+            follower.close()
+            delivered.close()
+        scanned, scan_s = tally_of(self._queue)
+        counted = count_elsewhere(self._queue.name, self._spark_options)
+        return Result(
+            queue=self._queue.name,
+            put=put,
+            followed=follower.tally,
+            delivered=delivered.tally,
+            scanned=scanned,
+            counted=counted,
+            put_seconds=burst_s,
+            put_burst=burst,
+            scan_seconds=scan_s,
+            age_ms=follower.age_ms,
+            delivered_age_ms=delivered.age_ms,
+            lag_max=watch.lag_max,
+            locations=self._client.locations(self._queue.name),
+            offsets=self._queue.offsets(),
+        )
+
+    def _ship(self, put: Tally) -> tuple[int, float]:
+        """Ship all sources; how many messages the first burst had, and its seconds."""
+        from hqueue.cli.commands.shipment import Shipment  # noqa: PLC0415  (brings in the producer)
+
+        sources = self._sources()
+        changing = threading.Thread(target=self._change_ttl, daemon=True)
+        burst: tuple[int, float] | None = None
+        shipment = Shipment(self._queue)
+        try:
+            while not sources.ended and shipment.error is None and sources.error is None:
+                item = sources.next(timeout_s=BURST_OVER_S)
+                if item is not None:
+                    shipment.send(Message(item.topic, item.value), partition=item.partition)
+                    put.add(item.partition, item.topic, item.value)
+                elif burst is None:
+                    burst = put.total, shipment.seconds - BURST_OVER_S
+                    changing.start()
+        finally:
+            shipment.close()
+        error = shipment.error or sources.error
+        if error is not None:
+            raise error
+        if burst is not None:
+            changing.join()
+        return burst or (put.total, shipment.seconds)
+
+    def _sources(self) -> Sources:
+        from hqueue.cli.demo.sources import Sources, file_items, log_items  # noqa: PLC0415
+
+        count, folder = self._queue.partitions, self._server.logs_dir
+        return Sources(
+            [
+                functools.partial(log_items, folder, count, self._seconds),
+                *(
+                    functools.partial(file_items, name, count, self._seconds)
+                    for name in self._files
+                ),
+            ]
+        )
+
+    def _change_ttl(self) -> None:
+        """Alter the queue while messages flow: its regions are reopened, and HBase logs that."""
+        try:
+            self._client.alter_queue(self._queue.name, ttl=TTL_THEN)
+        except HQueueError as exc:
+            _say(f"The queue was not altered: {exc}")
+
+
+def _conclude(result: Result) -> None:
+    """Show the outcome, and judge it.
+
+    Raises:
+        typer.Exit: what was read is not what was put.
+    """
+    from hqueue.cli.demo.picture import show_picture  # noqa: PLC0415  (only for the demo)
+
+    show_picture(result)
+    found = result.followed.differences(result.put, "followed")
+    found += result.delivered.differences(result.put, "delivered")
+    found += result.scanned.differences(result.put, "scanned")
+    if result.counted is not None and result.counted.messages != result.put.total:
+        found.append(f"Spark counted {result.counted.messages:,} messages")
+    found += [
+        f"partition {location.partition}: {result.lag(location.partition)} messages behind"
+        for location in result.locations
+        if result.lag(location.partition)
+    ]
+    if not result.put.total:
+        found.append("nothing came in: there are no logs, and no file with lines was given")
+    if found:
+        for text in found:
+            _say(f"hqueue: error: {text}")
+        raise typer.Exit(ExitCode.FAILED)
+    name = result.queue
+    print(
+        f"checked   each of them got every message, and each partition in its order\n\n"
+        f"Try next:\n"
+        f"  hqueue tail {name} -n 5 --follow\n"
+        f"  hqueue scan {name} --topic WARN --start -10m --format json\n"
+        f"  echo hello | hqueue put {name} --topic greetings --print-ids\n"
+        f"  hqueue describe {name}\n"
+        f"  hqueue pipeline statistics {name} --plot demo.png\n"
+        f"  hqueue shell                 and there: disable '{name}', delete '{name}'\n"
+        f"  hqueue local stop            the server runs on until then; its data stays"
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,70 @@
+"""Push in the demo: a worker that delivers what is put to a listener, while it is put."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hqueue.cli.demo.tally import Reading
+from hqueue.errors import SettingsError
+from hqueue.push import Subscription
+
+if TYPE_CHECKING:
+    from hqueue.message import Message
+    from hqueue.queue import Queue
+    from hqueue.settings.connection import Settings
+
+__all__ = ["Delivered"]
+
+SUBSCRIBER = "demo"
+END_S = 20.0
+
+
+class Delivered(Reading):
+    """What a worker of its own process delivers to a listener here.
+
+    A message that comes again, for that is allowed, counts once.
+
+    Args:
+        queue: the queue; it is delivered from its beginning on.
+        settings: where the servers are.
+
+    Raises:
+        SettingsError: what a worker needs is not installed.
+    """
+
+    def __init__(self, queue: Queue, settings: Settings) -> None:
+        super().__init__(queue)
+        if importlib.util.find_spec("prometheus_client") is None:
+            raise SettingsError("the demo's worker needs more: pip install 'hqueue[worker]'")
+        servers = [
+            f"--gateways={','.join(map(str, settings.gateways))}",
+            f"--zookeeper={settings.zookeeper}",
+            f"--zookeeper-root={settings.zookeeper_root}",
+        ]
+        here = ["--host=127.0.0.1", "--metrics-port=0"]
+        self._subscriber = queue.subscriber(Subscription(SUBSCRIBER), self._listen)
+        self._subscriber.start()
+        self._worker = subprocess.Popen(
+            [sys.executable, "-m", "hqueue.cli", *servers, "worker", *here]
+        )
+
+    def close(self) -> None:
+        """End the subscriber, and then the worker."""
+        self._subscriber.stop()
+        self._worker.terminate()
+        try:
+            self._worker.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._worker.kill()
+            self._worker.wait()
+
+    def _listen(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            assert message.partition is not None
+            last = self.tally.last[message.partition]
+            if last is None or (message.id is not None and message.id > last):
+                self.take(message)

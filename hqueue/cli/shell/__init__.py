@@ -1,0 +1,1 @@
+"""The interactive shell: seed 001's toolkit."""

@@ -1,0 +1,163 @@
+"""``hqueue shell``: seed 001's toolkit shell, with all commands of the command line.
+
+A line is executed by the same application that the command line is, in one session: the
+connection stays open between commands. Only how a line is written is the shell's own, see
+`hqueue.cli.shell.syntax`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hqueue.cli.exits import ExitCode, exit_code_of, show_error
+from hqueue.cli.output import flush_stdout
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import PROGRAM, Session, session_of
+from hqueue.cli.shell.syntax import ALIASES, TOOLKIT, parse_line
+from hqueue.errors import HQueueError, InvalidInputError
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import History
+
+__all__ = ["register"]
+
+PROMPT = "hqueue> "
+LEAVING = {"exit", "quit"}
+HISTORY_FILE = "shell_history"
+
+Execute = Callable[[list[str]], int]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "shell", shell, "Shell")
+
+
+def shell(context: typer.Context) -> None:
+    """Open the shell, or execute the commands that come through a pipe.
+
+    All commands can be written as on the command line, or as in the HQueue toolkit:
+    create 'q1', 32, 86400, {'hbase.hstore.compaction.min' => '16'}.
+    From a pipe, one command a line; the first that fails ends it, with its exit code. There,
+    nothing is asked: a line counts as meant. "help" lists the commands, "exit" leaves.
+    """
+    session = session_of(context)
+    if session.in_shell:
+        raise InvalidInputError("this is the shell already")
+    command: Any = context.find_root().command
+
+    def execute(arguments: list[str]) -> int:
+        try:
+            command.main(args=arguments, prog_name=PROGRAM, obj=session)
+        except SystemExit as exc:
+            return exc.code if isinstance(exc.code, int) else ExitCode.FAILED
+        finally:
+            flush_stdout()
+        return ExitCode.DONE
+
+    session.in_shell = True
+    try:
+        if sys.stdin.isatty():
+            _converse(session, command, execute)
+        else:
+            session.scripted = True
+            _execute_script(session, execute)
+    finally:
+        session.in_shell = session.scripted = False
+
+
+def _execute_script(session: Session, execute: Execute) -> None:
+    for number, line in enumerate(_script_lines(), 1):
+        try:
+            arguments = parse_line(line)
+        except HQueueError as exc:
+            show_error(exc, verbose=session.verbose > 1)
+            code: int = exit_code_of(exc)
+        else:
+            if not arguments:
+                continue
+            if arguments[0] in LEAVING:
+                return
+            code = execute(_toolkit_help(arguments))
+        if code:
+            if code != ExitCode.PIPE_CLOSED:
+                print(f"hqueue: line {number} failed: {line.strip()}", file=sys.stderr)
+            raise typer.Exit(code)
+
+
+def _script_lines() -> Iterator[str]:
+    with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+        for number, raw in enumerate(stream, 1):
+            try:
+                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as exc:
+                raise InvalidInputError("a line is not UTF-8", line=number) from exc
+
+
+def _converse(session: Session, command: Any, execute: Execute) -> None:
+    prompt = _prompt_session(session, command)
+    print("HQueue shell. 'help' lists the commands, Tab completes, 'exit' leaves.")
+    while True:
+        try:
+            line = prompt.prompt(PROMPT)
+        except KeyboardInterrupt:
+            continue  # Ctrl-C drops the line.
+        except EOFError:
+            return
+        try:
+            arguments = parse_line(line)
+        except HQueueError as exc:
+            show_error(exc, verbose=session.verbose > 1)
+            continue
+        if not arguments:
+            continue
+        if arguments[0] in LEAVING:
+            return
+        execute(_toolkit_help(arguments))
+
+
+def _toolkit_help(arguments: list[str]) -> list[str]:
+    """Show the toolkit's way to write a command before its help."""
+    if arguments[0] != "help" or len(arguments) != 2:
+        return arguments
+    name = ALIASES.get(arguments[1], arguments[1])
+    if name in TOOLKIT:
+        form = TOOLKIT[name]
+        print(f"\n Toolkit:  {form.usage}\n Example:  {form.example}", flush=True)
+    return ["help", name]
+
+
+def _prompt_session(session: Session, command: Any) -> PromptSession[str]:
+    from prompt_toolkit import PromptSession  # noqa: PLC0415  (only for people)
+
+    from hqueue.cli.shell.completion import ShellCompleter  # noqa: PLC0415
+
+    return PromptSession(
+        history=_history(),
+        completer=ShellCompleter(command, session),
+        complete_in_thread=True,
+        complete_while_typing=False,
+        enable_history_search=True,
+    )
+
+
+def _history() -> History:
+    """The history file in the user's state folder; in memory if that can't be written."""
+    import platformdirs  # noqa: PLC0415  (only for people)
+    from prompt_toolkit.history import FileHistory, InMemoryHistory  # noqa: PLC0415
+
+    path = Path(platformdirs.user_state_dir("hqueue")) / HISTORY_FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        with path.open("ab"):
+            return FileHistory(str(path))
+    except OSError as exc:
+        print(f"The history is not kept: {exc}", file=sys.stderr)
+        return InMemoryHistory()

@@ -1,0 +1,69 @@
+"""Batches as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
+from operator import itemgetter
+
+from hqueue.errors import CorruptLogError
+from hqueue.format import SCATTERED, TopicEntry, decode_bodies, positions
+from hqueue.log import Batch
+from hqueue.message import Message, MessageID
+
+__all__ = ["each_message_of", "messages_of"]
+
+_id_of = itemgetter(2)
+
+
+def messages_of(batch: Batch) -> list[Message]:
+    """The wanted messages of a batch, by ID.
+
+    Raises:
+        CorruptLogError: as `each_message_of`.
+    """
+    return list(each_message_of(batch))
+
+
+def each_message_of(batch: Batch) -> Iterator[Message]:
+    """The wanted messages of a batch, by ID, each made when it is taken.
+
+    A message that was used up leaves its memory, which is in the processor's cache, to the next:
+    of thousands, each takes half the time that it would take in a list of all of them.
+
+    Raises:
+        CorruptLogError: the offsets or positions in a cell make no sense, although its checksum
+            fits: a writer with a fault wrote it. This is found before the first is given.
+    """
+    try:
+        parts = [_messages_of_cell(batch, entry, cell) for entry, cell in batch.cells]
+    except CorruptLogError as exc:
+        exc.facts["row"] = batch.key.hex()
+        raise
+    if len(parts) == 1:
+        return parts[0]
+    return iter(sorted(chain.from_iterable(parts), key=_id_of))
+
+
+def _messages_of_cell(batch: Batch, entry: TopicEntry, cell: bytes) -> Iterator[Message]:
+    base = batch.header.base
+    bodies = decode_bodies(entry, cell)
+    ids: Iterable[int]
+    if entry.layout == SCATTERED:
+        ids = [base + position for position in positions(batch.header, entry, cell)]
+    else:
+        ids = range(base + entry.first, base + entry.first + entry.count)
+    # The tuples are built without a call in Python for each: this is where a scan's time goes.
+    messages: Iterator[Message] = map(
+        tuple.__new__,
+        repeat(Message),
+        zip(
+            repeat(entry.topic),
+            bodies,
+            map(int.__new__, repeat(MessageID), ids),
+            repeat(batch.partition),
+        ),
+    )
+    if batch.start > base or batch.stop < batch.header.end:
+        return (m for m in messages if batch.start <= _id_of(m) < batch.stop)
+    return messages

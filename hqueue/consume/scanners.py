@@ -1,0 +1,254 @@
+"""Scanning: what is wanted of a partition, and the three scanners of seed 001."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeVar
+
+from hqueue.consume.decode import each_message_of
+from hqueue.consume.follow import follow
+from hqueue.consume.prefetch import PREFETCH_REQUESTS, Prefetcher
+from hqueue.errors import ClosedError, HQueueError, InvalidInputError
+from hqueue.log import Batch, PartitionReader
+from hqueue.message import Message, MessageID, Moment, as_message_id, topic_bytes
+from hqueue.settings.limits import MESSAGE_ID_MAX, SCAN_BYTES_MAX
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from hqueue.queue import Queue
+
+__all__ = ["CombinedPartitionScanner", "PartitionScanner", "QueueScanner", "Scan"]
+
+BYTES_MAX = 16 * 1024 * 1024
+
+Result = TypeVar("Result")
+
+
+class Scan:
+    """What is wanted: the messages with IDs in ``[start, stop)``, of some topics or all.
+
+    Args:
+        start: a `MessageID`, an aware datetime, or milliseconds since the epoch; None for the
+            oldest message there is.
+        stop: likewise; None for the end of the log.
+
+    Raises:
+        InvalidInputError: a moment is out of range, or `stop` lies before `start`.
+    """
+
+    def __init__(self, start: Moment | None = None, stop: Moment | None = None) -> None:
+        self.start = 0 if start is None else int(as_message_id(start))
+        self.stop = MESSAGE_ID_MAX + 1 if stop is None else int(as_message_id(stop))
+        if self.stop < self.start:
+            raise InvalidInputError("a scan's stop lies before its start", start=start, stop=stop)
+        self.topics: set[str] = set()
+
+    def add_topic(self, topic: str) -> Scan:
+        """Want this topic, and no other that was not added. Returns the scan itself."""
+        topic_bytes(topic)
+        self.topics.add(topic)
+        return self
+
+
+class CombinedPartitionScanner:
+    """Reads some partitions of a queue, each with its own `Scan`.
+
+    Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
+    `arrow_batches`. Each message of a partition comes once and in the order of IDs; between
+    partitions no order is promised. All that was put before it began is read; of what is put while
+    it reads, a part of each partition without a gap, which may be nothing. While messages are used,
+    the next ones are on their way.
+
+    It goes on where it stood when a gateway, a region or a scan in HBase dies, and raises only
+    when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
+    never an end. Not thread-safe, but for `close`.
+
+    Args:
+        queue: the queue.
+        scans: partition to `Scan`.
+        follow: at the end, wait for new messages instead of ending. New messages are asked for
+            in one request for all partitions.
+        idle_ms_max: when following, end after so long without a message; None for never.
+        by_id: give the messages of all partitions merged, in the order of IDs. Not together
+            with `follow`: a partition that is silent could still get an older ID.
+        bytes_max: the bodies held at a time and on their way, about; at least five batches, or
+            when merging one a partition. A follower, which does not prefetch, asks for a
+            fifth of it at a time.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        scans: Mapping[int, Scan],
+        *,
+        follow: bool = False,
+        idle_ms_max: int | None = None,
+        by_id: bool = False,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        if not scans:
+            raise InvalidInputError("a scanner needs at least one partition")
+        if follow and by_id:
+            raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
+        if not 1 <= bytes_max <= SCAN_BYTES_MAX:
+            raise InvalidInputError("bytes_max is 1 to 512 MiB", bytes_max=bytes_max)
+        request_bytes_max = max(1, bytes_max // (len(scans) if by_id else 1 + PREFETCH_REQUESTS))
+        self._queue = queue
+        readers = [
+            queue.reader(partition, scan, request_bytes_max)
+            for partition, scan in sorted(scans.items())
+        ]
+        self._prefetcher = Prefetcher(readers, queue.deadline)
+        self._readers = self._prefetcher.readers
+        self._follow = follow
+        self._request_bytes_max = request_bytes_max
+        self._idle_ms_max = idle_ms_max
+        self._closed = False
+        self._failure: HQueueError | None = None
+        self._reading = threading.Lock()
+        self._messages = self._merged() if by_id else self._one_by_one()
+
+    def __enter__(self) -> CombinedPartitionScanner:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        self._check_failure()
+        return self._messages
+
+    def next(self) -> Message | None:
+        """The next message; None at the end.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            CorruptLogError: the log is broken where it is read.
+            ClosedError: the scanner was closed.
+        """
+        if self._closed:
+            raise ClosedError("the scanner was closed")
+        self._check_failure()
+        return next(self._messages, None)
+
+    def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
+        """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, some megabytes
+        each.
+
+        The bodies are not touched one by one: HBase's cells become the column as they are. Needs
+        the extra ``hqueue[arrow]``. Raises as `next`.
+        """
+        from hqueue.consume.arrow import record_batch  # noqa: PLC0415  (pyarrow is an extra)
+
+        for batches in self._batches():
+            yield self._noted(record_batch, batches)
+
+    @property
+    def expired(self) -> int:
+        """Messages that were in the log's count but had expired before they could be read."""
+        return sum(reader.expired for reader in self._readers)
+
+    def positions(self) -> dict[int, MessageID]:
+        """For each partition the ID from which on nothing was fetched yet.
+
+        Once the scanner has ended, a scan from there gives what came since.
+        """
+        return {r.partition: MessageID.from_int(r.cursor) for r in self._readers}
+
+    def close(self) -> None:
+        """End the scan and free what it holds in HBase. A follower stops waiting."""
+        self._closed = True
+        self._release()
+
+    def _one_by_one(self) -> Iterator[Message]:
+        return itertools.chain.from_iterable(
+            self._noted(each_message_of, batch) for batches in self._batches() for batch in batches
+        )
+
+    def _merged(self) -> Iterator[Message]:
+        def messages(reader: PartitionReader) -> Iterator[Message]:
+            for batches in self._drain(reader):
+                for batch in batches:
+                    yield from self._noted(each_message_of, batch)
+
+        return heapq.merge(*map(messages, self._readers), key=itemgetter(2))
+
+    def _batches(self) -> Iterator[list[Batch]]:
+        if self._follow:
+            yield from self._noting_failure(
+                follow(
+                    self._readers,
+                    self._queue.reads,
+                    self._queue.deadline,
+                    idle_ms_max=self._idle_ms_max,
+                    closed=lambda: self._closed,
+                    bytes_max=self._request_bytes_max,
+                )
+            )
+            return
+        yield from self._noting_failure(self._prefetcher)
+
+    def _drain(self, reader: PartitionReader) -> Iterator[list[Batch]]:
+        def batches() -> Iterator[list[Batch]]:
+            while not reader.at_tail and not self._closed:
+                read = reader.read(self._queue.deadline())
+                if read:
+                    yield read
+
+        return self._noting_failure(batches())
+
+    def _noted(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Call, and keep an error: a generator that raised has ended, as if the log had."""
+        try:
+            return function(*arguments)
+        except HQueueError as exc:
+            self._failure = exc
+            raise
+
+    def _noting_failure(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
+        self._check_failure()
+        read: list[Batch] | None = []
+        while read is not None:
+            try:
+                with self._reading:
+                    read = self._noted(next, batches, None)
+            finally:
+                if self._closed:
+                    self._release()
+            if read:
+                yield read
+
+    def _release(self) -> None:
+        """Free what the readers hold in HBase. A thread that reads does it itself afterwards."""
+        if self._reading.acquire(blocking=False):
+            try:
+                self._prefetcher.close()
+            finally:
+                self._reading.release()
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+class PartitionScanner(CombinedPartitionScanner):
+    """Reads one partition. Its options are those of `CombinedPartitionScanner`."""
+
+    def __init__(self, queue: Queue, partition: int, scan: Scan, **options: object) -> None:
+        super().__init__(queue, {partition: scan}, **options)  # type: ignore[arg-type]
+
+
+class QueueScanner(CombinedPartitionScanner):
+    """Reads all partitions. Its options are those of `CombinedPartitionScanner`."""
+
+    def __init__(self, queue: Queue, scan: Scan, **options: object) -> None:
+        super().__init__(
+            queue,
+            dict.fromkeys(range(queue.partitions), scan),
+            **options,  # type: ignore[arg-type]
+        )

@@ -1,0 +1,299 @@
+"""The cells of a batch's bodies, one a topic, as they are before they are compressed.
+
+a cell of bodies, by its layout; int32 and uint32 are little-endian
+ raw        the body of the topic's only message, as it is
+ packed     int32 offsets [0, e1, …, en], then the bytes: Arrow's binary layout.
+            The messages have the positions first, first + 1, …
+ scattered  uint32 positions [p1, …, pn], ascending, then as packed
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise, starmap
+from operator import itemgetter, lt
+from typing import NamedTuple
+
+from hqueue.errors import CorruptLogError, InvalidInputError, MessageTooLargeError
+from hqueue.format.checksum import crc32
+from hqueue.format.header import (
+    CONTROL,
+    MESSAGES,
+    PACKED,
+    PLAIN,
+    RAW,
+    SCATTERED,
+    Header,
+    TopicEntry,
+    encode_entry,
+    framing_bytes,
+)
+from hqueue.message import Message, Messages, topic_bytes
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+
+__all__ = [
+    "Bodies",
+    "Column",
+    "bodies_of",
+    "check_cell",
+    "check_count",
+    "check_size",
+    "control_record",
+    "decode_bodies",
+    "encode_bodies",
+    "encode_values",
+    "positions",
+]
+
+CONTROL_BYTES_MAX = 64 * 1024
+
+
+@dataclasses.dataclass(slots=True)
+class Bodies:
+    """Everything of a batch that does not depend on where it will lie.
+
+    Never changed, though not frozen: that would cost a put of one message some microseconds.
+    """
+
+    count: int
+    cells: dict[bytes, bytes]
+    """Qualifier to value, in family ``message``."""
+    directory: bytes
+    kind: int = MESSAGES
+    control: bytes = b""
+    codec: int = PLAIN
+    """How the cells are compressed."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes the cells have, as they are."""
+        return sum(map(len, self.cells.values()))
+
+    @property
+    def span(self) -> int:
+        return self.count if self.kind == MESSAGES else 1
+
+    @property
+    def fingerprint(self) -> int:
+        """A checksum of them; the same messages in the same order have the same."""
+        return crc32(self.control, crc32(self.directory))
+
+
+def encode_bodies(messages: Sequence[Message]) -> Bodies:
+    """Pack messages, in their order.
+
+    Raises:
+        InvalidInputError: no messages, too many messages or topics, or something else than
+            a `Message` among them.
+        MessageTooLargeError: together they are larger than a batch may be.
+    """
+    if isinstance(messages, Messages):
+        return encode_values(messages.topic, messages.values)
+    check_count(len(messages))
+    for kind in set(map(type, messages)):
+        if not issubclass(kind, Message):
+            raise InvalidInputError("a batch consists of Message objects", type=kind.__name__)
+    return encode_values(list(map(_topic_of, messages)), list(map(_value_of, messages)))
+
+
+def encode_values(topics: str | Sequence[str], values: Sequence[bytes]) -> Bodies:
+    """Pack values, in their order.
+
+    Args:
+        topics: the topic of each, or of all; as of a `Message`.
+        values: the values.
+
+    Raises:
+        InvalidInputError, MessageTooLargeError: as `encode_bodies`.
+    """
+    if len(values) == 1:
+        return _encode_value(topics if isinstance(topics, str) else topics[0], values[0])
+    check_count(len(values))
+    kinds = {topics} if isinstance(topics, str) else set(topics)
+    if len(kinds) == 1:
+        return bodies_of([_column(kinds.pop(), range(len(values)), values)])
+    grouped: dict[str, list[int]] = {}
+    for position, topic in enumerate(topics):
+        grouped.setdefault(topic, []).append(position)
+    return bodies_of(
+        [
+            _column(topic, indexes, [values[index] for index in indexes])
+            for topic, indexes in grouped.items()
+        ]
+    )
+
+
+def _encode_value(topic: str, value: bytes) -> Bodies:
+    """What `bodies_of` makes of one message. Most puts are of one, and these save a tenth."""
+    name = topic_bytes(topic)
+    check_size(len(value))
+    entry = encode_entry(name, count=1, first=0, size=len(value), checksum=crc32(value), layout=RAW)
+    return Bodies(1, {name: value}, entry)
+
+
+_topic_of = itemgetter(0)
+_value_of = itemgetter(1)
+
+
+class Column(NamedTuple):
+    """The bodies of one topic in a batch that is to be."""
+
+    topic: str
+    indexes: Sequence[int]
+    """Their positions in the batch, ascending."""
+    offsets: bytes | memoryview
+    """Where each begins and ends in their bytes: int32, little-endian, from 0 to `size`."""
+    data: Sequence[bytes | memoryview]
+    """Their bytes, in any pieces."""
+    size: int
+    """How many bytes these are."""
+
+    @property
+    def layout(self) -> int:
+        if len(self.indexes) == 1:
+            return RAW
+        together = self.indexes[-1] - self.indexes[0] == len(self.indexes) - 1
+        return PACKED if together else SCATTERED
+
+    @property
+    def cell_bytes(self) -> int:
+        """The size of its cell."""
+        return self.size + framing_bytes(self.layout, len(self.indexes))
+
+    def cell(self) -> bytes:
+        """The bytes of its cell."""
+        parts = [*self.data]
+        if self.layout != RAW:
+            parts.insert(0, self.offsets)
+        if self.layout == SCATTERED:
+            parts.insert(0, struct.pack(f"<{len(self.indexes)}I", *self.indexes))
+        return b"".join(parts)
+
+
+def _column(topic: str, indexes: Sequence[int], values: Sequence[bytes]) -> Column:
+    offsets = list(accumulate(map(len, values), initial=0))
+    size = offsets[-1]
+    check_size(size)
+    return Column(topic, indexes, struct.pack(f"<{len(offsets)}i", *offsets), values, size)
+
+
+def bodies_of(columns: Sequence[Column]) -> Bodies:
+    """The cells of these columns, which together have each position once, and their directory.
+
+    Raises:
+        InvalidInputError: there are too many topics, or a topic is out of range.
+        MessageTooLargeError: together they are larger than a batch may be.
+    """
+    if len(columns) > TOPICS_PER_BATCH_MAX:
+        raise InvalidInputError("a batch has at most 1024 topics", topics=len(columns))
+    check_size(sum(column.cell_bytes for column in columns))
+    cells: dict[bytes, bytes] = {}
+    directory: list[bytes] = []
+    for column in sorted(columns, key=lambda column: topic_bytes(column.topic)):
+        name, cell = topic_bytes(column.topic), column.cell()
+        cells[name] = cell
+        directory.append(
+            encode_entry(
+                name,
+                count=len(column.indexes),
+                first=column.indexes[0],
+                size=len(cell),
+                checksum=crc32(cell),
+                layout=column.layout,
+            )
+        )
+    return Bodies(sum(len(column.indexes) for column in columns), cells, b"".join(directory))
+
+
+def check_count(count: int) -> None:
+    """Refuse a number of messages that no batch can have."""
+    if not 1 <= count <= BATCH_MESSAGES_MAX:
+        raise InvalidInputError(
+            "a batch has 1 to 65536 messages; a Producer cuts batches by itself", messages=count
+        )
+
+
+def check_size(size: int) -> None:
+    """Refuse a number of bytes that no batch can have."""
+    if size > BATCH_BYTES_MAX:
+        raise MessageTooLargeError(
+            "the batch is larger than a batch may be; a Producer cuts batches by itself",
+            bytes=size,
+            bytes_max=BATCH_BYTES_MAX,
+        )
+
+
+def control_record(payload: bytes) -> Bodies:
+    """A batch without messages. It covers one ID, so that its end lies beyond its slot."""
+    if len(payload) > CONTROL_BYTES_MAX:
+        raise MessageTooLargeError("a control record has at most 65536 bytes", bytes=len(payload))
+    return Bodies(0, {}, b"", kind=CONTROL, control=payload)
+
+
+def _offsets_at(entry: TopicEntry) -> int:
+    return 4 * entry.count if entry.layout == SCATTERED else 0
+
+
+def check_cell(row: bytes, entry: TopicEntry, cell: bytes) -> None:
+    """Compare a cell with what its header says of it.
+
+    Of the offsets it looks at the first and the last only; the code that cuts the bodies out looks
+    at each anyway.
+
+    Raises:
+        CorruptLogError: its size, checksum or offsets are off.
+    """
+    intact = len(cell) == entry.size and crc32(cell) == entry.checksum
+    if intact and entry.layout != RAW:
+        offsets_at = _offsets_at(entry)
+        data_at = offsets_at + 4 * (entry.count + 1)
+        intact = (
+            data_at <= len(cell)
+            and cell[offsets_at : offsets_at + 4] == bytes(4)
+            and int.from_bytes(cell[data_at - 4 : data_at], "little") == len(cell) - data_at
+        )
+    if not intact:
+        raise CorruptLogError("the bodies fail their checksum", row=row.hex(), topic=entry.topic)
+
+
+def positions(header: Header, entry: TopicEntry, cell: bytes) -> Sequence[int]:
+    """The positions in the batch of a cell's messages, ascending.
+
+    Raises:
+        CorruptLogError: they do not ascend, or lie beyond the batch.
+    """
+    if entry.layout != SCATTERED:
+        return range(entry.first, entry.first + entry.count)
+    found = _from_little_endian("I", cell[: 4 * entry.count])
+    bounded = [entry.first - 1, *found, header.count]
+    if found[0] != entry.first or not all(starmap(lt, pairwise(bounded))):
+        raise CorruptLogError("the bodies have impossible positions", topic=entry.topic)
+    return found
+
+
+def decode_bodies(entry: TopicEntry, cell: bytes) -> Iterator[bytes]:
+    """The bodies of a cell that was checked, in their order, each cut out when it is taken.
+
+    Raises:
+        CorruptLogError: their offsets do not ascend. This is found before the first is given.
+    """
+    if entry.layout == RAW:
+        return iter((cell,))
+    at = _offsets_at(entry)
+    data_at = at + 4 * (entry.count + 1)
+    offsets = _from_little_endian("i", cell[at:data_at])
+    if offsets != sorted(offsets):  # Of what is sorted already that costs next to nothing.
+        raise CorruptLogError("the bodies have impossible offsets", topic=entry.topic)
+    data = cell[data_at:]
+    return (data[start:stop] for start, stop in pairwise(offsets))
+
+
+def _from_little_endian(code: str, data: bytes) -> list[int]:
+    numbers = array(code, data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()

@@ -1,0 +1,249 @@
+"""A batch's header. Its numbers are big-endian.
+
+    header
+     offset  size  field
+     0       2     magic              "HQ"
+     2       1     format version     1
+     3       1     kind               0 messages, 1 control
+     4       1     flags              bits 0 to 3: codec of the cells, 0 none, 1 ZSTD; others 0
+     5       1     reserved           0
+     6       2     topics             entries of the directory
+     8       8     base               MessageID of the first message
+     16      4     span               IDs covered: [base, base + span)
+     20      4     count              messages: the span, or 0 in a control record
+     24      8     ordinal            messages that the partition had before this batch
+     32      8     nonce              chosen by the writer: whose batch this is
+     40      8     published_ms       the writer's clock
+     48      4     control bytes      length of the control record's payload
+     52      …     directory          one entry a topic, ascending by the topic's bytes
+             …     control            the payload of a control record
+     -4      4     checksum           CRC-32 of the row key and of everything before
+
+    an entry of the directory
+     0       4     count              messages in this topic
+     4       4     first              position in the batch of the first of them
+     8       4     size               bytes of the cell, before it was compressed
+     12      4     checksum           CRC-32 of the cell, before it was compressed
+     16      1     layout             0 raw, 1 packed, 2 scattered
+     17      1     length             bytes of the topic
+     18      …     topic              UTF-8
+
+The checksum takes the row key in, so that a header counts in its own row only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import TYPE_CHECKING
+
+from hqueue.errors import CorruptLogError, UnsupportedFormatError
+from hqueue.format import rowkey
+from hqueue.format.checksum import crc32
+from hqueue.settings.limits import BATCH_MESSAGES_MAX, MESSAGE_ID_MAX
+
+if TYPE_CHECKING:
+    from hqueue.format.cells import Bodies
+
+__all__ = [
+    "CONTROL",
+    "FORMAT_VERSION",
+    "MESSAGES",
+    "NONCE_BYTES",
+    "PACKED",
+    "PLAIN",
+    "RAW",
+    "SCATTERED",
+    "ZSTD",
+    "Header",
+    "TopicEntry",
+    "decode_header",
+    "encode_entry",
+    "encode_header",
+    "framing_bytes",
+]
+
+FORMAT_VERSION = 1
+MESSAGES, CONTROL = 0, 1
+PLAIN, ZSTD = 0, 1
+RAW, PACKED, SCATTERED = 0, 1, 2
+NONCE_BYTES = 8
+
+_MAGIC = b"HQ"
+_FIXED = struct.Struct(">2sBBBBHQIIQ8sQI")
+_ENTRY = struct.Struct(">IIIIBB")
+_CHECKSUM = struct.Struct(">I")
+
+
+def framing_bytes(layout: int, count: int) -> int:
+    """How many bytes of a cell tell so many messages apart."""
+    return {RAW: 0, PACKED: 4 * count + 4, SCATTERED: 8 * count + 4}[layout]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicEntry:
+    """What a header says of one topic's cell. Counts in messages, size in bytes.
+
+    Size and checksum are those of the cell before it was compressed.
+    """
+
+    topic: str
+    count: int
+    first: int
+    size: int
+    checksum: int
+    layout: int
+
+    @property
+    def value_bytes(self) -> int:
+        """How many bytes its messages have, without what tells them apart in the cell."""
+        return self.size - framing_bytes(self.layout, self.count)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Header:
+    """A batch's header. Times in milliseconds since the epoch, `base` as an integer ID."""
+
+    base: int
+    span: int
+    count: int
+    ordinal: int
+    nonce: bytes
+    published_ms: int
+    topics: tuple[TopicEntry, ...] = ()
+    kind: int = MESSAGES
+    control: bytes = b""
+    codec: int = PLAIN
+
+    @property
+    def end(self) -> int:
+        """The first ID beyond the batch, and the slot of the batch after it."""
+        return self.base + self.span
+
+    @property
+    def next_ordinal(self) -> int:
+        """How many messages the partition had with this batch."""
+        return self.ordinal + self.count
+
+    @property
+    def fingerprint(self) -> int:
+        """A checksum of all that it says of the bodies, the same as `Bodies.fingerprint`."""
+        directory = b"".join(
+            encode_entry(
+                entry.topic.encode(),
+                count=entry.count,
+                first=entry.first,
+                size=entry.size,
+                checksum=entry.checksum,
+                layout=entry.layout,
+            )
+            for entry in self.topics
+        )
+        return crc32(self.control, crc32(directory))
+
+
+def encode_entry(
+    topic: bytes, *, count: int, first: int, size: int, checksum: int, layout: int
+) -> bytes:
+    """The bytes of a `TopicEntry` in the directory."""
+    return _ENTRY.pack(count, first, size, checksum, layout, len(topic)) + topic
+
+
+def encode_header(
+    row: bytes, bodies: Bodies, *, base: int, ordinal: int, nonce: bytes, published_ms: int
+) -> bytes:
+    """The header's bytes for these bodies in this row."""
+    fixed = _FIXED.pack(
+        _MAGIC,
+        FORMAT_VERSION,
+        bodies.kind,
+        bodies.codec,
+        0,
+        len(bodies.cells),
+        base,
+        bodies.span,
+        bodies.count,
+        ordinal,
+        nonce,
+        published_ms,
+        len(bodies.control),
+    )
+    header = fixed + bodies.directory + bodies.control
+    return header + _CHECKSUM.pack(crc32(header, crc32(row)))
+
+
+def decode_header(row: bytes, data: bytes) -> Header:
+    """Read a header from its row.
+
+    Raises:
+        UnsupportedFormatError: the format version, a flag or a layout is not known here.
+        CorruptLogError: it isn't what a writer of a queue wrote. Both name the row.
+    """
+    if len(data) < _FIXED.size + _CHECKSUM.size or data[:2] != _MAGIC:
+        raise CorruptLogError("this cell is no batch header", row=row.hex())
+    if data[2] != FORMAT_VERSION:
+        raise UnsupportedFormatError(
+            "unknown format version of a batch; a newer release may read it",
+            row=row.hex(),
+            version=data[2],
+        )
+    body = data[: -_CHECKSUM.size]
+    if crc32(body, crc32(row)) != _CHECKSUM.unpack(data[-_CHECKSUM.size :])[0]:
+        raise CorruptLogError("a batch header fails its checksum", row=row.hex())
+    (_, _, kind, flags, spare, topics, base, span, count, ordinal, nonce, published_ms, control) = (
+        _FIXED.unpack_from(data)
+    )
+    if kind not in (MESSAGES, CONTROL) or flags not in (PLAIN, ZSTD) or spare:
+        raise UnsupportedFormatError(
+            "unknown kind or flags of a batch; a newer release may read it",
+            row=row.hex(),
+            kind=kind,
+            flags=flags,
+            reserved=spare,
+        )
+    _, slot = rowkey.decode(row)
+    entries = []
+    at, name_before = _FIXED.size, b""
+    orderly = True  # Each topic comes once and in its place, and has messages within the batch.
+    try:
+        for _ in range(topics):
+            number, first, size, checksum, layout, length = _ENTRY.unpack_from(body, at)
+            at += _ENTRY.size + length
+            if layout not in (RAW, PACKED, SCATTERED):
+                raise UnsupportedFormatError(
+                    "unknown layout of a cell; a newer release may read it",
+                    row=row.hex(),
+                    layout=layout,
+                )
+            name = struct.unpack_from(f"{length}s", body, at - length)[0]
+            orderly &= name_before < name and 0 < number <= count - first
+            orderly &= layout != RAW or number == 1
+            name_before = name
+            entries.append(TopicEntry(name.decode(), number, first, size, checksum, layout))
+    except (struct.error, UnicodeDecodeError) as exc:
+        raise CorruptLogError("a batch header's directory is cut off", row=row.hex()) from exc
+    header = Header(
+        base,
+        span,
+        count,
+        ordinal,
+        nonce,
+        published_ms,
+        tuple(entries),
+        kind,
+        body[at:],
+        flags,
+    )
+    consistent = (
+        len(header.control) == control
+        and slot <= base
+        and header.end <= MESSAGE_ID_MAX
+        and (
+            span == count == sum(entry.count for entry in entries) <= BATCH_MESSAGES_MAX and orderly
+            if kind == MESSAGES
+            else span == 1 and count == 0 and not entries
+        )
+    )
+    if not consistent:
+        raise CorruptLogError("a batch header contradicts itself", row=row.hex())
+    return header

@@ -1,0 +1,74 @@
+"""Row keys: where a batch lies in the table.
+
+offset  size  field                big-endian, so that byte order is the order of IDs
+0       2     partition            0 to 32,766
+2       8     timestamp            ┐ the slot: the MessageID at which the batch before
+10      2     sequence             ┘ this one ends, 0 for the first of a partition
+"""
+
+from __future__ import annotations
+
+import struct
+
+from hqueue.errors import CorruptLogError
+from hqueue.settings.limits import (
+    MESSAGE_ID_MAX,
+    PARTITIONS_MAX,
+    SEQUENCE_BITS,
+    SEQUENCE_MAX,
+    TIMESTAMP_MS_MAX,
+)
+
+__all__ = ["ROW_KEY_BYTES", "before_first_of", "decode", "encode", "first_of", "split_keys"]
+
+_LAYOUT = struct.Struct(">HQH")
+ROW_KEY_BYTES = _LAYOUT.size
+
+
+def encode(partition: int, slot: int) -> bytes:
+    """The row key of a slot. The caller has checked the ranges.
+
+    A slot of ``MESSAGE_ID_MAX + 1`` gives the first key beyond the partition's last.
+    """
+    if slot > MESSAGE_ID_MAX:
+        return first_of(partition + 1)
+    return _LAYOUT.pack(partition, slot >> SEQUENCE_BITS, slot & SEQUENCE_MAX)
+
+
+def decode(row: bytes) -> tuple[int, int]:
+    """The partition and the slot of a row key.
+
+    Raises:
+        CorruptLogError: no queue writes such a row key.
+    """
+    if len(row) == ROW_KEY_BYTES:
+        partition, timestamp, sequence = _LAYOUT.unpack(row)
+        if (
+            partition < PARTITIONS_MAX
+            and timestamp <= TIMESTAMP_MS_MAX
+            and sequence <= SEQUENCE_MAX
+        ):
+            return partition, timestamp << SEQUENCE_BITS | sequence
+    raise CorruptLogError("this row key is none of a queue's", row=row.hex())
+
+
+def first_of(partition: int) -> bytes:
+    """The smallest row key that a partition can have."""
+    return _LAYOUT.pack(partition, 0, 0)
+
+
+def before_first_of(partition: int) -> bytes:
+    """Below the first row of a partition, above those of the one before it.
+
+    It is where a reversed scan of the partition stops, for stop rows are exclusive. Empty, which
+    means no stop, for partition 0.
+    """
+    return b"" if partition == 0 else _LAYOUT.pack(partition - 1, 2**64 - 1, 2**16 - 1)
+
+
+def split_keys(partitions: int, partitions_per_region: int) -> list[bytes]:
+    """Where the regions of a queue begin, but for the first: whole partitions each."""
+    return [
+        partition.to_bytes(2, "big")
+        for partition in range(partitions_per_region, partitions, partitions_per_region)
+    ]

@@ -1,0 +1,4 @@
+"""HBase through its two Thrift gateways.
+
+Which gateway to ask, the connections to them, and the store's ports on tables that lie behind them.
+"""

@@ -1,0 +1,132 @@
+"""The Thrift gateways: which one to ask, and the connections to them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import socket
+from typing import Any
+
+from hqueue.errors import ClosedError
+from hqueue.hbase.thrift.connection import Service
+from hqueue.hbase.thrift.gateway import Gateway
+from hqueue.hbase.thrift.translation import DECLARED_ERRORS, translate_answer, translate_silence
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.fork import register
+from hqueue.settings.connection import Settings
+
+__all__ = ["Gateways"]
+
+logger = logging.getLogger(__name__)
+
+
+class Gateways:
+    """All gateways of a cluster. Thread-safe, and usable in a forked child.
+
+    A request goes to the gateway on the preferred host if there is one, else to each in turn. A
+    gateway that fails is avoided for a while, unless all are.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._gateways = {
+            service: [Gateway(a, service, settings, clock) for a in settings.gateways]
+            for service in Service
+        }
+        self._turn = 0
+        self._closed = False
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        for gateway in itertools.chain(*self._gateways.values()):
+            gateway.reset()
+
+    def choose(self, service: Service, host: str | None = None) -> Gateway:
+        """The gateway to ask next for a service, by preference one on `host`."""
+        gateways = self._gateways[service]
+        if len(gateways) == 1:
+            return gateways[0]
+        now_ms = self._clock.monotonic_ms()
+        usable = [g for g in gateways if g.avoided_until_ms <= now_ms]
+        if not usable:
+            return min(gateways, key=lambda g: g.avoided_until_ms)
+        if host is not None:
+            near = [g for g in usable if _same_host(g.address.host, host)]
+            usable = near or usable
+        self._turn += 1
+        return usable[self._turn % len(usable)]
+
+    def call(
+        self,
+        service: Service,
+        method: str,
+        table: str,
+        *arguments: Any,
+        host: str | None = None,
+        gateway: Gateway | None = None,
+        timeout_ms: int | None = None,
+        bulk: bool = False,
+    ) -> Any:
+        """Make one request and return its answer. Never repeats it.
+
+        Args:
+            service: which of the gateway's two services.
+            method: the service's method.
+            table: the table it is about, for errors.
+            arguments: the method's arguments.
+            host: the preferred host.
+            gateway: ask this one and no other.
+            timeout_ms: the bound on the request, if not ``request_timeout_ms``.
+            bulk: whether there are large values in it, or probably in its answer.
+
+        Raises:
+            StoreUnavailableError: no usable answer within ``request_timeout_ms``; its outcome
+                is not applied if the request was never sent.
+            QueueStateError: the table isn't there, or is disabled.
+            RequestRefusedError: HBase will not do it.
+        """
+        if self._closed:
+            raise ClosedError("the client is closed")
+        gateway = gateway or self.choose(service, host)
+        try:
+            connection = gateway.acquire()
+        except OSError as exc:
+            gateway.avoid()
+            raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc
+        try:
+            connection.socket.settimeout((timeout_ms or self.settings.request_timeout_ms) / 1e3)
+            client = connection.bulk_client if bulk else connection.client
+            answer = getattr(client, method)(*arguments)
+        except DECLARED_ERRORS as exc:
+            gateway.release(connection)
+            raise translate_answer(exc, table, method) from exc
+        except Exception as exc:
+            gateway.discard(connection)
+            gateway.avoid()
+            logger.debug("gateway %s failed", gateway.address, exc_info=True)
+            raise translate_silence(exc, table, method, str(gateway.address), sent=True) from exc
+        except BaseException:
+            gateway.discard(connection)
+            raise
+        gateway.release(connection)
+        return answer
+
+    def close(self) -> None:
+        """Close all connections. Later calls raise `ClosedError`."""
+        self._closed = True
+        for gateway in itertools.chain(*self._gateways.values()):
+            gateway.close()
+
+
+def _same_host(one: str, other: str) -> bool:
+    return one == other or bool(_addresses(one) & _addresses(other))
+
+
+@functools.lru_cache(maxsize=1_024)
+def _addresses(host: str) -> frozenset[str]:
+    try:
+        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(host, None))
+    except OSError:
+        return frozenset()

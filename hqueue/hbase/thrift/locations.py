@@ -1,0 +1,94 @@
+"""Which host serves which partition, so that the gateway there can be asked."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+
+from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.hbase.thrift.connection import Service
+from hqueue.hbase.thrift.gateways import Gateways
+from hqueue.hbase.thrift.translation import present, reads_answer
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["Locations", "RegionLocation", "region_locations"]
+
+FRESH_MS = 30_000
+RETRY_MS = 5_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RegionLocation:
+    """A region of a table and the server that holds it."""
+
+    start_key: bytes
+    end_key: bytes
+    host: str
+    port: int
+
+
+@reads_answer
+def region_locations(gateways: Gateways, table: str) -> list[RegionLocation]:
+    """Every region's location, by start key. One request, whatever the number of regions.
+
+    Raises:
+        StoreUnavailableError: there was no answer, or it leaves out the first region.
+    """
+    answer = gateways.call(Service.THRIFT2, "getAllRegionLocations", table, table.encode())
+    locations = sorted(
+        (
+            RegionLocation(
+                entry.regionInfo.startKey or b"",
+                entry.regionInfo.endKey or b"",
+                _text(present(entry.serverName.hostName)),
+                entry.serverName.port or 0,
+            )
+            for entry in answer
+        ),
+        key=lambda location: location.start_key,
+    )
+    if not locations or locations[0].start_key:
+        raise StoreUnavailableError("the table's first region is not located", queue=table)
+    return locations
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class Locations:
+    """A table's locations, kept for 30 s. A hint: it may be old, and never raises.
+
+    With all gateways on one host there is nothing to prefer, and nothing is asked.
+    """
+
+    def __init__(self, gateways: Gateways, table: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._gateways = gateways
+        self._table = table
+        self._clock = clock
+        hosts = {address.host for address in gateways.settings.gateways}
+        self._several_hosts = len(hosts) > 1
+        self._stale_from_ms = 0.0
+        self._starts: list[bytes] = []
+        self._hosts: list[str] = []
+
+    def host_of(self, row: bytes) -> str | None:
+        """The host of the region that holds this row, if it is known."""
+        if not self._several_hosts:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._stale_from_ms:
+            self._stale_from_ms = now_ms + RETRY_MS
+            try:
+                regions = region_locations(self._gateways, self._table)
+            except HQueueError:
+                return None
+            self._starts = [region.start_key for region in regions]
+            self._hosts = [region.host for region in regions]
+            self._stale_from_ms = now_ms + FRESH_MS
+        at = bisect.bisect_right(self._starts, row) - 1
+        return self._hosts[at] if at >= 0 else None
+
+    def doubt(self) -> None:
+        """Ask again before the next use: a request to the known host failed."""
+        self._stale_from_ms = min(self._stale_from_ms, self._clock.monotonic_ms() + RETRY_MS)

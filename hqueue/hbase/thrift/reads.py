@@ -1,0 +1,114 @@
+"""Reading rows of a queue's table, through Thrift1."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.format import rowkey
+from hqueue.hbase.schema import HEADER_COLUMN, columns, topic_of
+from hqueue.hbase.thrift.connection import Service
+from hqueue.hbase.thrift.gateway import Gateway
+from hqueue.hbase.thrift.gateways import Gateways
+from hqueue.hbase.thrift.headers import TableHeaders
+from hqueue.hbase.thrift.idl import TScan
+from hqueue.hbase.thrift.translation import present, reads_answer
+from hqueue.hbase.thrift.wire import LARGE_BYTES
+from hqueue.log.ports import Row, RowStream
+
+__all__ = ["TableReads"]
+
+CACHING = 1_000
+"""Rows that the gateway asks of a region server at once. The server cuts its answers at 2 MiB
+(hbase.client.scanner.max.result.size), so this is a bound for small rows only."""
+
+
+class TableReads(TableHeaders):
+    """The log's `ReadPort` on one table. Thread-safe."""
+
+    _bulk = False
+    """Whether the rows that came last were large. The next are likely to be."""
+
+    @reads_answer
+    def get(self, slots: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
+        keys = [rowkey.encode(partition, slot) for partition, slot in slots]
+        found = self._call(
+            "getRowsWithColumns", keys[0], keys, columns(topics), {},
+            service=Service.THRIFT1, bulk=self._bulk,
+        )  # fmt: skip
+        rows = [_row(result) for result in found if result.columns]
+        self._bulk = _are_large(rows, self._bulk)
+        return rows
+
+    def open(
+        self, partition: int, start: int, stop: int, topics: Iterable[str] | None
+    ) -> RowStream:
+        key = rowkey.encode(partition, start)
+        scan = TScan(
+            startRow=key,
+            stopRow=rowkey.encode(partition, stop),
+            columns=columns(topics),
+            caching=CACHING,
+        )
+        return _Scanner(self._gateways, self._table, scan, self._locations.host_of(key))
+
+
+class _Scanner:
+    """An open scan. It lives in one gateway, so all its requests go to that one."""
+
+    def __init__(self, gateways: Gateways, table: str, scan: Any, host: str | None) -> None:
+        self._gateways = gateways
+        self._table = table
+        self._gateway: Gateway | None = gateways.choose(Service.THRIFT1, host)
+        self._pid = os.getpid()
+        self._bulk = False
+        self._id = self._call("scannerOpenWithScan", table.encode(), scan, {})
+
+    def _call(self, method: str, *arguments: Any, bulk: bool = False) -> Any:
+        try:
+            return self._gateways.call(
+                Service.THRIFT1, method, self._table, *arguments, gateway=self._gateway, bulk=bulk
+            )
+        except StoreUnavailableError:
+            self._gateway = None  # It is not waited for a second time, to close the scan.
+            raise
+
+    @reads_answer
+    def read(self, rows: int) -> list[Row]:
+        if self._gateway is None or os.getpid() != self._pid:
+            raise StoreUnavailableError("the scan is gone, or the parent process's")
+        found = self._call("scannerGetList", self._id, rows, bulk=self._bulk)
+        got = [_row(result) for result in found]
+        self._bulk = _are_large(got, self._bulk)
+        return got
+
+    def close(self) -> None:
+        if self._gateway is None or os.getpid() != self._pid:
+            return
+        # A scanner that is not closed dies of old age in its gateway.
+        with contextlib.suppress(HQueueError):
+            self._call("scannerClose", self._id)
+        self._gateway = None
+
+
+def _are_large(rows: Sequence[Row], otherwise: bool) -> bool:
+    """Whether these rows are worth what bulk costs for each; nothing is known of none."""
+    if not rows:
+        return otherwise
+    return sum(len(cell) for row in rows for cell in row.cells.values()) >= LARGE_BYTES * len(rows)
+
+
+def _row(result: Any) -> Row:
+    cells = {column: present(cell.value) for column, cell in result.columns.items()}
+    partition, slot = rowkey.decode(result.row)
+    header = cells.pop(HEADER_COLUMN, None)
+    return Row(
+        result.row,
+        partition,
+        slot,
+        header,
+        {topic_of(column, result.row): value for column, value in cells.items()},
+    )

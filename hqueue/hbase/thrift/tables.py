@@ -1,0 +1,263 @@
+"""Tables of queues: create, describe, alter, truncate, delete. Through Thrift2."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from hqueue.errors import (
+    HQueueError,
+    InvalidInputError,
+    NotAQueueError,
+    QueueDisabledError,
+    QueueEnabledError,
+    QueueExistsError,
+    QueueNotFoundError,
+    StoreUnavailableError,
+)
+from hqueue.format import rowkey
+from hqueue.hbase.schema import LOG, MESSAGE
+from hqueue.hbase.thrift.connection import Service
+from hqueue.hbase.thrift.gateways import Gateways
+from hqueue.hbase.thrift.idl import hbase2
+from hqueue.hbase.thrift.translation import reads_answer
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.settings.attributes import ATTRIBUTES, QueueDescription
+from hqueue.settings.limits import PARTITIONS_MAX, TRUNCATE_PAUSE_MS, TTL_SECONDS_MAX
+
+__all__ = ["Tables"]
+
+_FORMAT = b"hqueue.format"
+_PARTITIONS = b"hqueue.partitions"
+_ID = b"hqueue.id"
+_FIXED_ATTRIBUTES = {
+    b"SPLIT_POLICY": b"org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy",
+    b"NORMALIZATION_ENABLED": b"false",
+    b"SPLIT_ENABLED": b"false",
+    b"MERGE_ENABLED": b"false",
+    _FORMAT: b"1",
+}
+
+
+class Tables:
+    """Administration of queues. Thread-safe.
+
+    Each operation is repeated until it is done or ``operation_timeout_ms`` is over; one that had
+    been done by a try whose answer was lost counts as done.
+    """
+
+    def __init__(self, gateways: Gateways, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._gateways = gateways
+        self._clock = clock
+
+    @reads_answer
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        ttl_seconds: int | None,
+        attributes: Mapping[str, int | str],
+    ) -> None:
+        """Create a presharded table that is never split."""
+        token = secrets.token_hex(8).encode()
+        table_attributes = {
+            **_FIXED_ATTRIBUTES,
+            _PARTITIONS: str(partitions).encode(),
+            _ID: token,
+        }
+        families = [
+            hbase2.TColumnFamilyDescriptor(name=MESSAGE, maxVersions=1),
+            hbase2.TColumnFamilyDescriptor(name=LOG, maxVersions=1),
+        ]
+        descriptor = hbase2.TTableDescriptor(
+            tableName=_table_name(name), columns=families, attributes=table_attributes
+        )
+        _set_ttl(descriptor, ttl_seconds)
+        _set_attributes(descriptor, attributes)
+        per_region = int(attributes.get("partitions_per_region", 1))
+        splits = rowkey.split_keys(partitions, per_region)
+        lost = False
+
+        def create() -> None:
+            nonlocal lost
+            try:
+                self._call("createTable", name, descriptor, splits)
+            except StoreUnavailableError:
+                lost = True
+                raise
+            except QueueExistsError:
+                if not lost or self._descriptor(name).attributes.get(_ID) != token:
+                    raise
+
+        self._deadline().run(create)
+
+    @reads_answer
+    def describe(self, name: str) -> QueueDescription:
+        """What HBase says of a queue now."""
+        return self._deadline().run(
+            lambda: _description(
+                self._descriptor(name), self._call("isTableEnabled", name, _table_name(name))
+            )
+        )
+
+    @reads_answer
+    def list(self) -> list[QueueDescription]:
+        """Every queue, by name; tables that are none are left out."""
+        found = self._deadline().run(
+            lambda: self._call("getTableDescriptorsByPattern", "", ".*", False)
+        )
+        queues = [_description(d, None) for d in found if _FORMAT in (d.attributes or {})]
+        return sorted(queues, key=lambda description: description.name)
+
+    @reads_answer
+    def alter(
+        self,
+        name: str,
+        *,
+        ttl_seconds: int | str | None = "keep",
+        attributes: Mapping[str, int | str],
+    ) -> None:
+        """Change the TTL (unless ``"keep"``) and attributes; the others stay."""
+
+        def modify() -> None:
+            descriptor = self._descriptor(name)
+            if ttl_seconds is None or isinstance(ttl_seconds, int):
+                _set_ttl(descriptor, ttl_seconds)
+            _set_attributes(descriptor, attributes)
+            self._call("modifyTable", name, descriptor)
+
+        self._deadline().run(modify)
+
+    def enable(self, name: str) -> None:
+        """Enable a queue; one that is enabled stays so."""
+        self._change(name, "enableTable", QueueEnabledError)
+
+    def disable(self, name: str) -> None:
+        """Disable a queue; one that is disabled stays so."""
+        self._change(name, "disableTable", QueueDisabledError)
+
+    def delete(self, name: str) -> None:
+        """Delete a disabled queue with its messages."""
+        self._change(name, "deleteTable", QueueNotFoundError, only_if_lost=True)
+
+    def truncate(self, name: str) -> None:
+        """Delete all messages and keep the presharding. It is enabled afterwards.
+
+        The table stays disabled for longer than any writer trusts what it knows of the log.
+        """
+        self.disable(name)
+        self._clock.sleep_ms(TRUNCATE_PAUSE_MS)
+        # Enabled already: a try whose answer was lost did it.
+        with contextlib.suppress(QueueEnabledError):
+            self._deadline().run(lambda: self._call("truncateTable", name, _table_name(name), True))
+
+    @reads_answer
+    def _change(
+        self, name: str, method: str, done: type[HQueueError], *, only_if_lost: bool = False
+    ) -> None:
+        """Call a method after which a repetition answers `done`."""
+        lost = False
+
+        def change() -> None:
+            nonlocal lost
+            try:
+                if not lost:
+                    self._descriptor(name)
+                self._call(method, name, _table_name(name))
+            except StoreUnavailableError:
+                lost = True
+                raise
+            except done:
+                if only_if_lost and not lost:
+                    raise
+
+        self._deadline().run(change)
+
+    def _descriptor(self, name: str) -> Any:
+        descriptor = self._call("getTableDescriptor", name, _table_name(name))
+        if _FORMAT not in (descriptor.attributes or {}):
+            raise NotAQueueError("this table was not created as a queue", queue=name)
+        return descriptor
+
+    def _call(self, method: str, table: str, *arguments: Any) -> Any:
+        return self._gateways.call(
+            Service.THRIFT2,
+            method,
+            table,
+            *arguments,
+            timeout_ms=self._gateways.settings.operation_timeout_ms,
+        )
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._gateways.settings.operation_timeout_ms)
+
+
+def _table_name(name: str) -> Any:
+    namespace, _, qualifier = name.rpartition(":")
+    return hbase2.TTableName(
+        ns=namespace.encode() if namespace else b"default", qualifier=qualifier.encode()
+    )
+
+
+def _name_of(table: Any) -> str:
+    namespace = (table.ns or b"default").decode()
+    qualifier: str = table.qualifier.decode()
+    return qualifier if namespace == "default" else f"{namespace}:{qualifier}"
+
+
+def _set_ttl(descriptor: Any, ttl_seconds: int | None) -> None:
+    seconds = TTL_SECONDS_MAX if ttl_seconds is None else ttl_seconds
+    for family in descriptor.columns:
+        if family.name == MESSAGE:
+            family.timeToLive = seconds
+            family.attributes = {**(family.attributes or {}), b"TTL": str(seconds).encode()}
+
+
+def _set_attributes(descriptor: Any, attributes: Mapping[str, int | str]) -> None:
+    for name, value in attributes.items():
+        if name == "compression":
+            for family in descriptor.columns:
+                family.compressionType = getattr(hbase2.TCompressionAlgorithm, str(value))
+                family.attributes = {
+                    **(family.attributes or {}),
+                    b"COMPRESSION": str(value).encode(),
+                }
+        else:
+            descriptor.attributes[ATTRIBUTES[name].table_key.encode()] = str(value).encode()
+
+
+def _text(value: bytes) -> str:
+    """An attribute, which an operator may have given any bytes."""
+    return value.decode(errors="backslashreplace")
+
+
+def _description(descriptor: Any, enabled: bool | None) -> QueueDescription:
+    name = _name_of(descriptor.tableName)
+    values = {_text(key): _text(value) for key, value in descriptor.attributes.items()}
+    families = {family.name: family for family in descriptor.columns}
+    message = families.get(MESSAGE)
+    partitions = values.get(_PARTITIONS.decode(), "")
+    counted = re.fullmatch(r"\d{1,5}", partitions) and 1 <= int(partitions) <= PARTITIONS_MAX
+    if message is None or not counted:
+        raise NotAQueueError("this table was not created as a queue", queue=name)
+    attributes: dict[str, int | str] = {}
+    for attribute in ATTRIBUTES.values():
+        value = values.get(attribute.table_key)
+        if attribute.name == "compression":
+            value = _text((message.attributes or {}).get(b"COMPRESSION", b"NONE"))
+        if value is not None:
+            try:
+                attributes[attribute.name] = attribute.parse(value)
+            except InvalidInputError:  # An operator set it, past hqueue. It is as HBase has it.
+                attributes[attribute.name] = value
+    ttl = message.timeToLive
+    return QueueDescription(
+        name,
+        int(partitions),
+        None if ttl in (None, TTL_SECONDS_MAX) else ttl,
+        attributes,
+        enabled,
+    )

@@ -1,0 +1,132 @@
+"""HBase's errors, translated to this library's: the one place that reads their texts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from hqueue.errors import (
+    HQueueError,
+    Outcome,
+    QueueDisabledError,
+    QueueEnabledError,
+    QueueExistsError,
+    QueueNotFoundError,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
+from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
+
+__all__ = [
+    "DECLARED_ERRORS",
+    "present",
+    "reads_answer",
+    "translate_answer",
+    "translate_silence",
+]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+DECLARED_ERRORS = (IOError, IllegalArgument, hbase2.TIOError)
+"""What the gateways raise as an answer: the connection stays good."""
+
+_STATES: tuple[tuple[str, type[HQueueError], str], ...] = (
+    ("TableNotFoundException", QueueNotFoundError, "there is no such queue"),
+    ("TableExistsException", QueueExistsError, "there is a table of that name already"),
+    ("TableNotEnabledException", QueueDisabledError, "the queue is disabled"),
+    ("TableNotDisabledException", QueueEnabledError, "the queue must be disabled first"),
+)
+_BARE_TEXTS = {
+    "{table}": "TableNotFoundException",
+    "{table} is disabled.": "TableNotEnabledException",
+    "tableName={table}, state=ENABLED": "TableNotDisabledException",
+}
+_REFUSALS = (
+    "NoSuchColumnFamilyException",
+    "IllegalArgumentException",
+    "DoNotRetryIOException",
+    "AccessDeniedException",
+    "NamespaceNotFoundException",
+    "InvalidFamilyOperationException",
+    "UnsupportedOperationException",
+)
+_PASSING = ("could not be completed in",)
+"""What HBase's client says of a ZooKeeper that was slow, although under a final error's name."""
+
+
+def translate_answer(error: Exception, table: str, method: str) -> HQueueError:
+    """An error that a gateway gave as its answer.
+
+    States of the table and refusals are final. Everything else means that the region server or
+    the master behind the gateway did not answer in time: the outcome is unknown, because the
+    gateway may have sent the request on before it gave up.
+    """
+    message = getattr(error, "message", None) or ""
+    text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+    first_line = text.strip().splitlines()[0][:300] if text.strip() else ""
+    said = text
+    if getattr(error, "canRetry", None) is False:
+        # Thrift2 leaves out the class of an exception that its own HBase client raised.
+        said = _BARE_TEXTS.get(first_line.replace(table, "{table}") if table else "", text)
+    for marker, kind, static in _STATES:
+        if marker in said:
+            return kind(static, queue=table)
+    passing = any(marker in text for marker in _PASSING)
+    if not passing and any(marker in text for marker in _REFUSALS):
+        return RequestRefusedError("HBase refused", queue=table, request=method, answer=first_line)
+    return StoreUnavailableError(
+        "HBase did not do it in time",
+        outcome=Outcome.UNKNOWN,
+        queue=table,
+        request=method,
+        answer=first_line,
+    )
+
+
+def translate_silence(
+    error: BaseException, table: str, method: str, gateway: str, *, sent: bool
+) -> StoreUnavailableError:
+    """A connection that failed, before or after the request was sent."""
+    return StoreUnavailableError(
+        "the gateway gave no answer" if sent else "the gateway can't be reached",
+        outcome=Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED,
+        queue=table,
+        request=method,
+        gateway=gateway,
+        reason=f"{type(error).__name__}: {error}",
+    )
+
+
+def present(value: Result | None) -> Result:
+    """A field that an answer must have. What lacks it is not taken for "there is none".
+
+    Raises:
+        StoreUnavailableError: it is missing.
+    """
+    if value is None:
+        raise StoreUnavailableError("the gateway's answer lacks a field", outcome=Outcome.UNKNOWN)
+    return value
+
+
+def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let an answer that a function can't make sense of count as none.
+
+    Thrift's decoders let fields be missing that must be there, and let text be no text.
+    """
+
+    @functools.wraps(function)
+    def read(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except HQueueError:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+            raise StoreUnavailableError(
+                "the gateway's answer makes no sense",
+                outcome=Outcome.UNKNOWN,
+                reason=f"{type(exc).__name__}: {exc}",
+            ) from exc
+
+    return read

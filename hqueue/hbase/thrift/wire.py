@@ -1,0 +1,184 @@
+"""The bytes between here and a gateway: all that comes in is bounded, and large values uncopied."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+from hqueue.settings.limits import ANSWER_BYTES_MAX
+
+__all__ = [
+    "LARGE_BYTES",
+    "BoundedSocket",
+    "BulkTransport",
+    "FramedBulkTransport",
+]
+
+PIECE_BYTES = 64 * 1024
+"""What is received at once. Larger pieces gain nothing; where freed memory is not kept, theirs
+comes fresh from the system each time (a megabyte: 0.85 instead of 0.17 ms)."""
+
+LARGE_BYTES = 16 * 1024
+"""A value from this size on is sent from where it lies; a system call costs less than its copy."""
+
+
+class BoundedSocket:
+    """A socket under a Thrift transport. One time-out bounds a whole request with its answer.
+
+    A socket's own time-out would begin again with every piece that comes in, so that a gateway
+    which sends a byte now and then would be waited for without end. And a length that is off would
+    be waited for, with memory set aside, as if so much could come.
+
+    Args:
+        connected: an open socket, which belongs to this object from now on.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._socket_s = 0.0
+        self.settimeout(0.0)
+
+    def settimeout(self, seconds: float) -> None:
+        """Begin a request: from now on everything together may take so long, or a tenth more."""
+        self._ends_s = time.monotonic() + seconds
+        self._left_bytes = ANSWER_BYTES_MAX
+
+    def read(self, size: int) -> bytes:
+        """What is there, at most `size` bytes.
+
+        Raises:
+            OSError: nothing came in time, the other side closed, or the answer is too large.
+        """
+        if size > ANSWER_BYTES_MAX or self._left_bytes <= 0:
+            raise ConnectionError("the answer is larger than any that a gateway should give")
+        self._wait_no_longer()
+        data = self._socket.recv(size)
+        if not data:
+            raise ConnectionError("the gateway closed the connection")
+        self._left_bytes -= len(data)
+        return data
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send it all."""
+        self._wait_no_longer()
+        self._socket.sendall(data)
+
+    def flush(self) -> None:
+        """Nothing is held back here."""
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def _wait_no_longer(self) -> None:
+        left_s = self._ends_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        # Setting it is a system call. For an answer that comes in time none is needed.
+        if not left_s <= self._socket_s <= 1.1 * left_s:
+            self._socket.settimeout(left_s)
+            self._socket_s = left_s
+
+
+class BulkTransport:
+    """A Thrift transport for requests and answers with large values.
+
+    thriftpy2's own put a megabyte together piece by piece: reading it takes 0.4 ms instead of 0.2,
+    and 1.5 where freed memory is not kept. They are compiled, and so better for what is small.
+
+    Args:
+        connected: the socket.
+    """
+
+    def __init__(self, connected: BoundedSocket) -> None:
+        self._socket = connected
+        self._received = b""
+        self._at = 0
+        self._small = bytearray()
+        self._unsent: list[bytes | bytearray | memoryview] = []
+        """What was written before `_small`."""
+
+    def read(self, size: int) -> bytes:
+        """Exactly so many bytes.
+
+        Raises:
+            OSError: as `BoundedSocket.read`.
+        """
+        at, end = self._at, self._at + size
+        if at <= end <= len(self._received):
+            self._at = end
+            return self._received[at:end]
+        if not 0 <= size <= ANSWER_BYTES_MAX:
+            raise ConnectionError("the answer is larger than any that a gateway should give")
+        pieces = [self._received[at:]]
+        missing = end - len(self._received)
+        while missing > 0:
+            piece = self._socket.read(PIECE_BYTES)
+            pieces.append(piece[:missing])
+            self._received, self._at = piece, missing
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send it with the next `flush`, until when it must not change."""
+        if len(data) < LARGE_BYTES:
+            self._small += data
+        else:
+            self._unsent += (self._small, data)
+            self._small = bytearray()
+
+    def flush(self) -> None:
+        """Send what was written.
+
+        Raises:
+            OSError: it couldn't be sent in time, or the other side closed.
+        """
+        self._send(self._written())
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def _written(self) -> list[bytes | bytearray | memoryview]:
+        written = [*self._unsent, self._small]
+        self._unsent, self._small = [], bytearray()
+        return written
+
+    def _send(self, pieces: list[bytes | bytearray | memoryview]) -> None:
+        for piece in pieces:
+            self._socket.write(piece)
+
+
+class FramedBulkTransport(BulkTransport):
+    """The same, with the length of what follows before each request and each answer."""
+
+    def __init__(self, connected: BoundedSocket) -> None:
+        super().__init__(connected)
+        self._frame_left = 0
+
+    def read(self, size: int) -> bytes:
+        """Exactly so many bytes, of one frame.
+
+        Raises:
+            OSError: as `BoundedSocket.read`, or the frame ends before.
+        """
+        if self._frame_left == 0:
+            (self._frame_left,) = struct.unpack(">I", super().read(4))
+            if self._frame_left > ANSWER_BYTES_MAX:
+                raise ConnectionError("the answer is larger than any that a gateway should give")
+        if size > self._frame_left:
+            raise ConnectionError("the answer ends before what it should contain")
+        data = super().read(size)
+        self._frame_left -= size
+        return data
+
+    def flush(self) -> None:
+        """Send what was written, as one frame.
+
+        Raises:
+            OSError: as `BulkTransport.flush`.
+        """
+        first, *others = self._written()
+        length = struct.pack(">I", len(first) + sum(map(len, others)))
+        self._send([length + bytes(first), *others])

@@ -1,0 +1,122 @@
+"""The beginning and end offsets of a partition, and how many messages lie between."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+from hqueue.format import Header, decode_header
+from hqueue.log.ports import HeaderPort, Row
+from hqueue.message import MessageID
+from hqueue.runtime.clock import Deadline
+from hqueue.settings.limits import MESSAGE_ID_MAX
+
+__all__ = ["PartitionOffsets", "batch_at", "count_before", "id_at", "offsets_of", "passed_by"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """The offsets of the two ends of a partition's log.
+
+    Args:
+        partition: the partition.
+        beginning: the ID of the oldest batch whose header is kept; None if there is none.
+        beginning_ordinal: messages that the partition had before that.
+        end: the ID from which on nothing is written yet.
+        end_ordinal: messages that the partition ever had, expired ones too.
+    """
+
+    partition: int
+    beginning: MessageID | None
+    beginning_ordinal: int
+    end: MessageID
+    end_ordinal: int
+
+    @property
+    def messages(self) -> int:
+        """Messages that the partition ever had, expired ones too."""
+        return self.end_ordinal
+
+
+def offsets_of(partition: int, port: HeaderPort, deadline: Deadline) -> PartitionOffsets:
+    """Where a partition begins and ends now. Two small requests."""
+    newest, oldest = deadline.run(
+        lambda: (port.newest(partition, MESSAGE_ID_MAX), port.headers(partition, 0, 1))
+    )
+    if newest is None or not oldest:
+        return PartitionOffsets(partition, None, 0, MessageID(0), 0)
+    first = _header_of(oldest[0])
+    last = _header_of(newest)
+    return PartitionOffsets(
+        partition,
+        MessageID.from_int(first.base),
+        first.ordinal,
+        MessageID.from_int(last.end),
+        last.next_ordinal,
+    )
+
+
+def batch_at(partition: int, message_id: int, port: HeaderPort) -> Header | None:
+    """The batch that covers an ID, or the first after it where those before were collected.
+
+    Beyond the end of the log it is the last one, and None in an empty log. One small request, or
+    two where headers were collected.
+    """
+    row = port.newest(partition, message_id)
+    if row is None:
+        row = next(iter(port.headers(partition, message_id, 1)), None)
+    return None if row is None else _header_of(row)
+
+
+def passed_by(header: Header | None, message_id: int) -> int:
+    """How many messages a partition ever had before an ID, by what `batch_at` gave for it."""
+    if header is None:
+        return 0
+    return header.ordinal + min(max(0, message_id - header.base), header.count)
+
+
+def count_before(partition: int, message_id: int, port: HeaderPort, deadline: Deadline) -> int:
+    """How many messages a partition ever had before an ID, expired ones too."""
+    return passed_by(deadline.run(lambda: batch_at(partition, message_id, port)), message_id)
+
+
+def id_at(partition: int, ordinal: int, port: HeaderPort, deadline: Deadline) -> MessageID:
+    """An ID that a partition had so many messages before: the inverse of `count_before`.
+
+    That is an ID of the first message still known where those before it were collected, and the
+    end of the log where there were never so many. Some tens of small requests at most: messages
+    come at about the same rate for a while, so most of them are found by proportion, and halving
+    bounds the search where they don't.
+    """
+    newest = deadline.run(lambda: port.newest(partition, MESSAGE_ID_MAX))
+    if newest is None:
+        return MessageID(0)
+    last = _header_of(newest)
+    if ordinal >= last.next_ordinal:
+        return MessageID.from_int(last.end)
+    oldest = deadline.run(lambda: port.headers(partition, 0, 1))
+    first = _header_of(oldest[0]) if oldest else last
+    # Messages with lower ordinals lie below `low`, and those with this or a higher at `high` or
+    # above, or in the batch that covers it.
+    low, low_ordinal = int(first.base), first.ordinal
+    high, high_ordinal = int(last.end), last.next_ordinal
+    proportional = True
+    while ordinal > low_ordinal and low < high:
+        share = (ordinal - low_ordinal) / (high_ordinal - low_ordinal) if proportional else 0.5
+        probe = min(high - 1, low + int((high - low) * share))
+        proportional = not proportional
+        row = deadline.run(partial(port.newest, partition, probe))
+        header = None if row is None else _header_of(row)
+        if row is None or header is None or header.end <= low:
+            low = probe + 1  # Nothing lies between them.
+        elif ordinal < header.ordinal:
+            high, high_ordinal = row.slot, header.ordinal
+        elif ordinal >= header.next_ordinal:
+            low, low_ordinal = max(probe + 1, header.end), header.next_ordinal
+        else:
+            return MessageID.from_int(header.base + ordinal - header.ordinal)
+    return MessageID.from_int(low)
+
+
+def _header_of(row: Row) -> Header:
+    return decode_header(row.key, row.header or b"")

@@ -1,0 +1,166 @@
+"""What is kept in a coordination service. How it looks as bytes is in
+`hqueue.metadata.encoding`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import NamedTuple
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import MessageID, topic_bytes
+from hqueue.settings.addresses import Address
+
+__all__ = [
+    "Checkpoint",
+    "DeliveryOptions",
+    "PartitionKey",
+    "Presence",
+    "SubscriptionKey",
+    "WorkerRecord",
+    "check_name",
+]
+
+NAME_LENGTH_MAX = 200
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", re.ASCII)
+
+
+def check_name(name: object) -> str:
+    """The name of a subscriber, a worker or a producer.
+
+    Raises:
+        InvalidInputError: it has other characters than a queue's name, or is too long.
+    """
+    if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            "the name of a subscriber, a worker or a producer has letters, digits, '_', '-' and "
+            "'.', begins with none of the last two, and has at most 200 characters",
+            name=name,
+        )
+    return name
+
+
+class PartitionKey(NamedTuple):
+    """A partition of a queue."""
+
+    queue: str
+    partition: int
+
+
+class SubscriptionKey(NamedTuple):
+    """One subscriber's interest in one partition: what has a checkpoint, and is delivered to."""
+
+    queue: str
+    partition: int
+    subscriber: str
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        return PartitionKey(self.queue, self.partition)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeliveryOptions:
+    """How a subscriber wants its messages delivered. Times in milliseconds.
+
+    Raises:
+        InvalidInputError: an option is out of range.
+    """
+
+    attempts_max: int | None = None
+    """How often a message may be answered with *retry* before it goes to the dead letters; None
+    for no limit. A subscriber that can't be reached is no attempt."""
+
+    backoff_ms_min: int = 100
+    """The pause before the first repetition. Each further one is twice as long."""
+
+    backoff_ms_max: int = 30_000
+    """The longest pause between repetitions."""
+
+    delay_ms: int = 0
+    """How old a message is at least when it is delivered."""
+
+    timeout_ms: int = 30_000
+    """How long the listeners may take for one call. No answer by then counts as none."""
+
+    batch_messages_max: int = 1_000
+    """Messages of one call, at most."""
+
+    batch_bytes_max: int = 1024 * 1024
+    """Values of one call in bytes, about; at least one message."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value, (low, high) = getattr(self, field.name), _BOUNDS[field.name]
+            if value is None and field.name == "attempts_max":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise InvalidInputError(
+                    "a delivery option is out of range",
+                    option=field.name,
+                    value=value,
+                    low=low,
+                    high=high,
+                )
+        if self.backoff_ms_min > self.backoff_ms_max:
+            raise InvalidInputError(
+                "backoff_ms_min is above backoff_ms_max",
+                backoff_ms_min=self.backoff_ms_min,
+                backoff_ms_max=self.backoff_ms_max,
+            )
+
+
+_BOUNDS = {
+    "attempts_max": (1, 1_000_000),
+    "backoff_ms_min": (1, 3_600_000),
+    "backoff_ms_max": (1, 86_400_000),
+    "delay_ms": (0, 30 * 86_400_000),
+    "timeout_ms": (100, 3_600_000),
+    "batch_messages_max": (1, 65_536),
+    "batch_bytes_max": (1, 8 * 1024 * 1024),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Presence:
+    """A subscriber that is there: where it listens, what it wants, and how."""
+
+    address: Address
+    topics: frozenset[str] | None = None
+    """The topics wanted; None for all."""
+    delivery: DeliveryOptions = DeliveryOptions()
+    revision: int = 0
+    """Differs whenever the presence was made again, also with the same content. Set by the
+    service; what is registered has 0."""
+
+    def __post_init__(self) -> None:
+        if self.topics is not None:
+            if not self.topics:
+                raise InvalidInputError("topics has at least one; None means all")
+            for topic in self.topics:
+                topic_bytes(topic)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a subscriber is in a partition."""
+
+    next: MessageID
+    """The first ID that is not yet delivered. It need not be that of a message."""
+    revision: int
+    """What compare-and-set compares. Meaningless to everybody else."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A worker that is there."""
+
+    name: str
+    address: Address
+    """Where it takes notifications."""
+    region_host: str
+    """The region server's host that it sits on, as HBase names it."""
+    load: int = 0
+    """How much it has to do, in a measure that all workers share."""

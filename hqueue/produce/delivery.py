@@ -1,0 +1,79 @@
+"""What was sent through a `Producer`, and what becomes of it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar, cast
+
+from hqueue.format import Bodies
+from hqueue.message import MessageID, MessageIDs
+
+__all__ = ["Callback", "Delivery", "PendingBatch"]
+
+Callback = Callable[[MessageID | None, BaseException | None], object]
+"""What a producer calls with (ID, None) or (None, error)."""
+
+_IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
+
+
+class PendingBatch:
+    """Messages that will be appended together: gathered one by one, or encoded already."""
+
+    __slots__ = (
+        "bodies", "callbacks", "future", "kinds", "opened_ms", "room", "target", "topics", "values",
+    )  # fmt: skip
+
+    def __init__(self, target: int | None, opened_ms: float, room: int) -> None:
+        self.target = target
+        self.opened_ms = opened_ms
+        self.room = room
+        """How many bytes of values it may still take, about."""
+        # No `Message` is kept: those are what Python's garbage collection looks through.
+        self.topics: list[str] = []
+        self.values: list[bytes] = []
+        self.kinds: set[str] = set()
+        """The topics, each once."""
+        self.bodies: Bodies | None = None
+        self.callbacks: list[tuple[int, Callback]] = []
+        self.future: concurrent.futures.Future[MessageIDs] = concurrent.futures.Future()
+
+
+class Delivery(Generic[_IDs]):
+    """What becomes of one message, or of one batch, that was sent through a `Producer`."""
+
+    __slots__ = ("_future", "_index")
+
+    def __init__(
+        self, future: concurrent.futures.Future[MessageIDs], index: int | None = None
+    ) -> None:
+        self._future = future
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether it is in the log, or failed."""
+        return self._future.done()
+
+    def result(self, timeout_s: float | None = None) -> _IDs:
+        """Wait until it is durable, and return its ID; a batch's IDs in the messages' order.
+
+        Raises:
+            HQueueError: it could not be written; the outcome says whether it may be in the log.
+            TimeoutError: it was not known in time; nothing is decided.
+        """
+        try:
+            ids = self._future.result(timeout_s)
+        except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
+            raise TimeoutError("it is not known yet whether it is written") from exc
+        return cast("_IDs", ids if self._index is None else ids[self._index])
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        """Wait likewise, and return the error; None if it is durable.
+
+        Raises:
+            TimeoutError: it was not known in time; nothing is decided.
+        """
+        try:
+            return self._future.exception(timeout_s)
+        except concurrent.futures.TimeoutError as exc:
+            raise TimeoutError("it is not known yet whether it is written") from exc

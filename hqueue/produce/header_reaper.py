@@ -1,0 +1,62 @@
+"""Deleting old headers in passing: the process that writes to a partition also tidies it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+
+from hqueue.errors import HQueueError
+from hqueue.log import PartitionWriter
+from hqueue.runtime.clock import Clock
+
+__all__ = ["HeaderReaper"]
+
+logger = logging.getLogger(__name__)
+
+EVERY_MS = 60_000
+
+
+class HeaderReaper:
+    """Collects a partition's old headers, once a minute at most. Made again in a forked child.
+
+    In a thread of its own, one at a time: HBase's master has to be asked for the TTL, and puts
+    must not wait for that.
+
+    Args:
+        ttl_seconds: tells the queue's TTL now; None if messages are kept for ever.
+        clock: where time comes from.
+    """
+
+    def __init__(self, ttl_seconds: Callable[[], int | None], clock: Clock) -> None:
+        self._ttl_seconds = ttl_seconds
+        self._clock = clock
+        self._due_ms: dict[int, float] = {}
+        self._under_way = threading.Lock()
+
+    def collect_if_due(self, writer: PartitionWriter) -> None:
+        """Collect in the background if it is time. Returns at once; whatever fails is logged."""
+        now_ms = self._clock.monotonic_ms()
+        due_ms = self._due_ms.get(writer.partition)
+        if due_ms is None:  # Many processes that start together don't all collect together.
+            due_ms = self._due_ms[writer.partition] = now_ms + random.random() * EVERY_MS
+        if now_ms < due_ms or not self._under_way.acquire(blocking=False):
+            return
+        self._due_ms[writer.partition] = now_ms + EVERY_MS
+        try:
+            threading.Thread(
+                target=self._collect, args=(writer,), name="hqueue-collect", daemon=True
+            ).start()
+        except RuntimeError:  # The interpreter is ending.
+            self._under_way.release()
+
+    def _collect(self, writer: PartitionWriter) -> None:
+        try:
+            ttl_seconds = self._ttl_seconds()
+            if ttl_seconds is not None:
+                writer.collect(ttl_seconds * 1_000)
+        except HQueueError:
+            logger.debug("headers were not collected", exc_info=True)
+        finally:
+            self._under_way.release()

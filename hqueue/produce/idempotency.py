@@ -1,0 +1,107 @@
+"""Puts with an idempotency key, and the epochs of the producers that send them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+from hqueue.errors import FencedError, InvalidInputError, StoreUnavailableError
+from hqueue.format import NONCE_BYTES
+from hqueue.log.ports import RecordPort
+from hqueue.message import MessageID, Moment, as_message_id
+from hqueue.metadata import check_name, encoding
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue.settings.limits import SEQUENCE_BITS
+
+__all__ = ["ProducerEpochs", "Search", "search_for"]
+
+EPOCH_MAX = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Search:
+    """What to look for in the log before a batch is appended, and from where on."""
+
+    nonce: bytes
+    since: int | None
+    """An ID; the oldest header that is kept if None."""
+
+
+def search_for(
+    idempotency_key: str | bytes | None, since: Moment | None, skew_ms_max: int, *, anywhere: bool
+) -> Search:
+    """What these arguments of `Queue.put` mean.
+
+    The search begins a little before the moment: another machine's clock may be behind that of
+    the one that named it, each by as much as the bound.
+
+    Raises:
+        InvalidInputError: they are out of range, or don't go together.
+    """
+    if idempotency_key is None:
+        raise InvalidInputError(
+            "since says from where an idempotency key is searched: give the key, too"
+        )
+    if isinstance(idempotency_key, str):
+        idempotency_key = idempotency_key.encode(errors="surrogatepass")
+    if not isinstance(idempotency_key, bytes) or not idempotency_key:
+        raise InvalidInputError(
+            "an idempotency key is str or bytes, and not empty", idempotency_key=idempotency_key
+        )
+    if anywhere:
+        raise InvalidInputError(
+            "a put with an idempotency key needs a partition or a key: it is searched for in "
+            "that partition"
+        )
+    nonce = hashlib.blake2b(
+        idempotency_key, digest_size=NONCE_BYTES, person=b"hqueue token"
+    ).digest()
+    if since is None:
+        return Search(nonce, None)
+    return Search(nonce, max(0, as_message_id(since) - (2 * skew_ms_max << SEQUENCE_BITS)))
+
+
+class ProducerEpochs:
+    """The epochs of named producers: which one counts, and since when. Records with the queue.
+
+    Args:
+        port: where the records lie.
+        clock: where time comes from.
+    """
+
+    def __init__(self, port: RecordPort, clock: Clock) -> None:
+        self._port = port
+        self._clock = clock
+
+    def claim(self, name: str, epoch: int, deadline: Deadline) -> MessageID:
+        """As `Queue.claim_epoch`."""
+        check_name(name)
+        if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= EPOCH_MAX:
+            raise InvalidInputError("an epoch is 0 to 2**63 - 1", epoch=epoch)
+        return deadline.run(lambda: self._claim(name, epoch))
+
+    def current(self, name: str, deadline: Deadline) -> tuple[int, MessageID] | None:
+        """As `Queue.current_epoch`."""
+        check_name(name)
+        found = deadline.run(lambda: self._port.record(name))
+        return None if found is None else encoding.decode_epoch(found, name)
+
+    def _claim(self, name: str, epoch: int) -> MessageID:
+        found = self._port.record(name)
+        if found is not None:
+            latest, since = encoding.decode_epoch(found, name)
+            if latest == epoch:
+                return since
+            if latest > epoch:
+                raise FencedError(
+                    "a later epoch of this producer was claimed: this one is over",
+                    producer=name,
+                    epoch=epoch,
+                    latest=latest,
+                )
+        since = MessageID(self._clock.wall_ms())
+        if not self._port.replace_record(name, found, encoding.encode_epoch(epoch, since)):
+            raise StoreUnavailableError(
+                "others claim an epoch of this producer at the moment", producer=name
+            )
+        return since

@@ -1,0 +1,36 @@
+"""Receiving messages as they are written: subscriptions, subscribers and their listeners.
+
+queue = client.queue("events")
+subscription = hqueue.Subscription("subscriber_1", topics=["clicks"])
+with queue.subscriber(subscription, [print]) as subscriber:
+    subscriber.wait()
+
+Workers deliver the messages; `docs/push.md` tells the whole.
+"""
+
+from hqueue.push.administration import (
+    SubscriberState,
+    add_subscriber,
+    delete_subscriber,
+    list_subscribers,
+    seek_subscriber,
+)
+from hqueue.push.listener import Listener, MessageListener, Status
+from hqueue.push.subscriber import Subscriber
+from hqueue.push.subscription import EARLIEST, LATEST, Start, Subscription
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Listener",
+    "MessageListener",
+    "Start",
+    "Status",
+    "Subscriber",
+    "SubscriberState",
+    "Subscription",
+    "add_subscriber",
+    "delete_subscriber",
+    "list_subscribers",
+    "seek_subscriber",
+]

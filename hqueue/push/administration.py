@@ -1,0 +1,182 @@
+"""Administration of subscribers: where each begins, how far it is, and forgetting it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from hqueue.errors import (
+    QueueStateError,
+    SubscriberConnectedError,
+    SubscriberExistsError,
+    SubscriberNotFoundError,
+)
+from hqueue.message import MessageID, as_message_id
+from hqueue.metadata import Coordination, Presence, SubscriptionKey
+from hqueue.push.subscription import LATEST, Start, Subscription, check_start
+
+if TYPE_CHECKING:
+    from hqueue.queue import Queue
+
+__all__ = [
+    "SubscriberState",
+    "add_subscriber",
+    "create_checkpoints",
+    "delete_subscriber",
+    "list_subscribers",
+    "seek_subscriber",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SubscriberState:
+    """A subscriber in one partition, as it is now."""
+
+    subscriber: str
+    partition: int
+    presence: Presence | None
+    """None while it is not connected."""
+    checkpoint: MessageID
+    """The first ID that is not yet delivered, as far as a worker has written it down."""
+    lag: int | None
+    """Messages of all topics from there to the end of the partition. None if the queue can't be
+    read now."""
+
+
+def list_subscribers(queue: Queue, coordination: Coordination) -> list[SubscriberState]:
+    """Every subscriber in every partition that it has a checkpoint in, by name and partition."""
+    present = coordination.subscriptions.list(queue.name)
+    checkpoints = coordination.checkpoints.read_many(present)
+    states = []
+    for key in sorted(checkpoints, key=lambda key: (key.subscriber, key.partition)):
+        at = checkpoints[key].next
+        states.append(
+            SubscriberState(
+                key.subscriber, key.partition, present[key], at, _lag(queue, key.partition, at)
+            )
+        )
+    return states
+
+
+def _lag(queue: Queue, partition: int, at: MessageID) -> int | None:
+    if partition >= queue.partitions:
+        return None  # The queue was made again with fewer.
+    try:
+        return queue.lag({partition: at})[partition].messages
+    except QueueStateError:
+        return None
+
+
+def add_subscriber(
+    queue: Queue,
+    coordination: Coordination,
+    name: str,
+    start: Start,
+    partitions: Collection[int] | None,
+) -> None:
+    """Create a subscriber's checkpoints before it connects for the first time.
+
+    Raises:
+        SubscriberExistsError: it has one in this queue already.
+    """
+    starts = Subscription(name, start=start).add_partitions(partitions or ())
+    keys = {
+        SubscriptionKey(queue.name, partition, name): where
+        for partition, where in starts.starts(queue.partitions).items()
+    }
+    if any(key.subscriber == name for key in coordination.subscriptions.list(queue.name)):
+        raise SubscriberExistsError(
+            "there is a subscriber of this name already", queue=queue.name, subscriber=name
+        )
+    coordination.checkpoints.create(_ids(queue, keys))
+
+
+def delete_subscriber(queue_name: str, coordination: Coordination, name: str) -> None:
+    """Forget a subscriber that is not connected, with its checkpoints. The queue may be gone.
+
+    Raises:
+        SubscriberNotFoundError: there is none of this name.
+        SubscriberConnectedError: it is connected.
+    """
+    keys = _keys_of(queue_name, coordination, name, None)
+    present = coordination.subscriptions.list(queue_name)
+    if any(present.get(key) for key in keys):
+        raise SubscriberConnectedError(
+            "the subscriber is connected; stop it first", queue=queue_name, subscriber=name
+        )
+    coordination.checkpoints.delete(keys)
+
+
+def seek_subscriber(
+    queue: Queue,
+    coordination: Coordination,
+    name: str,
+    start: Start,
+    partitions: Collection[int] | None,
+) -> dict[int, MessageID]:
+    """Set the checkpoints of a subscriber that is not connected; returns them by partition.
+
+    Raises:
+        SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
+        SubscriberConnectedError: it is connected. Nothing was changed.
+    """
+    start = check_start(start)
+    keys = _keys_of(queue.name, coordination, name, partitions)
+    ids = _ids(queue, dict.fromkeys(keys, start))
+    coordination.checkpoints.seek(ids)
+    return {key.partition: at for key, at in ids.items()}
+
+
+def create_checkpoints(
+    queue: Queue,
+    coordination: Coordination,
+    starts: Mapping[SubscriptionKey, Start],
+    *,
+    reset: bool,
+) -> None:
+    """Create the checkpoints that don't exist; with `reset` also set those that do.
+
+    Raises:
+        SubscriberConnectedError: with `reset`, that the subscriber is connected.
+    """
+    existing = coordination.checkpoints.read_many(starts)
+    ids = _ids(queue, {k: start for k, start in starts.items() if reset or k not in existing})
+    coordination.checkpoints.create({k: at for k, at in ids.items() if k not in existing})
+    moved = {k: at for k, at in ids.items() if k in existing}
+    if moved:
+        coordination.checkpoints.seek(moved)
+
+
+def _ids(queue: Queue, starts: Mapping[SubscriptionKey, Start]) -> dict[SubscriptionKey, MessageID]:
+    """Where each start lies now. Nothing is asked of HBase but for the latest."""
+    latest = [key.partition for key, start in starts.items() if start == LATEST]
+    offsets = {each.partition: each.end for each in queue.offsets(latest)} if latest else {}
+    return {
+        key: offsets[key.partition]
+        if start == LATEST
+        else MessageID(0)
+        if isinstance(start, str)
+        else as_message_id(start)
+        for key, start in starts.items()
+    }
+
+
+def _keys_of(
+    queue_name: str,
+    coordination: Coordination,
+    name: str,
+    partitions: Collection[int] | None,
+) -> list[SubscriptionKey]:
+    """A subscriber's keys: all it has, or those of some partitions, which it must have."""
+    keys = [key for key in coordination.subscriptions.list(queue_name) if key.subscriber == name]
+    if partitions is not None:
+        chosen = [key for key in keys if key.partition in set(partitions)]
+        keys = chosen if len(chosen) == len(set(partitions)) else []
+    if not keys:
+        raise SubscriberNotFoundError(
+            "there is no such subscriber; the queue's name comes first, then the subscriber's",
+            queue=queue_name,
+            subscriber=name,
+        )
+    return keys

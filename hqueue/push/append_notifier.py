@@ -1,0 +1,280 @@
+"""Notifying workers of appends, so that they need not poll for them.
+
+Best effort: an append never waits for this, and never fails because of it. What no notification
+reports the workers find by themselves a little later. A small batch goes along, signed, so that a
+worker need not read from HBase what was written a millisecond ago.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import thriftpy2
+from thriftpy2.protocol import TCyBinaryProtocol
+from thriftpy2.thrift import TClient
+from thriftpy2.transport import TCyMemoryBuffer
+
+from hqueue.errors import ClosedError, HQueueError
+from hqueue.format import rowkey
+from hqueue.log.ports import Row
+from hqueue.metadata import Address, Coordination, PartitionKey, Watch, WorkerRecord
+from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.fork import register
+
+__all__ = ["BATCH", "WORKER_SERVICE", "AppendNotifier", "row_of"]
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 0.5
+AVOIDED_MS = 2_000.0
+LOOK_FOR_ZOOKEEPER_EVERY_S = 60.0
+BATCH_BYTES_MAX = 32 * 1024
+"""A batch up to this size goes along, its header counted, which can have a thousand long topics.
+Reading a heavier one costs little beside delivering it."""
+
+with importlib.resources.as_file(
+    importlib.resources.files("hqueue.rpc").joinpath("idl/worker.thrift")
+) as _path:
+    _IDL: Any = thriftpy2.load(str(_path), module_name="hqueue_worker_thrift")
+    WORKER_SERVICE: Any = _IDL.HQueueWorkerService
+    BATCH: Any = _IDL.TBatch
+
+
+class AppendNotifier:
+    """Notifies the workers that serve partitions of what is appended to them. Thread-safe.
+
+    The thread that appends sends the notification itself, in one system call that never waits. A
+    thread, which begins with the first append, watches in ZooKeeper who serves what and which key
+    signs, and opens the connections. While nobody serves a partition, an append to it costs a look
+    into a dictionary.
+
+    Args:
+        coordinate: gives the session with the coordination service.
+        zookeeper: its hosts. They are tried before a session is begun: a process that
+            only writes may have none.
+    """
+
+    def __init__(self, coordinate: Callable[[], Coordination], zookeeper: str) -> None:
+        self._coordinate = coordinate
+        self._zookeeper = zookeeper
+        self._closed = False
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._owners: Mapping[PartitionKey, str] = {}
+        self._workers: Mapping[str, WorkerRecord] = {}
+        self._key: AppendKey | None = None
+        self._routes: dict[PartitionKey, _Route | None] = {}
+        self._connections: dict[Address, _Connection] = {}
+        self._waiting: set[_Route] = set()
+        self._work = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def appended(
+        self,
+        key: PartitionKey,
+        slot: int | None = None,
+        header: bytes = b"",
+        cells: Mapping[bytes, bytes] | None = None,
+    ) -> None:
+        """A batch was appended to a partition. Returns at once, and never raises.
+
+        Args:
+            key: the partition.
+            slot: where the batch lies, if that is known.
+            header, cells: what lies there. It goes along once a key is known to sign it with.
+        """
+        if self._thread is None:
+            self._start()
+        routes = self._routes
+        if key not in routes:
+            routes[key] = self._route(key)
+        route = routes[key]
+        if route is None:
+            return
+        frame, signing = route.frame, self._key
+        if signing and slot is not None and cells and _size(header, cells) <= BATCH_BYTES_MAX:
+            mac = sign(signing, key.queue, key.partition, slot, header=header, cells=cells)
+            batch = BATCH(key.partition, slot, header, cells, signing.id, mac)
+            frame = _frame(key, batch)
+        if not route.connection.send(frame):
+            self._waiting.add(route)
+            self._work.set()
+
+    def close(self) -> None:
+        """Notify of nothing more."""
+        self._closed = True
+        self._work.set()
+
+    def _route(self, key: PartitionKey) -> _Route | None:
+        worker = self._workers.get(self._owners.get(key, ""))
+        if worker is None:
+            return None
+        connection = self._connections.setdefault(worker.address, _Connection(worker.address))
+        return _Route(connection, _frame(key))
+
+    def _start(self) -> None:
+        if self._closed or not self._starting.acquire(blocking=False):
+            return
+        try:
+            thread = threading.Thread(target=self._run, name="hqueue-append-notifier", daemon=True)
+            thread.start()
+            self._thread = thread
+        except RuntimeError:  # The interpreter is ending.
+            logger.debug("no notifications: no thread can be started")
+        finally:
+            self._starting.release()
+
+    def _run(self) -> None:
+        watches: list[Watch] = []
+        while not watches and not self._closed:
+            try:
+                if _listens(self._zookeeper):
+                    coordination = self._coordinate()
+                    watches.append(coordination.workers.watch(self._see_workers))
+                    watches.append(coordination.owners.watch(self._see_owners))
+                    watches.append(coordination.append_keys.watch(self._see_keys))
+                    break
+            except ClosedError:
+                return
+            except HQueueError as exc:
+                logger.debug("no notifications for now: %s", exc)
+            self._work.wait(LOOK_FOR_ZOOKEEPER_EVERY_S)
+            self._work.clear()
+        while not self._closed:
+            self._work.wait()
+            self._work.clear()
+            while self._waiting:
+                route = self._waiting.pop()
+                if route.connection.connect():
+                    route.connection.send(route.frame)
+        for watch in watches:
+            watch.close()
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def _see_workers(self, workers: Mapping[str, WorkerRecord]) -> None:
+        self._workers = workers
+        self._routes = {}
+        here = {worker.address for worker in workers.values()}
+        for address in list(self._connections):
+            if address not in here:
+                self._connections.pop(address).close()
+
+    def _see_owners(self, owners: Mapping[PartitionKey, str]) -> None:
+        self._owners = owners
+        self._routes = {}
+
+    def _see_keys(self, keys: AppendKeys | None) -> None:
+        self._key = None if keys is None else keys.current
+
+
+class _Connection:
+    """The connection to one worker. Nothing but notifications goes through it, and nothing comes
+    back.
+
+    Thread-safe, but for `connect`, which one thread calls.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._avoided_until_ms = 0.0
+
+    def send(self, frame: bytes) -> bool:
+        """Send a notification without waiting; whether that needs no connection first."""
+        with self._lock:
+            if self._socket is None:
+                return SYSTEM_CLOCK.monotonic_ms() < self._avoided_until_ms
+            try:
+                if self._socket.send(frame) == len(frame):
+                    return True
+                reason = "it takes no more"
+            except OSError as exc:
+                reason = str(exc)
+            # A worker that does not read, or is gone. It looks by itself.
+            self._avoid(reason)
+            return True
+
+    def connect(self) -> bool:
+        """Open the connection, if it isn't; whether it is open."""
+        if self._socket is not None:
+            return True
+        try:
+            opened = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened.setblocking(False)
+        except OSError as exc:
+            with self._lock:
+                self._avoid(str(exc))
+            return False
+        with self._lock:
+            self._socket = opened
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    def _avoid(self, reason: str) -> None:
+        logger.debug("worker at %s was not notified: %s", self._address, reason)
+        self._avoided_until_ms = SYSTEM_CLOCK.monotonic_ms() + AVOIDED_MS
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class _Route(NamedTuple):
+    """How a worker is notified of appends to a partition that it serves."""
+
+    connection: _Connection
+    frame: bytes
+
+
+def _size(header: bytes, cells: Mapping[bytes, bytes]) -> int:
+    return len(header) + sum(map(len, cells.values()))
+
+
+def _frame(key: PartitionKey, *batches: Any) -> bytes:
+    """The call that notifies of an append, as it is on the wire."""
+    sent = TCyMemoryBuffer()
+    client = TClient(WORKER_SERVICE, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
+    client.appended(key.queue, [key.partition], list(batches))
+    call: bytes = sent.getvalue()
+    return len(call).to_bytes(4, "big") + call
+
+
+def row_of(batch: Any) -> Row:
+    """The row of a batch that came along with a notification. It is as good as its MAC."""
+    return Row(
+        rowkey.encode(batch.partition, batch.slot),
+        batch.partition,
+        batch.slot,
+        batch.header,
+        {topic.decode(): cell for topic, cell in batch.cells.items()},
+    )
+
+
+def _listens(hosts: str) -> bool:
+    """Whether anything listens at one of ZooKeeper's hosts."""
+    for part in hosts.partition("/")[0].split(","):
+        host, colon, port = part.strip().rpartition(":")
+        address = (host.strip("[]"), int(port)) if colon and port.isdecimal() else (part, 2181)
+        try:
+            socket.create_connection(address, CONNECT_TIMEOUT_S).close()
+        except OSError:
+            continue
+        return True
+    return False

@@ -1,0 +1,248 @@
+"""Dead letters: messages that a subscriber did not take, and putting them back to it.
+
+They lie in the queue itself, in the partition that they came from, under a topic of the
+subscriber's own; so they are as durable as everything else, and expire with the queue's TTL. A
+redrive is a message as well, under another topic, which is delivered to that subscriber alone.
+Nobody gets either of them unasked: a subscription to all topics does not mean these.
+
+The value of both: a JSON object in UTF-8 on the first line, and the original value behind it.
+
+    {"version":1,"id":"1700000000000-0","topic":"clicks","subscriber":"s","reason":"rejected",
+     "attempts":1,"dead_letter":null}
+
+``id`` and ``topic`` are the original's; ``dead_letter`` is the ID of the dead letter that a
+redrive puts back. A value that fits no batch together with this line stays where it was:
+``"value":"in the log"`` says so, and it is read from there as long as it has not expired.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hqueue.errors import InvalidInputError, UnsupportedFormatError
+from hqueue.message import Message, MessageID
+from hqueue.settings.limits import BATCH_BYTES_MAX
+
+if TYPE_CHECKING:
+    from hqueue.queue import Queue
+
+__all__ = [
+    "DeadLetter",
+    "dead_letter_topic",
+    "is_delivered_unasked",
+    "put_dead_letters",
+    "redrive",
+    "redrive_topic",
+    "unwrap",
+    "waiting_dead_letters",
+    "wrapped_dead_letter",
+    "wrapped_redrive",
+]
+
+VERSION = 1
+_DEAD = "hqueue.dead-letters."
+_REDRIVE = "hqueue.redrive."
+_IN_THE_LOG = "in the log"
+_REASON_LENGTH_MAX = 1_000
+_PUT_BYTES_MAX = BATCH_BYTES_MAX // 2
+_PUT_MESSAGES_MAX = 1_000
+
+
+def dead_letter_topic(subscriber: str) -> str:
+    """The topic of a subscriber's dead letters."""
+    return _DEAD + subscriber
+
+
+def redrive_topic(subscriber: str) -> str:
+    """The topic of what is put back to a subscriber."""
+    return _REDRIVE + subscriber
+
+
+def is_delivered_unasked(topic: str) -> bool:
+    """Whether a subscription to all topics includes this one."""
+    return not topic.startswith((_DEAD, _REDRIVE))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a subscriber did not take.
+
+    Args:
+        message: the original, with its ID and partition.
+        subscriber: who did not take it.
+        reason: why, in a few words.
+        attempts: how often it was delivered.
+        id: where the dead letter itself lies, in the same partition; None if it was not put yet.
+        expired: whether the value is gone: it was left in the log, and has expired.
+    """
+
+    message: Message
+    subscriber: str
+    reason: str
+    attempts: int
+    id: MessageID | None = None
+    expired: bool = False
+
+
+def put_dead_letters(queue: Queue, letters: Sequence[DeadLetter]) -> None:
+    """Write dead letters, in their order, each into its message's partition. Durable on return.
+
+    Raises:
+        As `Queue.put`. Some of them may be written then.
+    """
+    _put(queue, ((letter, wrapped_dead_letter(letter)) for letter in letters))
+
+
+def waiting_dead_letters(
+    queue: Queue, subscriber: str, partition: int | None = None
+) -> Iterator[DeadLetter]:
+    """A subscriber's dead letters that were not put back yet; each partition in its order.
+
+    Raises:
+        As `Queue.scan`, and UnsupportedFormatError.
+    """
+    with queue.scan(partition=partition, topics=[redrive_topic(subscriber)]) as scanner:
+        redriven = {(each.partition, _fields(each).get("dead_letter")) for each in scanner}
+    with queue.scan(partition=partition, topics=[dead_letter_topic(subscriber)]) as scanner:
+        for message in scanner:
+            if (message.partition, str(message.id)) not in redriven:
+                yield _letter(queue, message)
+
+
+def redrive(queue: Queue, letters: Iterable[DeadLetter]) -> int:
+    """Put dead letters back to their subscriber, and to no other; how many.
+
+    They are delivered like new messages: after what its partition has already, with new IDs.
+
+    Raises:
+        InvalidInputError: a value has expired.
+        As `Queue.put`. Some of them may be put back then.
+    """
+
+    def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
+        for letter in letters:
+            if letter.expired:
+                raise InvalidInputError("the value of this dead letter has expired", id=letter.id)
+            yield letter, wrapped_redrive(letter)
+
+    return _put(queue, wrapped())
+
+
+def unwrap(queue: Queue, message: Message) -> Message | None:
+    """What a redrive delivers: the original's topic and value under its own ID; None if expired.
+
+    Raises:
+        UnsupportedFormatError: this message is no redrive.
+    """
+    letter = _letter(queue, message)
+    if letter.expired:
+        return None
+    return Message(letter.message.topic, letter.message.value, message.id, message.partition)
+
+
+def wrapped_dead_letter(letter: DeadLetter) -> Message:
+    """A dead letter as the message that it is in the log."""
+    return _wrap(letter, dead_letter_topic(letter.subscriber))
+
+
+def wrapped_redrive(letter: DeadLetter) -> Message:
+    """What puts a dead letter back, as a message."""
+    return _wrap(letter, redrive_topic(letter.subscriber))
+
+
+def _put(queue: Queue, wrapped: Iterable[tuple[DeadLetter, Message]]) -> int:
+    """Put messages into their letters' partitions, in batches."""
+    count = size = 0
+    open_for: int | None = None
+    batch: list[Message] = []
+
+    def flush() -> None:
+        nonlocal size
+        if batch:
+            queue.put(batch, partition=open_for)
+        batch.clear()
+        size = 0
+
+    for letter, message in wrapped:
+        full = size + len(message.value) > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
+        if full or letter.message.partition != open_for:
+            flush()
+        open_for = letter.message.partition
+        batch.append(message)
+        size += len(message.value)
+        count += 1
+    flush()
+    return count
+
+
+def _wrap(letter: DeadLetter, topic: str) -> Message:
+    fields: dict[str, object] = {
+        "version": VERSION,
+        "id": str(letter.message.id),
+        "topic": letter.message.topic,
+        "subscriber": letter.subscriber,
+        "reason": letter.reason[:_REASON_LENGTH_MAX],
+        "attempts": letter.attempts,
+        "dead_letter": None if letter.id is None else str(letter.id),
+    }
+    value = _line(fields) + letter.message.value
+    if len(value) > BATCH_BYTES_MAX:
+        value = _line({**fields, "value": _IN_THE_LOG})
+    return Message(topic, value)
+
+
+def _line(fields: dict[str, object]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _fields(message: Message) -> dict[str, object]:
+    """The first line of a dead letter's or a redrive's value."""
+    try:
+        fields = json.loads(message.value[: message.value.index(b"\n")])
+        version = fields["version"]
+    except (ValueError, KeyError, TypeError) as exc:
+        raise UnsupportedFormatError(
+            "this is no dead letter", topic=message.topic, id=message.id
+        ) from exc
+    if version != VERSION:
+        raise UnsupportedFormatError(
+            "a dead letter has a version that this release does not know",
+            id=message.id,
+            version=version,
+        )
+    return dict(fields)
+
+
+def _letter(queue: Queue, message: Message) -> DeadLetter:
+    """Read a dead letter or a redrive."""
+    fields = _fields(message)
+    try:
+        original_id = MessageID.parse(str(fields["id"]))
+        topic = str(fields["topic"])
+        value: bytes | None = message.value[message.value.index(b"\n") + 1 :]
+        if fields.get("value") == _IN_THE_LOG:
+            value = _value_in_log(queue, message.partition, original_id)
+        return DeadLetter(
+            Message(topic, value or b"", original_id, message.partition),
+            str(fields["subscriber"]),
+            str(fields["reason"]),
+            int(str(fields["attempts"])),
+            message.id,
+            expired=value is None,
+        )
+    except (KeyError, ValueError) as exc:
+        raise UnsupportedFormatError(
+            "a dead letter lacks a field, or has a wrong one", id=message.id
+        ) from exc
+
+
+def _value_in_log(queue: Queue, partition: int | None, message_id: MessageID) -> bytes | None:
+    stop = message_id.next()
+    with queue.scan(partition=partition, start=message_id, stop=stop) as scanner:
+        message = scanner.next()
+    if message is not None and message.topic.startswith(_REDRIVE):
+        message = unwrap(queue, message)
+    return None if message is None else message.value

@@ -1,0 +1,100 @@
+"""The subscriber's side of ``HQueueSubscriberService``."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.resources
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import thriftpy2
+from thriftpy2.thrift import TApplicationException
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import Message, MessageID
+from hqueue.push.listener import Listeners, Status
+from hqueue.push.worker_call import known_topic
+
+__all__ = ["Consumption", "subscriber_service"]
+
+
+@functools.cache
+def subscriber_service() -> Any:
+    """The service of the IDL, as thriftpy2 has it. Reading the IDL takes a while."""
+    idl = importlib.resources.files("hqueue.rpc").joinpath("idl/subscriber.thrift")
+    with importlib.resources.as_file(idl) as path:
+        return thriftpy2.load(
+            str(path), module_name="hqueue_subscriber_thrift"
+        ).HQueueSubscriberService
+
+
+class Consumption:
+    """The service's handler: gives the messages of each call to the listeners.
+
+    Calls for one partition are handled one after another, also when a caller gave up waiting and
+    calls again. A call that can't be handled in time is answered with *retry*.
+
+    Args:
+        listeners: they get them.
+        calls_max: calls that the listeners handle at a time.
+        timeout_ms: how long a call may wait for its turn.
+    """
+
+    def __init__(self, listeners: Listeners, calls_max: int, timeout_ms: int) -> None:
+        self._listeners = listeners
+        self._timeout_ms = timeout_ms
+        self._turn = threading.BoundedSemaphore(calls_max)
+        self._partitions: dict[int | None, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def consumeMessages(self, messages: Sequence[Any] | None) -> int:  # noqa: N802  (the IDL's)
+        """As the IDL has it. Returns a `Status`.
+
+        Raises:
+            TApplicationException: a message could be in no queue, or there is no list of them.
+        """
+        if messages is None:
+            raise TApplicationException(TApplicationException.PROTOCOL_ERROR, "messages is missing")
+        try:
+            received = [_message(message) for message in messages]
+        except (InvalidInputError, UnicodeDecodeError) as exc:
+            raise TApplicationException(
+                TApplicationException.PROTOCOL_ERROR, "a message could be in no queue"
+            ) from exc
+        return self.consume(received)
+
+    def consume(self, messages: Sequence[Message]) -> Status:
+        """Give messages of one partition to the listeners, when it is their turn."""
+        if not messages:
+            return Status.DONE
+        with contextlib.ExitStack() as held:
+            with self._lock:
+                partition = self._partitions.setdefault(messages[0].partition, threading.Lock())
+            for lock in (partition, self._turn):
+                if not held.enter_context(_held(lock, self._timeout_ms / 1e3)):
+                    return Status.RETRY
+            return self._listeners.consume(messages)
+
+
+@contextlib.contextmanager
+def _held(lock: threading.Lock | threading.Semaphore, timeout_s: float) -> Iterator[bool]:
+    got = lock.acquire(timeout=timeout_s)
+    try:
+        yield got
+    finally:
+        if got:
+            lock.release()
+
+
+def _message(message: Any) -> Message:
+    """A message as the library has it. What the IDL leaves optional may be missing."""
+    message_id = None
+    if message.id is not None:
+        message_id = MessageID(message.id.timestamp, message.id.sequenceID)
+    # Built without a call in Python: its value is bounded with the call, and its topic is checked.
+    return tuple.__new__(
+        Message,
+        (known_topic(message.topic or b""), message.value or b"", message_id, message.partitionID),
+    )

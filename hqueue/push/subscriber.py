@@ -1,0 +1,279 @@
+"""A subscriber: present in ZooKeeper, and listening."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hqueue.errors import ClosedError, HQueueError, InvalidInputError
+from hqueue.metadata import Address, Coordination, Presence, Registration, SubscriptionKey
+from hqueue.push.administration import create_checkpoints
+from hqueue.push.listener import Listener, Listeners
+from hqueue.push.service import Consumption, subscriber_service
+from hqueue.push.subscription import Subscription
+from hqueue.push.worker_call import WorkerCall
+from hqueue.rpc.server import ThriftServer
+from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
+
+if TYPE_CHECKING:
+    from hqueue.queue import Queue
+
+__all__ = ["Subscriber"]
+
+logger = logging.getLogger(__name__)
+
+CALL_IDLE_MS_MAX = 10_000
+MESSAGE_OVERHEAD_BYTES = TOPIC_BYTES_MAX + 64
+
+
+class Subscriber:
+    """Receives the messages of a subscription. Made by `Queue.subscriber`.
+
+    From `start` to `stop` it is present in ZooKeeper, in a session of its own, and serves
+    ``HQueueSubscriberService`` for the workers, which deliver at least once, and in order within
+    a partition. The listeners are called from threads of its own. When the session is lost, it
+    makes itself present again. When its process dies it disappears with the session; its
+    checkpoints stay, and the next subscriber of its name goes on from there.
+
+    Use it as a context manager, or `stop` it. In a forked child it can't be used.
+
+    Args:
+        queue: the queue.
+        subscription: what is wanted.
+        listeners: they get the messages: called in turn for each delivery.
+        coordinate: opens a session.
+        zookeeper: where ZooKeeper is, to find out this machine's address towards it.
+        port: where to listen; any free port if 0.
+        host: the host that workers are told, and that is listened on. If None, the address that
+            this machine has towards ZooKeeper.
+        listen_host: the host to listen on, if it is not that.
+        calls_max: deliveries that are handled at a time. With more than one the listeners must be
+            thread-safe; messages of one partition stay in order.
+        connections_max: connections of workers; further ones wait.
+
+    Raises:
+        InvalidInputError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        subscription: Subscription,
+        listeners: Sequence[Listener] | Listener,
+        *,
+        coordinate: Callable[[], Coordination],
+        zookeeper: str,
+        port: int = 0,
+        host: str | None = None,
+        listen_host: str | None = None,
+        calls_max: int = 1,
+        connections_max: int = 1_024,
+    ) -> None:
+        for option, value, low, high in (
+            ("port", port, 0, 65_535),
+            ("calls_max", calls_max, 1, 256),
+            ("connections_max", connections_max, 1, 65_536),
+        ):
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise InvalidInputError(
+                    "a subscriber's option is out of range",
+                    option=option,
+                    value=value,
+                    low=low,
+                    high=high,
+                )
+        self._starts = subscription.starts(queue.partitions)
+        self._queue = queue
+        self._subscription = subscription
+        self._delivery = subscription.delivery
+        self._listeners = Listeners(listeners, self._delivery.timeout_ms)
+        self._coordinate = coordinate
+        self._zookeeper = zookeeper
+        self._port = port
+        self._host = host
+        self._listen_host = listen_host
+        self._calls_max = calls_max
+        self._connections_max = connections_max
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._ended = False
+        self._wanted_end = threading.Event()
+        self._begun = False
+        self._coordination: Coordination | None = None
+        self._registration: Registration | None = None
+        self._server: ThriftServer | None = None
+        self._address: Address | None = None
+        self.failure: HQueueError | None = None
+        """Why it is present no more although it was not stopped; None while all is well."""
+
+    def __enter__(self) -> Subscriber:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def name(self) -> str:
+        return self._subscription.name
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that it receives."""
+        return sorted(self._starts)
+
+    @property
+    def address(self) -> Address | None:
+        """Where it listens; None before the start."""
+        return self._address
+
+    def start(self) -> None:
+        """Listen, and become present. When this returns, messages may arrive at any time.
+
+        A checkpoint is created in each partition that has none.
+
+        Raises:
+            SubscriberConnectedError: another subscriber of this name is connected. One that has
+                just died is waited for, as long as its session lasts.
+            InvalidInputError: the host or port can't be listened on.
+            StoreUnavailableError: HBase or ZooKeeper stayed away.
+            ClosedError: it was started before.
+        """
+        with self._lock:
+            if self._begun or os.getpid() != self._pid:
+                raise ClosedError("a subscriber starts once, in the process that made it")
+            self._begun = True
+            try:
+                self._start()
+            except BaseException:
+                self._end()
+                raise
+        logger.info("subscriber %s of %s listens at %s", self.name, self._queue.name, self._address)
+
+    def stop(self, reason: str = "") -> bool:
+        """Disappear from ZooKeeper, finish the deliveries under way, and end.
+
+        The checkpoints stay. What was delivered, but whose checkpoint a worker had not written
+        yet, comes again to the next subscriber of this name.
+
+        Args:
+            reason: for the log.
+
+        Returns:
+            Whether all deliveries under way were finished within the delivery's ``timeout_ms``.
+
+        Raises:
+            InvalidInputError: a listener called it, which it would wait for.
+        """
+        if os.getpid() != self._pid:
+            return True
+        if self._listeners.is_own_thread() or (self._server and self._server.is_own_thread()):
+            raise InvalidInputError("a listener can't stop its own subscriber; see request_stop")
+        with self._lock:
+            if self._ended or not self._begun:
+                return True
+            logger.info("subscriber %s of %s stops: %s", self.name, self._queue.name, reason)
+            return self._end()
+
+    def request_stop(self) -> None:
+        """Let `wait` return, so that the thread that waits there stops it. For listeners, too."""
+        self._wanted_end.set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it was stopped, or is asked to; whether that was in time.
+
+        Raises:
+            HQueueError: it is present no more, and why: `failure`.
+        """
+        ended = self._wanted_end.wait(timeout_s)
+        if self.failure is not None:
+            raise self.failure
+        return ended
+
+    def _start(self) -> None:
+        host = self._host or _host_towards(self._zookeeper)
+        listener = self._listen(self._listen_host or host)
+        self._address = Address(host, listener.getsockname()[1])
+        self._listeners.start()
+        consumption = Consumption(self._listeners, self._calls_max, self._delivery.timeout_ms)
+        self._server = ThriftServer(
+            subscriber_service(),
+            consumption,
+            listener,
+            threads=self._calls_max + 4,
+            connections_max=self._connections_max,
+            call_bytes_max=max(self._delivery.batch_bytes_max, BATCH_BYTES_MAX)
+            + self._delivery.batch_messages_max * MESSAGE_OVERHEAD_BYTES,
+            idle_ms_max=CALL_IDLE_MS_MAX,
+            quick=functools.partial(WorkerCall, consumption.consume),
+        )
+        self._server.start()
+        self._coordination = self._coordinate()
+        keys = {
+            SubscriptionKey(self._queue.name, partition, self.name): start
+            for partition, start in self._starts.items()
+        }
+        create_checkpoints(self._queue, self._coordination, keys, reset=self._subscription.reset)
+        self._registration = self._coordination.subscriptions.register(
+            self._queue.name,
+            self.name,
+            Presence(self._address, self._subscription.topics or None, self._delivery),
+            self.partitions,
+            self._fail,
+        )
+
+    def _listen(self, host: str) -> socket.socket:
+        try:
+            family = socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM)[0][0]
+            return socket.create_server((host, self._port), family=family, backlog=128)
+        except OSError as exc:
+            raise InvalidInputError(
+                "this host and port can't be listened on",
+                host=host,
+                port=self._port,
+                reason=str(exc),
+            ) from exc
+
+    def _fail(self, error: HQueueError) -> None:
+        """It could not become present again after its session was lost."""
+        self.failure = error
+        self._wanted_end.set()
+
+    def _end(self) -> bool:
+        """Workers first see that it is gone; so what they have under way is all there is."""
+        drained = True
+        if self._registration is not None:
+            self._registration.close()
+        if self._server is not None:
+            drained = self._server.close(self._delivery.timeout_ms)
+        self._listeners.close()
+        if self._coordination is not None:
+            self._coordination.close()
+        self._ended = True
+        self._wanted_end.set()
+        return drained
+
+
+def _host_towards(zookeeper: str) -> str:
+    """The address of this machine that it reaches ZooKeeper from. Nothing is sent."""
+    first = zookeeper.split("/", 1)[0].split(",", 1)[0]
+    host, _, port = first.rpartition(":")
+    host, port = (host, port) if host and port.isdecimal() else (first, "2181")
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)
+            return str(probe.getsockname()[0])
+    except OSError as exc:
+        raise InvalidInputError(
+            "this machine's address towards ZooKeeper can't be found out; give a host",
+            zookeeper=zookeeper,
+            reason=str(exc),
+        ) from exc

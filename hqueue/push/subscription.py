@@ -1,0 +1,110 @@
+"""What a subscriber wants: a name, topics, partitions and where each begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import Moment, as_message_id, topic_bytes
+from hqueue.metadata import DeliveryOptions, check_name
+from hqueue.settings.limits import TOPICS_PER_BATCH_MAX
+
+__all__ = ["EARLIEST", "LATEST", "Start", "Subscription"]
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+Start = Moment | str
+"""Where a subscriber without a checkpoint begins: a `Moment`, ``"earliest"``: the oldest message
+there is, or ``"latest"``: what is written from now on."""
+
+
+class Subscription:
+    """What a subscriber wants of a queue: some partitions and topics, or all.
+
+    Args:
+        name: the subscriber's name in the queue. Under it its checkpoints are kept, so one that
+            comes back by the same name goes on where it was.
+        topics: the topics wanted; all if empty.
+        start: where partitions begin for which there is no checkpoint.
+        reset: begin at the start also where there is a checkpoint.
+        delivery: how the messages are to be delivered.
+
+    Raises:
+        InvalidInputError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topics: Iterable[str] = (),
+        *,
+        start: Start = EARLIEST,
+        reset: bool = False,
+        delivery: DeliveryOptions | None = None,
+    ) -> None:
+        if isinstance(topics, (str, bytes)):
+            raise InvalidInputError("topics is a sequence of texts, not one", topics=topics)
+        self.name = check_name(name)
+        self.topics = frozenset(topics)
+        if len(self.topics) > TOPICS_PER_BATCH_MAX:
+            raise InvalidInputError(
+                "too many topics; none means all",
+                topics=len(self.topics),
+                high=TOPICS_PER_BATCH_MAX,
+            )
+        for topic in self.topics:
+            topic_bytes(topic)
+        self.start = check_start(start)
+        self.reset = reset
+        self.delivery = delivery or DeliveryOptions()
+        self._partitions: dict[int, Start] = {}
+
+    def add_partition(self, partition: int, start: Start | None = None) -> Subscription:
+        """Want this partition, and no other that was not added. Returns the subscription itself.
+
+        Args:
+            partition: the partition.
+            start: where it begins, if not where the others do.
+        """
+        self._partitions[partition] = self.start if start is None else check_start(start)
+        return self
+
+    def add_partitions(
+        self, partitions: Iterable[int] | Mapping[int, Start | None]
+    ) -> Subscription:
+        """Want these partitions; of a mapping each with its start. Returns the subscription."""
+        starts = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        for partition, start in starts.items():
+            self.add_partition(partition, start)
+        return self
+
+    def starts(self, partitions: int) -> dict[int, Start]:
+        """Each wanted partition's start, of a queue with so many partitions.
+
+        Raises:
+            InvalidInputError: one that was added isn't there.
+        """
+        for partition in self._partitions:
+            if (
+                not isinstance(partition, int)
+                or isinstance(partition, bool)
+                or not 0 <= partition < partitions
+            ):
+                raise InvalidInputError(
+                    "there is no such partition", partition=partition, partitions=partitions
+                )
+        return dict(self._partitions) or dict.fromkeys(range(partitions), self.start)
+
+
+def check_start(start: object) -> Start:
+    """Where to begin.
+
+    Raises:
+        InvalidInputError: it is no moment, nor ``earliest`` or ``latest``.
+    """
+    if isinstance(start, str):
+        if start not in (EARLIEST, LATEST):
+            raise InvalidInputError("a start is 'earliest', 'latest' or a moment", start=start)
+        return start
+    return as_message_id(start)  # type: ignore[arg-type]

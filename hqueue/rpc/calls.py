@@ -1,0 +1,207 @@
+"""Where a call of Thrift's binary protocol ends, found before a Thrift library believes it.
+
+    call        80 01 00 kind │ length name │ seqid │ struct        kind: 01 a call, 04 oneway
+    struct      field … 00
+    field       type │ number, 2 bytes │ value
+    value       bool, byte 1 byte · i16 2 · i32 4 · i64, double 8 │ string: length bytes
+    list, set   type │ count │ value …
+    map         type type │ count │ key value …
+
+Lengths, counts and the seqid have 4 bytes. A library that takes them as they come can be made to
+count to 2^30 over elements that have no bytes, in C, while no other thread runs; to set memory
+aside for what never comes; and to go down from list to list until its stack ends. So whoever serves
+a port to strangers lets a `CallWalk` look first.
+"""
+
+from __future__ import annotations
+
+import struct
+
+__all__ = ["DEPTH_MAX", "NAME_BYTES_MAX", "CallWalk", "NoCallError", "check_call"]
+
+DEPTH_MAX = 8
+"""Structs, lists, sets and maps in one another, the arguments included. Ours have four at most."""
+
+NAME_BYTES_MAX = 255
+"""Of a method."""
+
+_CALL, _ONEWAY = 0x80010001, 0x80010004
+_STOP, _STRING, _STRUCT, _MAP, _SET, _LIST = 0, 11, 12, 13, 14, 15
+_BYTES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
+"""What a value of a type has, where all have the same."""
+_BYTES_MIN = {**_BYTES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
+_HEAD_BYTES = {_STRING: 4, _MAP: 6, _SET: 5, _LIST: 5}
+"""What says how long the rest of a value is."""
+_BYTES_OF = bytes(_BYTES.get(kind, 0) for kind in range(256))
+
+_HEAD = struct.Struct(">II")
+_WORD = struct.Struct(">I")
+_PAIRS = struct.Struct(">BBI")
+_ELEMENTS = struct.Struct(">BI")
+
+
+class NoCallError(Exception):
+    """These bytes begin no call, whatever comes after them."""
+
+
+class _Open:
+    """A struct, list, set or map whose end was not reached."""
+
+    __slots__ = ("left", "types")
+
+    def __init__(self, types: tuple[int, ...] = (), left: int = 0) -> None:
+        self.types = types
+        """Of its values, in turn, from the last one on; of a struct none: its fields say theirs."""
+        self.left = left
+
+
+class CallWalk:
+    """Walks over the bytes of one call, as far as they have come.
+
+    Guarantees of a call whose end it has found: all types are known, nothing lies deeper than
+    `DEPTH_MAX`, and every length and every count is filled by bytes that are there. So reading it
+    takes time and memory in proportion to its bytes. What a newer release may have added, fields
+    of known types under any number, is part of a call.
+
+    All looks at a call together take time in proportion to its bytes, in however many pieces they
+    come, and no memory but for what is open.
+
+    Args:
+        bytes_max: what the call may have.
+        containers_max: how many structs, lists, sets and maps it may have. Each becomes an object,
+            which may have a hundred times the bytes that it is made of.
+    """
+
+    __slots__ = ("_at", "_bytes_max", "_containers_left", "_open")
+
+    def __init__(self, bytes_max: int, containers_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._containers_left = containers_max
+        self._at = 0
+        """Where the next step begins, which may be beyond what has come."""
+        self._open: list[_Open] = []
+
+    def end(self, data: bytes | bytearray) -> int | None:
+        """Where the call ends, or None if that has not come yet.
+
+        Args:
+            data: what has come, from the call's first byte on: what was there at the last look,
+                and what came since then.
+
+        Raises:
+            NoCallError: this is none, or it is larger than it may be.
+        """
+        if not self._at:
+            self._begin(data)
+        opened, at = self._open, self._at
+        while opened:
+            top = opened[-1]
+            at = self._elements(top, data, at) if top.types else self._fields(data, at)
+            if opened and opened[-1] is top:
+                break
+        self._at = at
+        if at > self._bytes_max:
+            raise NoCallError(f"what it says that it has is more than {self._bytes_max} bytes")
+        if at and not opened and at <= len(data):
+            return at
+        if len(data) >= self._bytes_max:
+            raise NoCallError(f"it has more than {self._bytes_max} bytes, or ends too early")
+        return None
+
+    def _begin(self, data: bytes | bytearray) -> None:
+        """Go over what comes before the arguments, if it is there."""
+        if len(data) < _HEAD.size:
+            return
+        kind, length = _HEAD.unpack_from(data)
+        if kind not in (_CALL, _ONEWAY) or length > NAME_BYTES_MAX:
+            raise NoCallError("it does not begin as a call of Thrift's binary protocol")
+        self._at = _HEAD.size + length + 4
+        self._open.append(_Open())
+
+    def _fields(self, data: bytes | bytearray, at: int) -> int:
+        """Go over fields, to the end of their struct or the beginning of what has values of its
+        own; where the next step begins.
+        """
+        come = len(data)
+        while at < come:
+            kind = data[at]
+            if size := _BYTES_OF[kind]:
+                at += 3 + size
+            elif kind == _STOP:
+                self._open.pop()
+                return at + 1
+            elif at + 3 + _HEAD_BYTES.get(kind, 0) > come:
+                break
+            elif kind == _STRING:
+                at += 7 + int(_WORD.unpack_from(data, at + 3)[0])
+            else:
+                depth = len(self._open)
+                at = self._go_down(kind, data, at + 3)
+                if len(self._open) > depth:
+                    break
+        return at
+
+    def _elements(self, top: _Open, data: bytes | bytearray, at: int) -> int:
+        """The same for the elements of a list or set, or for the keys and values of a map."""
+        come = len(data)
+        while top.left:
+            kind = top.types[(top.left - 1) % len(top.types)]
+            if at + _HEAD_BYTES.get(kind, 0) > come:
+                return at
+            top.left -= 1
+            if kind == _STRING:
+                at += 4 + int(_WORD.unpack_from(data, at)[0])
+            elif kind in _BYTES:
+                at += _BYTES[kind]
+            else:
+                depth = len(self._open)
+                at = self._go_down(kind, data, at)
+                if len(self._open) > depth:
+                    return at
+        self._open.pop()
+        return at
+
+    def _go_down(self, kind: int, data: bytes | bytearray, at: int) -> int:
+        """Begin a struct, list, set or map; where what is in it begins, or what follows it.
+
+        All of a list of numbers is passed over at once: the bytes of each are known.
+        """
+        self._containers_left -= 1
+        if len(self._open) >= DEPTH_MAX or self._containers_left < 0:
+            raise NoCallError("it has more structs, lists and maps than it may, or deeper ones")
+        if kind == _STRUCT:
+            self._open.append(_Open())
+            return at
+        types: tuple[int, ...]
+        count: int
+        if kind == _MAP:
+            keys, values, count = _PAIRS.unpack_from(data, at)
+            types = values, keys
+            at += _PAIRS.size
+        elif kind in (_LIST, _SET):
+            elements, count = _ELEMENTS.unpack_from(data, at)
+            types = (elements,)
+            at += _ELEMENTS.size
+        else:
+            raise NoCallError("it has a type that is not known")
+        if not count:  # Some libraries know no types then.
+            return at
+        if any(each not in _BYTES_MIN for each in types):
+            raise NoCallError("it has a type that is not known")
+        bytes_min = count * sum(map(_BYTES_MIN.__getitem__, types))
+        if bytes_min > self._bytes_max - at:
+            raise NoCallError("it counts more than can be there")
+        if all(each in _BYTES for each in types):
+            return at + bytes_min
+        self._open.append(_Open(types, count * len(types)))
+        return at
+
+
+def check_call(data: bytes, containers_max: int) -> None:
+    """See that bytes are one call, from the first to the last, as `CallWalk` sees it.
+
+    Raises:
+        NoCallError: they are not.
+    """
+    if CallWalk(len(data), containers_max).end(data) != len(data):
+        raise NoCallError("something comes after it")

@@ -1,0 +1,255 @@
+"""What can be set of a queue: its attributes, and the names that HBase and seed 001 give them."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hqueue.errors import InvalidInputError
+from hqueue.settings.limits import (
+    PARTITIONS_MAX,
+    QUEUE_NAME_LENGTH_MAX,
+    TTL_SECONDS_MAX,
+    TTL_SECONDS_MIN,
+)
+from hqueue.settings.numbers import whole_number
+
+__all__ = [
+    "ATTRIBUTES",
+    "Attribute",
+    "QueueDescription",
+    "check_attributes",
+    "check_partitions",
+    "check_queue_name",
+    "ttl_seconds",
+]
+
+COMPRESSIONS = ("NONE", "GZ", "SNAPPY", "LZ4", "ZSTD", "LZO", "BZIP2")
+DURABILITIES = ("SYNC_WAL", "FSYNC_WAL")
+"""What HBase has beyond these would acknowledge a put before it is written."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of a queue.
+
+    Args:
+        name: its name in Python and on the command line.
+        toolkit_name: its name in seed 001's toolkit shell.
+        table_key: the key in HBase's table description.
+        parse: reads and checks a value.
+        doc: what it does.
+        fixed: whether it can only be set when the queue is created.
+    """
+
+    name: str
+    toolkit_name: str
+    table_key: str
+    parse: Callable[[Any], int | str]
+    doc: str
+    fixed: bool = False
+
+
+def _number(low: int, high: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        number = whole_number(value.strip()) if isinstance(value, str) else value
+        if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
+            raise InvalidInputError(
+                "an attribute's value is out of range", value=value, low=low, high=high
+            )
+        return number
+
+    return parse
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        name = str(value).upper()
+        if name not in names:
+            raise InvalidInputError(
+                "an attribute's value is not one of those known",
+                value=value,
+                known=", ".join(names),
+            )
+        return name
+
+    return parse
+
+
+ATTRIBUTES: Mapping[str, Attribute] = {
+    attribute.name: attribute
+    for attribute in (
+        Attribute(
+            "partitions_per_region",
+            "hbase.hqueue.partitionsPerRegion",
+            "hqueue.partitionsPerRegion",
+            _number(1, PARTITIONS_MAX),
+            "partitions that share a region",
+            fixed=True,
+        ),
+        Attribute(
+            "memstore_flush_bytes",
+            "hbase.hregion.memstore.flush.size",
+            "MEMSTORE_FLUSHSIZE",
+            _number(1024 * 1024, 2**40),
+            "bytes in memory after which a region writes a file",
+        ),
+        Attribute(
+            "major_compaction_ms",
+            "hbase.hregion.majorcompaction",
+            "hbase.hregion.majorcompaction",
+            _number(0, 2**53),
+            "time between major compactions of a region; 0 for none",
+        ),
+        Attribute(
+            "compaction_files_min",
+            "hbase.hstore.compaction.min",
+            "hbase.hstore.compaction.min",
+            _number(2, 10_000),
+            "files at which a compaction begins",
+        ),
+        Attribute(
+            "compaction_files_max",
+            "hbase.hstore.compaction.max",
+            "hbase.hstore.compaction.max",
+            _number(2, 10_000),
+            "files that one compaction takes",
+        ),
+        Attribute(
+            "compression",
+            "hbase.hqueue.compression",
+            "COMPRESSION",
+            _one_of(COMPRESSIONS),
+            "HBase's compression of the files: " + ", ".join(COMPRESSIONS),
+        ),
+        Attribute(
+            "blocking_store_files",
+            "hbase.hstore.blockingStoreFiles",
+            "hbase.hstore.blockingStoreFiles",
+            _number(2, 1_000_000),
+            "files at which a region makes writers wait",
+        ),
+        Attribute(
+            "durability",
+            "hbase.hqueue.durability",
+            "DURABILITY",
+            _one_of(DURABILITIES),
+            "what a put waits for: SYNC_WAL, HBase's default, until each server of the write-ahead "
+            "log's storage has it; FSYNC_WAL, until it is on their disks",
+        ),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueueDescription:
+    """What HBase says of a queue."""
+
+    name: str
+    partitions: int
+    ttl_seconds: int | None
+    """How long messages are kept; None for ever."""
+    attributes: Mapping[str, int | str]
+    """The attributes that are set; the others have HBase's defaults."""
+    enabled: bool | None = None
+    """None where it was not asked."""
+
+
+def check_attributes(given: Mapping[str, Any]) -> dict[str, int | str]:
+    """Check attributes, by their names here or in the toolkit shell.
+
+    Raises:
+        InvalidInputError: an unknown name (the closest is named) or a value out of range.
+    """
+    by_name = {a.toolkit_name: a for a in ATTRIBUTES.values()} | dict(ATTRIBUTES)
+    checked: dict[str, int | str] = {}
+    for name, value in given.items():
+        if name not in by_name:
+            closest = difflib.get_close_matches(name, by_name, n=1, cutoff=0.0)[0]
+            raise InvalidInputError("unknown attribute", attribute=name, closest=closest)
+        attribute = by_name[name]
+        try:
+            checked[attribute.name] = attribute.parse(value)
+        except InvalidInputError as exc:
+            exc.facts["attribute"] = name
+            raise
+    low, high = checked.get("compaction_files_min"), checked.get("compaction_files_max")
+    if low is not None and high is not None and int(low) > int(high):
+        raise InvalidInputError(
+            "compaction_files_min is above compaction_files_max", minimum=low, maximum=high
+        )
+    return checked
+
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_]+:)?[A-Za-z0-9_][A-Za-z0-9_.\-]*", re.ASCII)
+
+
+def check_queue_name(name: object) -> str:
+    """A queue's name is its table's, with HBase's namespace and a colon before it or without.
+
+    Raises:
+        InvalidInputError: HBase would not take it.
+    """
+    if (
+        not isinstance(name, str)
+        or len(name) > QUEUE_NAME_LENGTH_MAX
+        or not _NAME.fullmatch(name)
+        or name.startswith("hbase:")
+    ):
+        raise InvalidInputError(
+            "a queue's name has letters, digits, '_', '-' and '.', begins with none of the last "
+            "two, and has at most 200 characters",
+            name=name,
+        )
+    return name
+
+
+def check_partitions(partitions: object) -> int:
+    """The number of partitions of a queue.
+
+    Raises:
+        InvalidInputError: it is not 1 to 32,767.
+    """
+    if (
+        not isinstance(partitions, int)
+        or isinstance(partitions, bool)
+        or not 1 <= partitions <= PARTITIONS_MAX
+    ):
+        raise InvalidInputError("a queue has 1 to 32767 partitions", partitions=partitions)
+    return partitions
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"(\d{1,12})\s*([smhdw]?)", re.ASCII)
+
+
+def ttl_seconds(ttl: str | int | datetime.timedelta | None) -> int | None:
+    """How long messages are kept, in seconds; None for ever.
+
+    Args:
+        ttl: seconds, a timedelta, a text as ``90s``, ``15m``, ``12h``, ``7d``, ``2w``, or
+            ``forever`` or None.
+
+    Raises:
+        InvalidInputError: it can't be read, or is not 60 seconds to 68 years.
+    """
+    if ttl is None or ttl == "forever":
+        return None
+    if isinstance(ttl, datetime.timedelta):
+        seconds = int(ttl.total_seconds())
+    elif isinstance(ttl, str):
+        match = _DURATION.fullmatch(ttl.strip())
+        if match is None:
+            raise InvalidInputError("a TTL is seconds, or as 90s, 15m, 12h, 7d, 2w", ttl=ttl)
+        seconds = int(match[1]) * _UNITS[match[2] or "s"]
+    elif isinstance(ttl, int) and not isinstance(ttl, bool):
+        seconds = ttl
+    else:
+        raise InvalidInputError("a TTL is seconds, or as 90s, 15m, 12h, 7d, 2w", ttl=ttl)
+    if not TTL_SECONDS_MIN <= seconds < TTL_SECONDS_MAX:
+        raise InvalidInputError("a TTL is 60 seconds to 68 years", ttl=ttl)
+    return seconds

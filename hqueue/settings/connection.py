@@ -1,0 +1,233 @@
+"""Settings: where the servers are, and the bound of every wait.
+
+A setting comes from the first of these that has it: an argument, an environment variable
+(``HQUEUE_`` and the name in capitals), the settings file (``HQUEUE_CONFIG``, or ``hqueue.toml`` in
+the user's configuration folder), the connection file that a running local server writes, the
+default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from hqueue.errors import SettingsError
+from hqueue.settings.addresses import GatewayAddress
+from hqueue.settings.loading import (
+    WORKER_PREFIX,
+    WORKER_TABLE,
+    all_known,
+    file_if_there,
+    local_connection_file,
+    user_file,
+)
+from hqueue.settings.numbers import whole_number
+
+__all__ = ["AccessRule", "Credential", "Settings"]
+
+ENVIRONMENT_PREFIX = "HQUEUE_"
+_NOT_SETTINGS = {"HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_CACHE"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Credential:
+    """A proof of identity for ZooKeeper, written ``scheme:credential``."""
+
+    scheme: str
+    credential: str = dataclasses.field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Credential:
+        """Read ``scheme:credential``. The text is a secret, and in no error."""
+        scheme, colon, credential = text.strip().partition(":")
+        if not (scheme and colon and credential):
+            raise SettingsError("zookeeper_auth is written scheme:credential")
+        return cls(scheme, credential)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AccessRule:
+    """An entry of a ZooKeeper node's access control list, written ``scheme:id:permissions``."""
+
+    scheme: str
+    id: str
+    permissions: str
+
+    def __post_init__(self) -> None:
+        wrong = set(self.permissions) - set("cdrwa")
+        if not self.scheme or not self.permissions or wrong:
+            raise SettingsError(
+                "zookeeper_acl is written scheme:id:permissions, with permissions of 'cdrwa'",
+                zookeeper_acl=str(self),
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> AccessRule:
+        """Read ``scheme:id:permissions``; the id may have colons."""
+        scheme, _, rest = text.strip().partition(":")
+        identity, _, permissions = rest.rpartition(":")
+        return cls(scheme, identity, permissions)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}:{self.id}:{self.permissions}"
+
+
+_Item = TypeVar("_Item", GatewayAddress, Credential, AccessRule)
+
+
+def _listed(name: str, kind: type[_Item], value: object) -> tuple[_Item, ...]:
+    """The items of a setting that has several: a list, or one text with commas."""
+    if isinstance(value, str):
+        value = [part for part in value.split(",") if part.strip()]
+    if isinstance(value, kind):
+        value = [value]
+    if not isinstance(value, Iterable):
+        raise SettingsError("this setting is a list, or one text with commas", setting=name)
+    return tuple(item if isinstance(item, kind) else kind.parse(str(item)) for item in value)
+
+
+_SWITCH = {"true": True, "1": True, "false": False, "0": False}
+
+_CHOICES = {
+    "transport": ("buffered", "framed"),
+    "protocol": ("binary", "compact"),
+    "codec": ("zstd", "none"),
+}
+
+_LISTED: Mapping[str, type[Any]] = {
+    "gateways": GatewayAddress,
+    "zookeeper_auth": Credential,
+    "zookeeper_acl": AccessRule,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """All settings of a connection; frozen, and checked when it is made. Times in milliseconds."""
+
+    gateways: tuple[GatewayAddress, ...] = (GatewayAddress("127.0.0.1"),)
+    """The Thrift gateways. The one on a partition's region host is preferred."""
+
+    zookeeper: str = "127.0.0.1:2181"
+    """ZooKeeper's connection string."""
+
+    zookeeper_root: str = "/hqueue"
+    """The ZooKeeper node under which everything of hqueue lies."""
+
+    zookeeper_session_timeout_ms: int = 10_000
+    """How long ZooKeeper keeps a session, and what is present by it, without a sign of life."""
+
+    zookeeper_auth: tuple[Credential, ...] = dataclasses.field(default=(), repr=False)
+    """Who this is, for ZooKeeper: ``scheme:credential``, as ``digest:user:password``."""
+
+    zookeeper_acl: tuple[AccessRule, ...] = (AccessRule("world", "anyone", "cdrwa"),)
+    """Who may do what with the nodes that are created: ``scheme:id:permissions``, as ZooKeeper's
+    own command line writes it; ``auth::cdrwa`` for none but oneself."""
+
+    notify_workers: bool = True
+    """Whether workers are notified of appends. For that a process that appends holds a session with
+    ZooKeeper, once it finds it; without it workers find messages up to a second later."""
+
+    transport: str = "buffered"
+    """The gateways' Thrift transport: ``buffered`` or ``framed``."""
+
+    protocol: str = "binary"
+    """The gateways' Thrift protocol: ``binary`` or ``compact``."""
+
+    connect_timeout_ms: int = 3_000
+    """The bound on opening one connection to a gateway."""
+
+    request_timeout_ms: int = 15_000
+    """The bound on one request to a gateway. A slower answer counts as none."""
+
+    operation_timeout_ms: int = 60_000
+    """The bound on a whole put or read with all its retries: no error is raised earlier for a
+    fault that may pass, and no wait is longer."""
+
+    gateway_retry_ms: int = 2_000
+    """How long a gateway that failed is avoided the first time. Each further failure doubles
+    it, up to 30 s."""
+
+    connections_max: int = 32
+    """Connections kept or in use for each port of each gateway."""
+
+    connection_idle_ms: int = 60_000
+    """A connection idle for longer is closed instead of used: gateways drop idle ones."""
+
+    codec: str = "zstd"
+    """How batches that are appended are compressed, where that makes them smaller: ``zstd`` or
+    ``none``. Readers need no setting."""
+
+    clock_skew_ms_max: int = 5_000
+    """How far this machine's clock may be from a region server's before appends are refused."""
+
+    def __post_init__(self) -> None:
+        for name, kind in _LISTED.items():
+            object.__setattr__(self, name, _listed(name, kind, getattr(self, name)))
+        if not self.gateways:
+            raise SettingsError("at least one gateway is needed")
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int":
+                if isinstance(value, str) and (number := whole_number(value.strip())) is not None:
+                    value = number
+                    object.__setattr__(self, field.name, value)
+                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                    raise SettingsError(
+                        "this setting is a whole number above 0", **_at(field, value)
+                    )
+            elif field.type == "bool":
+                value = _SWITCH.get(value.strip().lower()) if isinstance(value, str) else value
+                if not isinstance(value, bool):
+                    raise SettingsError(
+                        "this setting is true or false", **_at(field, getattr(self, field.name))
+                    )
+                object.__setattr__(self, field.name, value)
+            elif field.type == "str" and not (isinstance(value, str) and value):
+                raise SettingsError("this setting is a text", **_at(field, value))
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                choice = " or ".join(map(repr, known))
+                raise SettingsError(f"{name} is {choice}", **{name: getattr(self, name)})
+        if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", self.zookeeper_root) or {".", ".."} & set(
+            self.zookeeper_root.split("/")
+        ):
+            raise SettingsError(
+                "zookeeper_root is a ZooKeeper path, as /hqueue", zookeeper_root=self.zookeeper_root
+            )
+
+    @classmethod
+    def load(
+        cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+    ) -> Settings:
+        """Gather the settings from all sources.
+
+        Args:
+            arguments: settings by name; a value of None counts as not given.
+            environ: the environment; the process's own if None.
+
+        Raises:
+            SettingsError: a setting is unknown (the closest known one is named), has a wrong
+                value, or a settings file can't be read.
+        """
+        environ = os.environ if environ is None else environ
+        sources = [file_if_there(local_connection_file(environ)), user_file(environ)]
+        # A worker's settings stand in the same places, and are none of a connection's.
+        merged = {k: v for source in sources for k, v in source.items() if k != WORKER_TABLE}
+        merged.update(
+            {
+                name[len(ENVIRONMENT_PREFIX) :].lower(): value
+                for name, value in environ.items()
+                if name.startswith(ENVIRONMENT_PREFIX)
+                and not name.startswith(WORKER_PREFIX)
+                and name not in _NOT_SETTINGS
+            }
+        )
+        return cls(**all_known(cls, merged, arguments))
+
+
+def _at(field: dataclasses.Field[Any], value: object) -> dict[str, Any]:
+    return {"setting": field.name, "value": value}

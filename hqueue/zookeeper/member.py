@@ -1,0 +1,169 @@
+"""One session at ZooKeeper's servers: a kazoo client, for as long as that session is."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import ACL, Id, Permissions
+
+from hqueue.metadata import SessionState
+from hqueue.settings.connection import Settings
+
+__all__ = ["Member", "end_all"]
+
+logger = logging.getLogger(__name__)
+
+RECONNECT_PAUSE_MS_MAX = 2_000
+
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+_PERMISSIONS = {
+    "r": Permissions.READ,
+    "w": Permissions.WRITE,
+    "c": Permissions.CREATE,
+    "d": Permissions.DELETE,
+    "a": Permissions.ADMIN,
+}
+
+
+class Member:
+    """A session at ZooKeeper, one of those that make up a `Session`. It begins at once.
+
+    What kazoo says is passed on; `Session` decides what it means, and changes a member only
+    under its own lock. A member whose session is lost is never used again.
+
+    Args:
+        settings: how to reach ZooKeeper.
+        timeout_ms: how long ZooKeeper keeps the session, as long as it has not said so.
+        changed: called by kazoo's connection thread with each state.
+        granted: called by kazoo's connection thread with the time-out, after each handshake.
+        outlived: called by a thread of its own when the connection stayed cut for as long as
+            ZooKeeper keeps the session.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        timeout_ms: int,
+        *,
+        changed: Callable[[Member, SessionState], None],
+        granted: Callable[[Member, int], None],
+        outlived: Callable[[Member], None],
+    ) -> None:
+        self.timeout_ms = timeout_ms
+        self.state: SessionState | None = None
+        """None until it is connected for the first time: nothing depends on it before."""
+        self.id: int | None = None
+        """The session's number at ZooKeeper: what owns its ephemeral nodes."""
+        self.over = False
+        """Whether the session that it is a member of goes on without it."""
+        self._granted = granted
+        self._outlived = outlived
+        self._grace: threading.Timer | None = None
+        self.client = KazooClient(
+            hosts=settings.zookeeper,
+            timeout=settings.zookeeper_session_timeout_ms / 1e3,
+            auth_data=[(rule.scheme, rule.credential) for rule in settings.zookeeper_auth],
+            default_acl=[
+                ACL(sum(_PERMISSIONS[p] for p in set(rule.permissions)), Id(rule.scheme, rule.id))
+                for rule in settings.zookeeper_acl
+            ],
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=0.1, max_delay=RECONNECT_PAUSE_MS_MAX / 1e3
+            ),
+        )
+        self.client.add_listener(lambda state: changed(self, _STATES[state]))
+        self._watch_handshake(self.client._connection)
+        self.client.start_async()
+
+    @property
+    def connected(self) -> bool:
+        """Whether requests can be sent by it now."""
+        return self.state is SessionState.CONNECTED and bool(self.client.connected)
+
+    @property
+    def refused(self) -> bool:
+        """Whether ZooKeeper refused the credentials: kazoo tries no more."""
+        return bool(self.client.client_state is KeeperState.AUTH_FAILED)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether kazoo gave up the connection."""
+        return bool(self.client.client_state is KeeperState.CLOSED)
+
+    def take(self, state: SessionState) -> None:
+        """Take in what kazoo says."""
+        self.state = state
+        self._cancel_grace()
+        if state is SessionState.CONNECTED:
+            self.id = int(self.client._session_id)
+        elif state is SessionState.SUSPENDED:
+            self.begin_grace()
+
+    def begin_grace(self) -> None:
+        """Call `outlived` in the time that ZooKeeper keeps the session, unless the state changes.
+
+        kazoo says LOST when ZooKeeper says so, which takes a connection.
+        """
+        self._cancel_grace()
+        self._grace = threading.Timer(self.timeout_ms / 1e3, self._outlived, (self,))
+        self._grace.daemon = True
+        self._grace.start()
+
+    def leave(self) -> None:
+        """Be no member any more. The session at ZooKeeper ends by `end`."""
+        self.over = True
+        self._cancel_grace()
+
+    def end(self) -> None:
+        """End the session; its ephemeral nodes disappear. Never raises."""
+        try:
+            self.client.stop()
+            self.client.close()
+        except Exception:  # What it left open, ZooKeeper ends.
+            logger.warning("the session with ZooKeeper was not closed", exc_info=True)
+
+    def abandon(self) -> None:
+        """In a forked child: leave all of it to the parent.
+
+        Its threads stayed there: waiting for them to end would be for ever.
+        """
+        atexit.unregister(self.client.handler.stop)
+
+    def _cancel_grace(self) -> None:
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+
+    def _watch_handshake(self, connection: Any) -> None:
+        """Learn the session time-out that is granted: kazoo keeps it to itself."""
+        shake_hands = connection._connect
+
+        def watched(*arguments: Any) -> tuple[float, float]:
+            read_ms, connect_ms = shake_hands(*arguments)
+            # It reads for two thirds of the time-out.
+            self._granted(self, round(read_ms * 3 / 2))
+            return read_ms, connect_ms
+
+        connection._connect = watched
+
+
+def end_all(members: Sequence[Member]) -> None:
+    """End sessions, all at once: each takes a round trip and the end of kazoo's threads."""
+    others = [threading.Thread(target=member.end, daemon=True) for member in members[1:]]
+    for thread in others:
+        thread.start()
+    for member in members[:1]:
+        member.end()
+    for thread in others:
+        thread.join()

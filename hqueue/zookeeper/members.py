@@ -1,0 +1,288 @@
+"""The sessions at ZooKeeper that make up one: opened on demand, living and dying together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+
+from kazoo.hosts import collect_hosts
+
+from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.metadata import SessionState
+from hqueue.runtime.clock import Deadline
+from hqueue.runtime.fork import register
+from hqueue.settings.connection import Settings
+from hqueue.zookeeper.allocation import Allocation
+from hqueue.zookeeper.member import Member, end_all
+from hqueue.zookeeper.states import States
+
+__all__ = ["Members"]
+
+logger = logging.getLogger(__name__)
+
+
+class Members:
+    """The members of a session. Thread-safe. The first one is opened when one is first needed.
+
+    The first is the *primary*; most sessions have no other. Further ones are opened when there
+    are more ephemeral nodes than the others may own. All together are connected if each is, and
+    suspended if one is not; when one is lost, all are ended, and a new primary is opened.
+
+    Args:
+        settings: how to reach ZooKeeper.
+        bytes_max: how much each member may own, as `Allocation` counts.
+    """
+
+    def __init__(self, settings: Settings, bytes_max: int) -> None:
+        self._settings = settings
+        self._bytes_max = bytes_max
+        self.prefix_bytes = len((collect_hosts(settings.zookeeper)[1] or "").encode())
+        """What the connection string's chroot adds to each path."""
+        self._closed = False
+        self._begin()
+        register(self)
+
+    def _begin(self) -> None:
+        self.lock = threading.RLock()
+        self._changes = threading.Condition(self.lock)
+        self.states = States(self.lock)
+        self._members: list[Member] = []
+        self._ending: list[Member] = []
+        self._allocation = self._new_allocation()
+        self._granted_ms: int | None = None
+
+    def _new_allocation(self) -> Allocation:
+        return Allocation(self._bytes_max, self.prefix_bytes)
+
+    def after_fork_in_child(self) -> None:
+        for member in [*self._members, *self._ending]:
+            member.abandon()
+        self._begin()
+
+    def __iter__(self) -> Iterator[Member]:
+        """Those that were connected once: the others own nothing, and nothing depends on them."""
+        return iter([member for member in list(self._members) if member.state is not None])
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long ZooKeeper keeps a session without a sign of life: as its servers granted it,
+        which keep what was asked for within their own bounds. The least of all members'.
+        """
+        return min((member.timeout_ms for member in self), default=self._first_timeout_ms)
+
+    @property
+    def _first_timeout_ms(self) -> int:
+        """What to expect before a handshake."""
+        return self._granted_ms or self._settings.zookeeper_session_timeout_ms
+
+    @property
+    def id(self) -> int | None:
+        """The primary's number at ZooKeeper, another one each time that the session begins again.
+        None while it isn't connected.
+        """
+        primary = next(iter(list(self._members)), None)
+        return primary.id if primary is not None and primary.connected else None
+
+    def is_own(self, owner: int) -> bool:
+        """Whether an ephemeral node of this owner is this session's."""
+        return any(member.id == owner for member in self)
+
+    def allocate(self, groups: Iterable[Sequence[str]], deadline: Deadline) -> list[Member]:
+        """Choose the member that is to own each group of ephemeral nodes; further ones are opened
+        where there is no room. All that are chosen are connected.
+
+        What is placed counts until `settle` says that it isn't there, or another's.
+
+        Raises:
+            As `primary`; StoreUnavailableError also where a further session can't be opened.
+        """
+        with self.lock:
+            self.primary(deadline)
+            chosen = [self._allocation.allocate(paths) for paths in groups]
+            while len(self._members) < len(self._allocation.bytes_by_session):
+                self._members.append(self._open())
+            placed = [self._members[index] for index in chosen]
+            self.wait(placed, deadline)
+        return placed
+
+    def holders(self, paths: Iterable[str], deadline: Deadline) -> list[Member]:
+        """The member that each ephemeral node is placed with; the primary for others."""
+        with self.lock:
+            self.primary(deadline)
+            return [self._members[self._allocation.holder(path) or 0] for path in paths]
+
+    def settle(self, nodes: Iterable[tuple[str, int | None]]) -> None:
+        """Take in who owns ephemeral nodes: what isn't this session's counts no more.
+
+        Args:
+            nodes: path and owner, None if there is no node, as the member answered that the node
+                is placed with.
+        """
+        with self.lock:
+            members = {member.id: index for index, member in enumerate(self._members)}
+            members.pop(None, None)
+            for path, owner in nodes:
+                self._allocation.settle(path, members.get(owner))
+
+    def close(self) -> None:
+        """End all of them; their ephemeral nodes disappear. Never raises."""
+        with self.lock:
+            self._closed = True
+            members, self._members = self._members, []
+            for member in members:
+                member.leave()
+            self._changes.notify_all()
+        self.states.end()
+        end_all(members)
+
+    def primary(self, deadline: Deadline) -> Member:
+        """Wait for the primary, which is opened if there is none.
+
+        Raises:
+            StoreUnavailableError: it is not connected within the bound.
+            RequestRefusedError: ZooKeeper refuses the credentials.
+            ClosedError: the session was closed.
+        """
+        with self.lock:
+            if self._closed:
+                raise ClosedError("the client is closed")
+            if not self._members:
+                self._members.append(self._open())
+            if not self._changes.wait_for(
+                lambda: not self._members or self._members[0].connected,
+                deadline.remaining_ms / 1e3,
+            ):
+                raise self._unreachable()
+            if self._closed:
+                raise ClosedError("the client is closed")
+            if not self._members:
+                raise RequestRefusedError(
+                    "ZooKeeper refused the session; see zookeeper_auth",
+                    zookeeper=self._settings.zookeeper,
+                )
+            return self._members[0]
+
+    def wait(self, members: Iterable[Member], deadline: Deadline) -> None:
+        """Wait until these members are connected.
+
+        Raises:
+            StoreUnavailableError: one is not within the bound, or was lost.
+            ClosedError: the session was closed.
+        """
+        awaited = set(members)
+        with self.lock:
+            there = self._changes.wait_for(
+                lambda: (
+                    any(member.over for member in awaited)
+                    or all(member.connected for member in awaited)
+                ),
+                deadline.remaining_ms / 1e3,
+            )
+            self.check(awaited)
+            if not there:
+                raise self._unreachable()
+
+    def check(self, members: Iterable[Member]) -> None:
+        """Raise if the session of one of these is not this one any more."""
+        if self._closed:
+            raise ClosedError("the client is closed")
+        if any(member.over for member in members):
+            raise StoreUnavailableError(
+                "the session with ZooKeeper was lost meanwhile", outcome=Outcome.UNKNOWN
+            )
+
+    def _unreachable(self) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            "ZooKeeper can't be reached", zookeeper=self._settings.zookeeper
+        )
+
+    def _open(self) -> Member:
+        return Member(
+            self._settings,
+            self._first_timeout_ms,
+            changed=self._changed,
+            granted=self._granted,
+            outlived=self._outlived,
+        )
+
+    def _granted(self, member: Member, timeout_ms: int) -> None:
+        asked_ms = self._settings.zookeeper_session_timeout_ms
+        with self.lock:
+            if timeout_ms not in (asked_ms, self._granted_ms):
+                logger.warning(
+                    "ZooKeeper keeps a session for %d ms, not for %d as "
+                    "zookeeper_session_timeout_ms asks: its servers have bounds of their own",
+                    timeout_ms,
+                    asked_ms,
+                )
+            less = timeout_ms < self.timeout_ms
+            self._granted_ms = member.timeout_ms = timeout_ms
+            if less and member in self._members[1:] and self.states.state is SessionState.CONNECTED:
+                # What was confirmed before must not be relied on for longer than this one lasts.
+                self.states.set(SessionState.SUSPENDED)
+                self.states.set(SessionState.CONNECTED)
+
+    def _changed(self, member: Member, state: SessionState) -> None:
+        """Take in what kazoo says. Called by kazoo's connection thread."""
+        with self.lock:
+            if member not in self._members:
+                return
+            member.take(state)
+            if state is SessionState.LOST:
+                if member.given_up:
+                    logger.error("kazoo gave up its connection to ZooKeeper; another is opened")
+                self._begin_again()
+            else:
+                if state is SessionState.CONNECTED and self.states.state is SessionState.LOST:
+                    # ZooKeeper is back. The others have as long again to come back as well.
+                    for other in self._members:
+                        if other.state is SessionState.SUSPENDED:
+                            other.begin_grace()
+                self.states.set(self._state_of_all())
+            self._changes.notify_all()
+
+    def _state_of_all(self) -> SessionState:
+        """The state, by those members that were connected once."""
+        if self._members[0].state is None:
+            return self.states.state
+        if all(member.state in (None, SessionState.CONNECTED) for member in self._members):
+            return SessionState.CONNECTED
+        return (
+            SessionState.LOST if self.states.state is SessionState.LOST else SessionState.SUSPENDED
+        )
+
+    def _outlived(self, member: Member) -> None:
+        """The connection stayed cut for as long as ZooKeeper keeps a session.
+
+        Where all are cut nobody knows whether ZooKeeper ended them: one that was down ended none.
+        Where others are not, it did, and what they own must not stay without the rest.
+        """
+        with self.lock:
+            if member not in self._members or member.state is not SessionState.SUSPENDED:
+                return
+            if any(other.connected for other in self._members):
+                self._begin_again()
+            else:
+                self.states.set(SessionState.LOST)
+            self._changes.notify_all()
+
+    def _begin_again(self) -> None:
+        """End all members: one of them is lost. Then connect, unless ZooKeeper refuses."""
+        lost, self._members = self._members, []
+        self._allocation = self._new_allocation()
+        for member in lost:
+            member.leave()
+        self._ending += lost
+        # Not here: this may be the thread of one of them, whose end would be waited for.
+        threading.Thread(
+            target=self._end, args=(lost,), name="hqueue-session-end", daemon=True
+        ).start()
+        if not any(member.refused for member in lost):
+            self._members.append(self._open())
+        self.states.set(SessionState.LOST)
+
+    def _end(self, members: list[Member]) -> None:
+        end_all(members)
+        with self.lock:
+            self._ending = [member for member in self._ending if member not in members]

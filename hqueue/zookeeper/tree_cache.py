@@ -1,0 +1,151 @@
+"""A part of ZooKeeper's tree, kept here as it is there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from hqueue.errors import ClosedError, HQueueError
+from hqueue.metadata import SessionState
+from hqueue.zookeeper.requests import children, ensure, get
+from hqueue.zookeeper.session import Request, Session
+from hqueue.zookeeper.tree import Leaf
+
+__all__ = ["TreeCache"]
+
+logger = logging.getLogger(__name__)
+
+PAUSE_MS = 500
+
+
+class TreeCache:
+    """Keeps the nodes at one depth below a node, and tells a listener when they changed.
+
+    Each node above that depth has a watch on its children, and each at it one on its data; so
+    nothing is asked while nothing changes, and data above the depth may change unnoticed. What
+    changed is read in bulk by a thread of its own, which is also the one that calls the listener:
+    with the whole, once after changes that came together. After a connection was cut everything
+    is read again, for the watches went with it; until then the last view stands.
+
+    It is a `Watch`.
+
+    Args:
+        session: the session.
+        top: the node at depth 0. It is created if it isn't there.
+        depth: where the nodes with data are.
+        on_change: the listener: path to leaf.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        top: str,
+        depth: int,
+        on_change: Callable[[Mapping[str, Leaf]], None],
+    ) -> None:
+        self._session = session
+        self._top = top
+        self._depth = top.count("/") + depth
+        self._on_change = on_change
+        self._children: dict[str, frozenset[str]] = {}
+        self._leaves: dict[str, Leaf] = {}
+        self._dirty: set[str] = {top}
+        self._unreported = True
+        self._closed = False
+        self._work = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="hqueue-tree-cache", daemon=True)
+        self._listening = session.on_state(self._on_state, self._end)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Call the listener no more. Never raises."""
+        self._end()
+        self._listening.close()
+
+    def _end(self) -> None:
+        with self._work:
+            self._closed = True
+            self._work.notify_all()
+
+    def _on_state(self, state: SessionState) -> None:
+        with self._work:
+            if state is SessionState.CONNECTED:
+                self._dirty |= {self._top, *self._children, *self._leaves}
+            self._work.notify_all()
+
+    def _on_event(self, event: WatchedEvent) -> None:
+        if event.type == EventType.NONE:
+            return  # The connection was cut: `_on_state` knows.
+        with self._work:
+            self._dirty.add(event.path)
+            self._work.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                self._work.wait_for(lambda: self._dirty or self._closed)
+                if self._closed:
+                    return
+                dirty, self._dirty = self._dirty, set()
+            try:
+                self._read(dirty)
+            except ClosedError:
+                return
+            except HQueueError as exc:
+                logger.debug("what changed below %s was not read: %s", self._top, exc)
+                with self._work:
+                    self._dirty |= dirty
+                    self._work.wait_for(lambda: self._closed, PAUSE_MS / 1e3)
+                continue
+            with self._work:
+                settled = not self._dirty and not self._closed
+            if settled and self._unreported:
+                self._unreported = False
+                self._notify()
+
+    def _notify(self) -> None:
+        try:
+            self._on_change(dict(self._leaves))
+        except Exception:
+            logger.exception("a listener of changes below %s failed", self._top)
+
+    def _read(self, dirty: set[str]) -> None:
+        """Read these nodes again, and what is found below them."""
+        deadline = self._session.deadline()
+        while dirty:
+            paths = sorted(dirty)
+            answers = self._session.run([(p, self._request(p)) for p in paths], deadline)
+            dirty = set()
+            for path, answer in zip(paths, answers, strict=True):
+                if isinstance(answer, NoNodeError):
+                    if path == self._top:
+                        self._session.one(path, ensure(path), deadline)
+                        dirty.add(path)
+                    else:
+                        self._drop(path)
+                elif path.count("/") == self._depth:
+                    leaf = Leaf(answer[0], answer[1].mzxid)
+                    self._unreported |= self._leaves.get(path) != leaf
+                    self._leaves[path] = leaf
+                else:
+                    found = frozenset(answer)
+                    known = self._children.get(path, frozenset())
+                    self._children[path] = found
+                    dirty |= {f"{path}/{name}" for name in found - known}
+                    for name in known - found:
+                        self._drop(f"{path}/{name}")
+
+    def _request(self, path: str) -> Request:
+        read = get if path.count("/") == self._depth else children
+        return read(path, self._on_event)
+
+    def _drop(self, path: str) -> None:
+        """Forget a node and all below it."""
+        if path.count("/") == self._depth:
+            self._unreported |= self._leaves.pop(path, None) is not None
+        for name in self._children.pop(path, frozenset()):
+            self._drop(f"{path}/{name}")

@@ -1,0 +1,374 @@
+"""``hqueue pipeline``: archive, replay, copy and count, with Spark. Needs ``hqueue[spark]``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.output import show_table
+from hqueue.cli.progress import size_text
+from hqueue.cli.registering import unwrapped
+from hqueue.cli.session import session_of
+from hqueue.cli.times import MOMENT_HELP, parse_moment
+from hqueue.errors import InvalidInputError, SettingsError
+from hqueue.message import MessageID
+from pyspark_hqueue.jobs.command_progress import MessagesDone
+from pyspark_hqueue.jobs.command_statistics import show_statistics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_hqueue.reading.plan import Range
+
+__all__ = ["app", "register"]
+
+app = typer.Typer(help="Archive, replay, copy and count queues, with Spark.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="pipeline", rich_help_panel="Messages")
+
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", help="Only these topics; several times.")
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="What decides on the partition: 'partition' (the source's, modulo their number), "
+        "'topic', 'key' (a column), or an expression of Spark's SQL over the columns."
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be read and written; write nothing.")
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")]
+Loss = Annotated[
+    bool,
+    typer.Option("--allow-data-loss", help="Go on where messages expired before they were read."),
+]
+RoundMessages = Annotated[
+    int | None, typer.Option(min=1, help="Messages at a time: what a crash lets be done again.")
+]
+Start = Annotated[str | None, typer.Option("--start", help=f"Where to begin: {MOMENT_HELP}.")]
+Stop = Annotated[str | None, typer.Option("--stop", help="Where to end, likewise.")]
+Master = Annotated[
+    str | None, typer.Option(help="Spark's master; what spark-submit said, or this machine.")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's.")
+]
+
+
+@app.command(
+    help=unwrapped("""
+Archive a queue as Parquet, by date and topic, each message once.
+
+A run goes on where the last one ended, and can be killed anywhere. PATH is a folder on any file
+system that Spark writes to.
+""")
+)
+def archive(
+    context: typer.Context,
+    queue: QueueName,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The archive's folder.")],
+    *,
+    topic: Topics = None,
+    round_messages: RoundMessages = None,
+    follow: Follow = False,
+    allow_data_loss: Loss = False,
+    dry_run: DryRun = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    with _spark(f"archive {queue}", master, conf) as spark:
+        from pyspark_hqueue.jobs.archive import ROUND_MESSAGES, Archive, RoundRecord  # noqa: PLC0415
+
+        job = Archive(
+            spark,
+            queue,
+            path,
+            topics=topic or (),
+            round_messages=round_messages or ROUND_MESSAGES,
+            options=_reading(context, allow_data_loss),
+        )
+        pending = job.pending()
+        if dry_run:
+            _show_ranges(pending, f"would be archived to {job.folder.uri}")
+            return
+        records: list[RoundRecord] = []
+        with MessagesDone(f"archive {queue}", _messages(pending), spark) as bar:
+
+            def done(messages: int, record: RoundRecord) -> None:
+                records.append(record)
+                bar.advance(messages)
+
+            _until_interrupted(lambda: job.run(done, follow=follow), follow=follow)
+        _summary(
+            f"archived to {job.folder.uri}",
+            sum(record.messages for record in records),
+            bar.seconds,
+            f"{size_text(sum(record.bytes for record in records))}, "
+            f"{sum(len(record.files) for record in records):,} files",
+        )
+
+
+@app.command(
+    help=unwrapped("""
+Replay an archive, or any Parquet with the columns topic and value, into a queue.
+
+Each message is written once, however often this is run; what an archive got meanwhile is added.
+The order in which messages lie is kept in each partition.
+""")
+)
+def replay(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="An archive, or Parquet files.")],
+    queue: QueueName,
+    *,
+    by: By = None,
+    topic: Topics = None,
+    as_topic: Annotated[
+        str | None, typer.Option("--as-topic", help="The topic of all that is written.")
+    ] = None,
+    start: Start = None,
+    stop: Stop = None,
+    write_id: Annotated[
+        str | None,
+        typer.Option("--write-id", help="What this replay is known by; another, to write again."),
+    ] = None,
+    dry_run: DryRun = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    bounds = [None if moment is None else parse_moment(moment) for moment in (start, stop)]
+    with _spark(f"replay into {queue}", master, conf) as spark:
+        from pyspark_hqueue.jobs.replay import Replay  # noqa: PLC0415
+
+        job = Replay(
+            spark,
+            path,
+            queue,
+            by=by,
+            topics=topic or (),
+            topic=as_topic,
+            start=bounds[0],
+            stop=bounds[1],
+            write_id=write_id,
+            options=session_of(context).spark_options,
+        )
+        pieces = job.pending()
+        total = sum(piece.messages for piece in pieces)
+        if dry_run:
+            show_table(
+                ("round", "files", "messages"),
+                [(piece.number, len(piece.files) or None, piece.messages) for piece in pieces],
+                numbers=("round", "files", "messages"),
+            )
+            _say(f"{total:,} messages at most would be written to {queue}, as {job.write_id}.")
+            return
+        with MessagesDone(f"replay into {queue}", total, spark) as bar:
+            written = job.run(lambda piece: bar.advance(piece.messages))
+        _summary(f"written to {queue}", written, bar.seconds, f"known as {job.write_id}")
+
+
+@app.command(
+    help=unwrapped("""
+Copy a queue into another, which may have another number of partitions, each message once.
+
+A run goes on where the last one with this checkpoint ended, and can be killed anywhere.
+""")
+)
+def copy(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The queue to read.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The queue to write.")],
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", "-c", help="A folder, one for each copy.")
+    ],
+    *,
+    by: By = "partition",
+    topic: Topics = None,
+    start: Start = None,
+    round_messages: RoundMessages = None,
+    follow: Follow = False,
+    allow_data_loss: Loss = False,
+    dry_run: DryRun = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    begin = None if start is None else parse_moment(start)
+    with _spark(f"copy {source} to {target}", master, conf) as spark:
+        from pyspark_hqueue.jobs.queue_copy import ROUND_MESSAGES, Copy  # noqa: PLC0415
+
+        options = _reading(context, allow_data_loss)
+        if begin is not None:
+            options["startingTimestamp"] = str(begin.timestamp)
+        job = Copy(
+            spark,
+            source,
+            target,
+            checkpoint,
+            by=by or "partition",
+            topics=topic or (),
+            round_messages=round_messages or ROUND_MESSAGES,
+            options=options,
+        )
+        pending = job.pending()
+        if dry_run:
+            _show_ranges(pending, f"would be copied from {source} to {target}")
+            return
+        with MessagesDone(f"copy {source}", _messages(pending), spark) as bar:
+            copied = 0
+
+            def done(messages: int, written: int) -> None:
+                nonlocal copied
+                copied += written
+                bar.advance(messages)
+
+            _until_interrupted(lambda: job.run(done, follow=follow), follow=follow)
+        _summary(f"of {source} copied to {target}", copied, bar.seconds, "")
+
+
+@app.command(
+    help=unwrapped("""
+Count messages and bytes by windows of time and topic.
+
+The log's headers tell it, without messages being read. With --where, --by or --spark it is counted
+in Spark, over the messages.
+""")
+)
+def statistics(
+    context: typer.Context,
+    queue: QueueName,
+    *,
+    window: Annotated[
+        str | None, typer.Option("--window", "-w", help="500ms, 30s, 15m, 24h; about 20 if none.")
+    ] = None,
+    topic: Topics = None,
+    start: Start = None,
+    stop: Stop = None,
+    where: Annotated[
+        str | None, typer.Option(help="Count messages for which this is true, in Spark's SQL.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Count by this instead of the topic, in Spark's SQL.")
+    ] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="Count the messages themselves.")] = False,
+    top: Annotated[int, typer.Option("--top", "-n", min=1, help="So many topics.")] = 10,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw it as well: a .png, .svg or .pdf file.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
+    dry_run: DryRun = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    options = session_of(context).spark_options
+    if topic:
+        options["subscribe"] = ",".join(topic)
+    for name, moment in (("startingTimestamp", start), ("endingTimestamp", stop)):
+        if moment is not None:
+            options[name] = str(parse_moment(moment).timestamp)
+    with _installed():
+        from pyspark_hqueue.jobs.plot import check_plot  # noqa: PLC0415
+        from pyspark_hqueue.jobs.plot import plot as draw  # noqa: PLC0415
+        from pyspark_hqueue.jobs.queue_statistics import Counting  # noqa: PLC0415
+        from pyspark_hqueue.reading.options import duration_ms  # noqa: PLC0415
+    if plot is not None:
+        check_plot(plot)
+    window_ms = None if window is None else duration_ms(window)
+    job = Counting(queue, window_ms=window_ms, where=where, by=by, options=options)
+    if dry_run:
+        how = "in Spark" if spark or job.needs_spark else "by their headers"
+        _show_ranges(job.pending(), f"would be counted, {how}")
+        return
+    begun_s = time.monotonic()
+    if spark or job.needs_spark:
+        with (
+            _spark(f"statistics of {queue}", master, conf) as session,
+            MessagesDone(f"count {queue}", _messages(job.pending()), session),
+        ):
+            found = job.by_messages(session)
+    else:
+        found = job.by_headers()
+    show_statistics(found, top=top, json=json)
+    if plot is not None:
+        draw(found, plot)
+    seconds = time.monotonic() - begun_s
+    _summary(f"in {queue}", found.messages, seconds, size_text(found.bytes))
+
+
+@contextlib.contextmanager
+def _installed() -> Iterator[None]:
+    """Say what is missing if PySpark is."""
+    try:
+        yield
+    except ImportError as exc:
+        raise SettingsError("pipelines need more: pip install 'hqueue[spark]'") from exc
+
+
+@contextlib.contextmanager
+def _spark(name: str, master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
+    with _installed():
+        from pyspark_hqueue.jobs.sessions import spark_session  # noqa: PLC0415
+    settings = {}
+    for text in conf or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InvalidInputError("a setting of Spark's is written NAME=VALUE", conf=text)
+        settings[key] = value
+    with spark_session(name, master, settings) as session:
+        yield session
+
+
+def _reading(context: typer.Context, allow_data_loss: bool) -> dict[str, str]:
+    return {**session_of(context).spark_options, "failOnDataLoss": str(not allow_data_loss).lower()}
+
+
+def _until_interrupted(run: Callable[[], object], *, follow: bool) -> None:
+    """Ctrl-C is how following ends, and no failure."""
+    try:
+        run()
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+def _messages(ranges: Sequence[Range]) -> int:
+    return sum(range_.messages for range_ in ranges)
+
+
+def _show_ranges(ranges: Sequence[Range], what: str) -> None:
+    show_table(
+        ("partition", "from", "to", "messages"),
+        [
+            (
+                range_.partition,
+                MessageID.from_int(range_.start),
+                MessageID.from_int(range_.stop),
+                range_.messages,
+            )
+            for range_ in ranges
+        ],
+        numbers=("partition", "messages"),
+    )
+    _say(f"{_messages(ranges):,} messages of all topics in {len(ranges)} partitions {what}.")
+
+
+def _summary(what: str, messages: int, seconds: float, more: str) -> None:
+    rate = f", {messages / seconds:,.0f} messages/s" if messages and seconds > 0 else ""
+    noun = "message" if messages == 1 else "messages"
+    more = f" ({more})" if more else ""
+    _say(f"{messages:,} {noun}{more} {what} in {seconds:.2f} s{rate}.")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

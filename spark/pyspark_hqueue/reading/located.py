@@ -1,0 +1,182 @@
+"""Reading where the data is: each task on the host of the region that it reads from.
+
+A data source written in Python can't tell Spark where its tasks should run. An RDD can: so what is
+read is laid into one, a task's ranges an element, and Arrow batches are made of it where it is.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import logging
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from hqueue import InvalidInputError
+from pyspark_hqueue.reading.decode import client_of, read_ranges
+from pyspark_hqueue.reading.hosts import names_of
+from pyspark_hqueue.reading.options import ReadOptions
+from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, snapshot
+from pyspark_hqueue.reading.schema import COLUMNS
+
+__all__ = ["foreach_batch", "frame_of", "read"]
+
+logger = logging.getLogger(__name__)
+
+_TASKS = StructType([StructField("ranges", BinaryType(), nullable=False)])
+
+
+def read(
+    spark: SparkSession, queue: str, *, columns: Sequence[str] | None = None, **options: Any
+) -> DataFrame:
+    """What is in a queue now, read by tasks on the hosts of its regions.
+
+    The frame holds one snapshot: what it reads is fixed by this call, and the same each time that
+    it is used. Under Spark Connect it is the data source's, whose tasks run anywhere.
+
+    Args:
+        spark: the session.
+        queue: the queue's name.
+        columns: the columns wanted; all if None. Others are not made.
+        options: the data source's batch options.
+
+    Raises:
+        InvalidInputError: an option is unknown or has a wrong value, or there is no such column.
+    """
+    given = {**_texts(options), "queue": queue}
+    wanted = _wanted(columns)
+    if not _has_jvm(spark):
+        _say_once()
+        return spark.read.format("hqueue").options(**given).load().select(*wanted.names)
+    parsed = ReadOptions.of(given, "batch")
+    ranges = snapshot(client_of(parsed.settings).queue(queue), parsed)
+    return frame_of(spark, parsed, ranges, wanted)
+
+
+def foreach_batch(
+    spark: SparkSession,
+    queue: str,
+    function: Callable[[DataFrame, int], None],
+    *,
+    columns: Sequence[str] | None = None,
+    **options: Any,
+) -> DataStreamWriter:
+    """A stream of a queue whose batches are read by tasks on the hosts of its regions.
+
+    As ``readStream … .writeStream.foreachBatch(function)``, which it is under Spark Connect. The
+    result is to be given a checkpoint and a trigger, and to be started. The ranges of a batch are
+    fixed by the checkpoint: a batch that is repeated holds the same messages.
+
+    Args:
+        spark: the session.
+        queue: the queue's name.
+        function: called with the frame of each batch, and the batch's ID.
+        columns: the columns wanted; all if None. Others are not made.
+        options: the data source's stream options.
+    """
+    given = {**_texts(options), "queue": queue}
+    wanted = _wanted(columns)
+    if not _has_jvm(spark):
+        _say_once()
+        frame = spark.readStream.format("hqueue").options(**given).load()
+        return frame.select(*wanted.names).writeStream.foreachBatch(function)
+    parsed = ReadOptions.of(given, "stream")
+
+    def located(ranges: DataFrame, batch_id: int) -> None:
+        found = [Range(**row.asDict()) for row in ranges.collect()]
+        function(frame_of(spark, parsed, found, wanted), batch_id)
+
+    frame = spark.readStream.format("hqueue").options(**{**given, "rangesOnly": "true"}).load()
+    return frame.writeStream.foreachBatch(located)
+
+
+def _texts(options: dict[str, Any]) -> dict[str, str]:
+    """Options as Spark takes them: flags in lower case, settings with their prefix's dot."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
+
+
+def _wanted(columns: Sequence[str] | None) -> StructType:
+    names = COLUMNS.names if columns is None else list(columns)
+    for name in names:
+        if name not in COLUMNS.names:
+            raise InvalidInputError("there is no such column", column=name, columns=COLUMNS.names)
+    return StructType([COLUMNS[name] for name in names])
+
+
+def _has_jvm(spark: SparkSession) -> bool:
+    """Whether this is the driver, and not a client of Spark Connect."""
+    return hasattr(spark, "_jsparkSession")
+
+
+@functools.lru_cache(maxsize=1)
+def _say_once() -> None:
+    logger.warning(
+        "Spark Connect places no tasks: the queue is read through the data source instead"
+    )
+
+
+def frame_of(
+    spark: SparkSession, options: ReadOptions, ranges: Sequence[Range], columns: StructType
+) -> DataFrame:
+    """The messages of some ranges, read by tasks on the hosts of their regions."""
+    tasks = _located_tasks(options, ranges, spark.sparkContext.defaultParallelism)
+    names = columns.names
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                yield from read_ranges(options, pickle.loads(packed), names)
+
+    return _placed(spark, tasks).mapInArrow(decode, columns)
+
+
+def _located_tasks(
+    options: ReadOptions, ranges: Sequence[Range], cores: int
+) -> list[tuple[Task, str]]:
+    """The tasks, each with the host that serves all of its partitions."""
+    client = client_of(options.settings)
+    queue = client.queue(options.queue)
+    pieces = pieces_of(queue, ranges, options, cores)
+    hosts = {location.partition: location.host for location in client.locations(options.queue)}
+    by_host: dict[str, list[Range]] = collections.defaultdict(list)
+    for range_ in ranges:
+        by_host[hosts[range_.partition]].append(range_)
+    total = sum(range_.messages for range_ in ranges)
+    located = []
+    for host, there in by_host.items():
+        share = sum(range_.messages for range_ in there)
+        for task in cut(there, max(1, round(pieces * share / total)), queue.id_at):
+            located.append((task, host))
+    return located
+
+
+def _placed(spark: SparkSession, tasks: Sequence[tuple[Task, str]]) -> DataFrame:
+    """A frame of one column with the tasks, each in a partition that prefers its host."""
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    jvm = gateway.jvm
+    rows = jvm.java.util.ArrayList()
+    hosts: dict[str, Any] = {}
+    scala = jvm.scala.jdk.javaapi.CollectionConverters
+    for task, host in tasks:
+        if host not in hosts:
+            names = jvm.java.util.ArrayList()
+            for name in names_of(host):
+                names.add(name)
+            hosts[host] = scala.asScala(names).toSeq()
+        values = gateway.new_array(jvm.java.lang.Object, 1)
+        values[0] = bytearray(pickle.dumps(task.ranges))
+        rows.add(jvm.scala.Tuple2(jvm.org.apache.spark.sql.RowFactory.create(values), hosts[host]))
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("org.apache.spark.sql.Row"))
+    rdd = spark.sparkContext._jsc.sc().makeRDD(scala.asScala(rows).toSeq(), tag)
+    schema = spark._jsparkSession.parseDataType(_TASKS.json())
+    return DataFrame(spark._jsparkSession.createDataFrame(rdd, schema), spark)

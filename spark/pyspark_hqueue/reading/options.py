@@ -1,0 +1,359 @@
+"""The options of a read. They are named as Kafka's source names them where they mean the same.
+
+Spark gives all options as texts, with their names in lower case. They are read and checked once,
+on the driver, together with the connection's settings; what comes out is frozen, and goes to the
+executors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import difflib
+import functools
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from hqueue import InvalidInputError, MessageID, Settings
+from hqueue.message import as_message_id, topic_bytes
+from hqueue.settings.limits import MESSAGE_ID_MAX
+from hqueue.settings.numbers import whole_number
+from pyspark_hqueue.reading.pushdown import Narrowing
+
+__all__ = ["Bound", "Boundary", "Option", "ReadOptions", "duration_ms", "parse_options", "whole"]
+
+SETTINGS_PREFIX = "hqueue."
+"""``hqueue.gateways`` and so on: a setting of the connection, as `hqueue.Settings` names it."""
+
+BATCH_TASK_MESSAGES = 500_000
+STREAM_TASK_MESSAGES = 100_000
+"""What a task reads at most if nothing else was said: half a second's work, and a tenth."""
+
+Boundary = Literal["earliest", "latest"] | MessageID
+"""Where a read begins or ends: at one of a partition's ends, or at the first message with this ID
+or a later one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """Where a read begins or ends, in each partition.
+
+    Args:
+        everywhere: the boundary in every partition without one of its own; None if each has.
+        by_partition: boundaries of single partitions.
+        exact: whether the boundaries are messages, which have to be there, rather than times.
+    """
+
+    everywhere: Boundary | None
+    by_partition: Mapping[int, Boundary] = dataclasses.field(default_factory=dict)
+    exact: bool = False
+
+    def of(self, partition: int) -> Boundary:
+        """The boundary in a partition.
+
+        Raises:
+            InvalidInputError: boundaries were given for other partitions only.
+        """
+        boundary = self.by_partition.get(partition, self.everywhere)
+        if boundary is None:
+            raise InvalidInputError(
+                "offsets given by partition must name every partition that is read",
+                missing=partition,
+                given=sorted(self.by_partition),
+            )
+        return boundary
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """An option: its name, the field that it sets, and how its text is read."""
+
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+    only: Literal["batch", "stream"] | None = None
+
+
+def _wrong(must: str) -> InvalidInputError:
+    return InvalidInputError(must)
+
+
+def _queue(text: str) -> str:
+    if not text:
+        raise _wrong("the option queue is the name of a queue")
+    return text
+
+
+def _topics(text: str) -> frozenset[str]:
+    topics = frozenset(topic.strip() for topic in text.split(","))
+    for topic in topics:
+        topic_bytes(topic)
+    return topics
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as exc:
+        raise _wrong("subscribePattern is a regular expression, as Python's re has them") from exc
+
+
+def _partitions(text: str) -> frozenset[int]:
+    """``[0, 1, 2]``, or ``0-2,5``."""
+    found: set[int] = set()
+    for part in text.strip().removeprefix("[").removesuffix("]").split(","):
+        first, dash, last = part.partition("-")
+        low = whole_number(first.strip())
+        high = whole_number(last.strip()) if dash else low
+        if low is None or high is None or not low <= high <= low + 32_767:
+            raise _wrong("assign is a list of partitions, as [0, 1, 2] or 0-2,5")
+        found.update(range(low, high + 1))
+    return frozenset(found)
+
+
+def whole(least: int, text: str) -> int:
+    """Read a whole number that is not below `least`."""
+    number = whole_number(text.strip())
+    if number is None or number < least:
+        raise _wrong(f"this option is a whole number, {least} or more")
+    return number
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise _wrong("this option is true or false")
+    return text.lower() == "true"
+
+
+_MILLISECONDS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+_DURATION = re.compile(r"(\d{1,12})\s*([a-z]*)", re.ASCII)
+
+
+def duration_ms(text: str) -> int:
+    """Read a length of time, into milliseconds."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or match[2] not in _MILLISECONDS:
+        raise _wrong("a duration is written as 500ms, 30s, 15m or 2h")
+    return int(match[1]) * _MILLISECONDS[match[2]]
+
+
+def _moment(value: object) -> MessageID:
+    """A time: milliseconds since the epoch, or ISO 8601 with a time zone."""
+    number = whole_number(value.strip()) if isinstance(value, str) else value
+    try:
+        if isinstance(number, int) and not isinstance(number, bool):
+            return as_message_id(number)
+        return as_message_id(datetime.datetime.fromisoformat(str(value).replace("Z", "+00:00")))
+    except ValueError as exc:
+        raise _wrong(
+            "a time is milliseconds since the epoch, or ISO 8601 with a time zone, as "
+            "2026-01-31T12:00:00Z"
+        ) from exc
+
+
+_OFFSETS = (
+    "offsets are earliest, latest, a MessageID as 1767225600000-0, or JSON that gives each "
+    'partition one, as {"0": "1767225600000-0", "1": -2, "2": -1}; -2 is earliest, -1 latest'
+)
+
+
+def _boundary(value: object) -> Boundary:
+    if value in ("earliest", "latest"):
+        return "earliest" if value == "earliest" else "latest"
+    try:
+        if isinstance(value, str):
+            number = whole_number(value.strip())
+            return MessageID.parse(value) if number is None else MessageID.from_int(number)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return {-2: "earliest", -1: "latest"}.get(value) or MessageID.from_int(value)  # type: ignore[return-value]
+    except ValueError as exc:
+        raise _wrong(_OFFSETS) from exc
+    raise _wrong(_OFFSETS)
+
+
+def _by_partition(text: str, read: Callable[[object], Boundary], must: str) -> dict[int, Boundary]:
+    try:
+        given = json.loads(text)
+    except ValueError as exc:
+        raise _wrong(must) from exc
+    if not isinstance(given, dict) or not given:
+        raise _wrong(must)
+    boundaries = {}
+    for name, value in given.items():
+        partition = whole_number(name)
+        if partition is None:
+            raise _wrong(must)
+        boundaries[partition] = read(value)
+    return boundaries
+
+
+def _offsets(forbidden: str, text: str) -> Bound:
+    if text.strip().startswith("{"):
+        boundaries = _by_partition(text, _boundary, _OFFSETS)
+        bound = Bound(None, boundaries, exact=True)
+    else:
+        boundary = _boundary(text.strip())
+        bound = Bound(boundary, exact=isinstance(boundary, MessageID))
+    if forbidden in (bound.everywhere, *bound.by_partition.values()):
+        raise _wrong(f"this read can't be told {forbidden} here, for nothing would be read")
+    return bound
+
+
+def _timestamp(text: str) -> Bound:
+    return Bound(_moment(text))
+
+
+def _offsets_by_timestamp(text: str) -> Bound:
+    must = 'times by partition are JSON, as {"0": 1767225600000, "1": "2026-01-31T12:00:00Z"}'
+    return Bound(None, _by_partition(text, _moment, must))
+
+
+_START: dict[str, Callable[[str], Bound]] = {
+    "startingTimestamp": _timestamp,
+    "startingOffsetsByTimestamp": _offsets_by_timestamp,
+}
+_END: dict[str, Callable[[str], Bound]] = {
+    "endingOffsets": functools.partial(_offsets, "earliest"),
+    "endingTimestamp": _timestamp,
+    "endingOffsetsByTimestamp": _offsets_by_timestamp,
+}
+
+_POSITIVE = functools.partial(whole, 1)
+
+_OPTIONS = (
+    Option("queue", "queue", _queue),
+    Option("path", "queue", _queue),
+    Option("subscribe", "topics", _topics),
+    Option("subscribePattern", "topics", _pattern),
+    Option("assign", "partitions", _partitions),
+    Option("startingOffsets", "start", functools.partial(_offsets, ""), "stream"),
+    Option("startingOffsets", "start", functools.partial(_offsets, "latest"), "batch"),
+    *(Option(name, "start", parse) for name, parse in _START.items()),
+    *(Option(name, "stop", parse, "batch") for name, parse in _END.items()),
+    Option("maxOffsetsPerTrigger", "trigger_messages_max", _POSITIVE, "stream"),
+    Option("minOffsetsPerTrigger", "trigger_messages_min", _POSITIVE, "stream"),
+    Option("maxTriggerDelay", "trigger_delay_ms_max", duration_ms, "stream"),
+    Option("rangesOnly", "ranges_only", _flag, "stream"),
+    Option("minPartitions", "tasks_min", _POSITIVE),
+    Option("maxRecordsPerPartition", "task_messages_max", _POSITIVE),
+    Option("failOnDataLoss", "fail_on_data_loss", _flag),
+)
+
+_OF_KAFKA = {
+    "kafka.bootstrap.servers": "the gateways are given as hqueue.gateways",
+    "includeheaders": "messages of a queue have no headers",
+    "groupidprefix": "a read belongs to no consumer group",
+    "startingoffsetsbytimestampstrategy": "a time beyond the last message is the end of the log",
+}
+
+
+def parse_options(
+    given: Mapping[str, str], options: tuple[Option, ...], kind: Literal["batch", "stream"]
+) -> dict[str, Any]:
+    """Read the options that were given into the fields that they set.
+
+    Those that begin with ``hqueue.`` are settings of the connection; the others of these come
+    from where `hqueue.connect` finds them. They set the field ``settings``.
+
+    Raises:
+        InvalidInputError: an option is unknown (the closest is named), has a wrong value, is not
+            for this kind of work, or contradicts another.
+        SettingsError: a setting is unknown or has a wrong value.
+    """
+    by_name: dict[str, Option] = {}
+    for option in options:
+        if option.only in (None, kind) or option.name.lower() not in by_name:
+            by_name[option.name.lower()] = option
+    settings: dict[str, str] = {}
+    fields: dict[str, Any] = {}
+    set_by: dict[str, str] = {}
+    for written, text in given.items():
+        name = written.lower()
+        if name.startswith(SETTINGS_PREFIX):
+            settings[name.removeprefix(SETTINGS_PREFIX)] = text
+            continue
+        if name not in by_name:
+            names = {known: option.name for known, option in by_name.items()}
+            closest = names[difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]]
+            if name in _OF_KAFKA:
+                raise InvalidInputError("unknown option", option=written, hint=_OF_KAFKA[name])
+            raise InvalidInputError("unknown option", option=written, closest=closest)
+        option = by_name[name]
+        if option.only not in (None, kind):
+            raise InvalidInputError(
+                f"this option is for a {option.only} only", option=option.name, given_to=kind
+            )
+        if option.field in fields:
+            raise InvalidInputError(
+                "two options say the same thing: give one",
+                options=[set_by[option.field], option.name],
+            )
+        try:
+            fields[option.field] = option.parse(text)
+        except InvalidInputError as exc:
+            exc.facts.update(option=option.name, value=text)
+            raise
+        set_by[option.field] = option.name
+    return {**fields, "settings": Settings.load(settings)}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+    """What is read, and how. See docs/spark.md for each."""
+
+    queue: str
+    settings: Settings
+    start: Bound
+    stop: Bound = Bound("latest")
+    topics: frozenset[str] | re.Pattern[str] | None = None
+    partitions: frozenset[int] | None = None
+    tasks_min: int = 1
+    task_messages_max: int = BATCH_TASK_MESSAGES
+    fail_on_data_loss: bool = True
+    trigger_messages_max: int | None = None
+    trigger_messages_min: int | None = None
+    trigger_delay_ms_max: int = 900_000
+    ranges_only: bool = False
+    narrowing: Narrowing = dataclasses.field(default_factory=Narrowing)
+
+    def start_in(self, partition: int) -> Boundary:
+        """Where the read begins in a partition."""
+        boundary, least = self.start.of(partition), self.narrowing.start
+        if isinstance(boundary, MessageID):
+            return max(boundary, MessageID.from_int(least))
+        return MessageID.from_int(least) if least and boundary == "earliest" else boundary
+
+    def stop_in(self, partition: int) -> Boundary:
+        """Where the read ends in a partition."""
+        boundary, beyond = self.stop.of(partition), self.narrowing.stop
+        if isinstance(boundary, MessageID):
+            return MessageID.from_int(min(boundary, beyond))
+        return MessageID.from_int(beyond) if beyond <= MESSAGE_ID_MAX else boundary
+
+    def wanted_topics(self, named: Callable[[], Iterable[str]]) -> frozenset[str] | None:
+        """The topics to ask for; None for all. A pattern is looked for among those named."""
+        topics = self.topics
+        if isinstance(topics, re.Pattern):
+            topics = frozenset(filter(topics.fullmatch, named()))
+        if self.narrowing.topics is None or topics is None:
+            return self.narrowing.topics if topics is None else topics
+        return topics & self.narrowing.topics
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], kind: Literal["batch", "stream"]) -> ReadOptions:
+        """The options of a read, checked. Raises as `parse_options`."""
+        fields = parse_options(given, _OPTIONS, kind)
+        if "queue" not in fields:
+            raise InvalidInputError("the option queue is needed: the name of a queue")
+        fields.setdefault("start", Bound("earliest" if kind == "batch" else "latest"))
+        if kind == "stream":
+            fields.setdefault("task_messages_max", STREAM_TASK_MESSAGES)
+        options = cls(**fields)
+        most, least = options.trigger_messages_max, options.trigger_messages_min
+        if most is not None and least is not None and least > most:
+            raise InvalidInputError(
+                "minOffsetsPerTrigger is above maxOffsetsPerTrigger", least=least, most=most
+            )
+        return options

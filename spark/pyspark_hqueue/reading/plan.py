@@ -1,0 +1,313 @@
+"""From what is wanted to tasks of equal numbers of messages. All paths plan here.
+
+The log's ordinals say how many messages lie between two places without reading any. So all ranges
+are laid end to end and cut into equal pieces: a large partition comes to lie in several tasks, and
+many small ones in one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pyspark.sql.datasource import InputPartition
+
+from hqueue import InvalidInputError, MessageID, PartitionOffsets, Queue
+from pyspark_hqueue.reading.loss import report_loss
+from pyspark_hqueue.reading.options import Boundary, ReadOptions
+
+__all__ = [
+    "Position",
+    "Range",
+    "Task",
+    "cut",
+    "partitions_of",
+    "pieces_of",
+    "ranges_between",
+    "snapshot",
+    "starts_of",
+]
+
+TASK_MESSAGES_MIN = 10_000
+"""A task of fewer is not worth its start, some 60 ms, when a task in its place has room."""
+
+TASK_BYTES_MAX = 64 * 1024 * 1024
+
+TTL_MARGIN_MS = 60_000
+"""A message is kept by the region server's clock, and has its time from a writer's."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Position:
+    """A position in a partition: what is read next, and how many messages the partition had
+    before.
+    """
+
+    id: int
+    ordinal: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Range:
+    """The messages of a partition with IDs in ``[start, stop)``.
+
+    Args:
+        partition: the partition.
+        start: the first ID.
+        stop: the first ID that isn't wanted any more.
+        ordinal: messages that the partition had before `start`.
+        messages: how many there are, of all topics and expired ones too.
+        exact: whether all of them have to be there; otherwise those that are.
+    """
+
+    partition: int
+    start: int
+    stop: int
+    ordinal: int
+    messages: int
+    exact: bool
+
+
+class Task(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, ranges: tuple[Range, ...]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+
+    @property
+    def messages(self) -> int:
+        return sum(range_.messages for range_ in self.ranges)
+
+
+def partitions_of(queue: Queue, options: ReadOptions) -> Sequence[int]:
+    """The partitions that are read.
+
+    Raises:
+        InvalidInputError: the queue has no such partition.
+    """
+    wanted: Iterable[int] = range(queue.partitions)
+    for partition in options.partitions or ():
+        if partition >= queue.partitions:
+            raise InvalidInputError(
+                "the queue has no such partition",
+                queue=queue.name,
+                partition=partition,
+                partitions=queue.partitions,
+            )
+    if options.partitions is not None:
+        wanted = sorted(options.partitions)
+    return [partition for partition in wanted if options.narrowing.wants(partition)]
+
+
+def _positions_of(
+    queue: Queue, offsets: Sequence[PartitionOffsets], boundary: Callable[[int], Boundary]
+) -> dict[int, Position]:
+    """Where these boundaries are now, none beyond the ends."""
+    boundaries = {each.partition: boundary(each.partition) for each in offsets}
+    expired = _expired(queue) if "earliest" in boundaries.values() else 0
+    return {
+        each.partition: _position(queue, each, boundaries[each.partition], expired)
+        for each in offsets
+    }
+
+
+def _expired(queue: Queue) -> int:
+    """The ID below which everything has expired for sure."""
+    ttl_seconds = queue.describe().ttl_seconds
+    if ttl_seconds is None:
+        return 0
+    oldest_ms = time.time_ns() // 1_000_000 - ttl_seconds * 1_000 - TTL_MARGIN_MS
+    return int(MessageID(max(0, oldest_ms)))
+
+
+def _position(
+    queue: Queue, offsets: PartitionOffsets, boundary: Boundary, expired: int
+) -> Position:
+    if boundary == "latest":
+        return Position(int(offsets.end), offsets.end_ordinal)
+    wanted = expired if boundary == "earliest" else int(boundary)
+    if wanted >= offsets.end:
+        return Position(int(offsets.end), offsets.end_ordinal)
+    if offsets.beginning is None or wanted <= offsets.beginning:
+        # What lies between was collected: nothing of it can be counted any more.
+        return Position(0 if boundary == "earliest" else wanted, offsets.beginning_ordinal)
+    before = queue.count_before(offsets.partition, MessageID.from_int(wanted))
+    return Position(wanted, before)
+
+
+def starts_of(
+    queue: Queue, offsets: Sequence[PartitionOffsets], options: ReadOptions
+) -> dict[int, Position]:
+    """Where a read begins.
+
+    Raises:
+        DataLossError: it is to begin with messages that are gone.
+    """
+    for each in offsets:
+        boundary = options.start_in(each.partition)
+        if (
+            _is_exact(options, each.partition)
+            and each.beginning_ordinal
+            and each.beginning is not None
+        ):
+            assert isinstance(boundary, int)
+            if boundary < each.beginning:
+                report_loss(
+                    "messages from startingOffsets on are gone, at most so many",
+                    fail=options.fail_on_data_loss,
+                    queue=queue.name,
+                    partition=each.partition,
+                    lost=each.beginning_ordinal,
+                )
+    return _positions_of(queue, offsets, options.start_in)
+
+
+def _is_exact(options: ReadOptions, partition: int) -> bool:
+    """Whether a read begins with a message that was named, and has to be there."""
+    boundary = options.start_in(partition)
+    return (
+        options.start.exact
+        and isinstance(boundary, MessageID)
+        and boundary == options.start.of(partition)
+    )
+
+
+def snapshot(queue: Queue, options: ReadOptions) -> list[Range]:
+    """What a batch read gives: all between its bounds that is written by now. Raises as
+    `starts_of`.
+    """
+    offsets = queue.offsets(partitions_of(queue, options))
+    starts = starts_of(queue, offsets, options)
+    stops = _positions_of(queue, offsets, options.stop_in)
+    ranges = []
+    for partition, start in starts.items():
+        messages = stops[partition].ordinal - start.ordinal
+        if messages > 0:
+            stop = stops[partition].id
+            exact = _is_exact(options, partition)
+            ranges.append(Range(partition, start.id, stop, start.ordinal, messages, exact))
+    return ranges
+
+
+def ranges_between(
+    queue: Queue,
+    starts: Mapping[int, Position],
+    stops: Mapping[int, Position],
+    fell_from: Mapping[int, int],
+    options: ReadOptions,
+    *,
+    first: bool,
+) -> list[Range]:
+    """What lies between two offsets of a stream, if it is all there.
+
+    The log is asked how many messages it had before a start: more than the offset says, and those
+    between were collected; fewer, and it was truncated and began again.
+
+    Args:
+        queue: the queue.
+        starts: where the batch begins.
+        stops: where it ends.
+        fell_from: messages that partitions were known to have before they were truncated.
+        options: whether a loss is an error.
+        first: whether it is the first batch of the query, which at its "earliest" has what is
+            left, and misses nothing.
+
+    Raises:
+        DataLossError: messages between them are gone.
+    """
+    ranges = []
+    for partition, stop in stops.items():
+        known = partition in starts  # Others were added since: the queue was made again.
+        start = starts.get(partition, Position(0, 0))
+        if start.id >= stop.id:
+            continue
+        exact = known and not (first and options.start_in(partition) == "earliest")
+        before = queue.count_before(partition, MessageID.from_int(start.id))
+        if before != start.ordinal and exact:
+            if before > start.ordinal:
+                text, lost = "messages were deleted before they were read", before - start.ordinal
+            else:
+                text = "the queue was truncated; lost are at least so many messages"
+                lost = max(fell_from.get(partition, 0), stop.ordinal) - start.ordinal
+            report_loss(
+                text,
+                fail=options.fail_on_data_loss,
+                queue=queue.name,
+                partition=partition,
+                lost=max(0, lost),
+            )
+        messages = max(1, stop.ordinal - before)
+        ranges.append(Range(partition, start.id, stop.id, before, messages, exact))
+    return ranges
+
+
+def pieces_of(queue: Queue, ranges: Sequence[Range], options: ReadOptions, cores: int = 1) -> int:
+    """Into how many tasks to cut: as few as keep the cores busy and each task small.
+
+    How large messages are is judged by one batch in the middle of the largest range.
+    """
+    total = sum(range_.messages for range_ in ranges)
+    if not total:
+        return 0
+    largest = max(ranges, key=lambda range_: range_.messages)
+    middle = (largest.start + largest.stop) // 2 if largest.start else largest.stop - 1
+    sizes = [
+        sum(entry.size for entry in header.topics) / header.count
+        for header in itertools.islice(
+            queue.headers(
+                largest.partition, MessageID.from_int(middle), MessageID.from_int(largest.stop)
+            ),
+            1,
+        )
+        if header.count
+    ]
+    wanted = max(
+        options.tasks_min,
+        math.ceil(total / options.task_messages_max),
+        math.ceil(total * max(sizes, default=0) / TASK_BYTES_MAX),
+        min(cores, math.ceil(total / TASK_MESSAGES_MIN)),
+    )
+    return min(wanted, total)
+
+
+def cut(ranges: Sequence[Range], pieces: int, id_at: Callable[[int, int], MessageID]) -> list[Task]:
+    """Cut ranges into tasks of equal numbers of messages, to one or two.
+
+    Args:
+        ranges: what is to be read; tasks keep their order.
+        pieces: the number of tasks.
+        id_at: gives the ID before which a partition had so many messages.
+    """
+    total = sum(range_.messages for range_ in ranges)
+    cuts = [total * number // pieces for number in range(1, pieces)]
+    tasks: list[list[Range]] = [[] for _ in range(pieces)]
+    passed = 0
+    for range_ in ranges:
+        end = passed + range_.messages
+        first = bisect.bisect_right(cuts, passed)
+        inner = cuts[first : bisect.bisect_left(cuts, end)]
+        edges = [Position(range_.start, range_.ordinal)]
+        for at in inner:
+            ordinal = range_.ordinal + at - passed
+            edge = int(id_at(range_.partition, ordinal))
+            # Where messages expired meanwhile, the first that is left may lie beyond the range.
+            edges.append(Position(min(max(edge, edges[-1].id), range_.stop), ordinal))
+        edges.append(Position(range_.stop, range_.ordinal + range_.messages))
+        for number, (start, stop) in enumerate(itertools.pairwise(edges), first):
+            if start.id < stop.id:
+                tasks[number].append(
+                    dataclasses.replace(
+                        range_,
+                        start=start.id,
+                        stop=stop.id,
+                        ordinal=start.ordinal,
+                        messages=stop.ordinal - start.ordinal,
+                    )
+                )
+        passed = end
+    return [Task(tuple(task)) for task in tasks if task]

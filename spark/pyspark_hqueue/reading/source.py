@@ -1,0 +1,70 @@
+"""Reading in batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from hqueue import InvalidInputError
+from pyspark_hqueue.reading.decode import client_of, read_ranges
+from pyspark_hqueue.reading.options import ReadOptions
+from pyspark_hqueue.reading.plan import Task, cut, pieces_of, snapshot
+from pyspark_hqueue.reading.pushdown import narrowing_of, pushes_filters
+from pyspark_hqueue.reading.schema import COLUMNS, RANGES
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+__all__ = ["batch_reader", "check_schema", "schema_of"]
+
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """The columns that a read with these options has."""
+    return RANGES if options.get("rangesonly", "").lower() == "true" else COLUMNS
+
+
+def check_schema(given: StructType, wanted: StructType) -> None:
+    """Refuse a schema of the user's own, unless it is what comes anyway."""
+    if [(f.name, f.dataType) for f in given] != [(f.name, f.dataType) for f in wanted]:
+        raise InvalidInputError(
+            "the columns of a queue are fixed: give no schema", given=given.simpleString()
+        )
+
+
+def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """A reader for these options. Raises as `ReadOptions.of`."""
+    options = ReadOptions.of(given, "batch")
+    check_schema(schema, COLUMNS)
+    return PushingReader(options) if pushes_filters() else QueueReader(options)
+
+
+class QueueReader(DataSourceReader):
+    """Reads what is in the queue at the time of planning."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        queue = client_of(self.options.settings).queue(self.options.queue)
+        ranges = snapshot(queue, self.options)
+        pieces = pieces_of(queue, ranges, self.options)
+        # Of an empty list Spark makes a task that has no ranges.
+        return list(cut(ranges, pieces, queue.id_at)) or [Task(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Task)
+        return read_ranges(self.options, partition.ranges)
+
+
+class PushingReader(QueueReader):
+    """A reader that the filters of the query narrow."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        narrowing = narrowing_of(filters)
+        self.options = dataclasses.replace(self.options, narrowing=narrowing)
+        return filters

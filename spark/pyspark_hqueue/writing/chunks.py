@@ -1,0 +1,172 @@
+"""A task's rows, cut into the batches that are put: the same rows give the same batches.
+
+Where they are cut is decided row by row, and not by how Spark hands them over: so a task that is
+repeated cuts as it did before, and each of its batches has the idempotency key that it had.
+"""
+
+from __future__ import annotations
+
+import collections
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hqueue import InvalidInputError
+from hqueue.settings.limits import TOPICS_PER_BATCH_MAX
+
+__all__ = ["ANY", "Chunk", "Chunks"]
+
+ANY = -1
+"""The target of rows that name neither a partition nor a key."""
+
+CHUNK_MESSAGES = 10_000
+CHUNK_BYTES = 4 * 1024 * 1024
+TASK_BYTES = 128 * 1024 * 1024
+"""What a task holds at most: of a queue with many partitions the chunks are smaller."""
+
+MESSAGE_OVERHEAD_BYTES = 8
+
+
+class Chunk(NamedTuple):
+    """Messages that are put as one batch."""
+
+    target: int
+    """A partition of the queue, or `ANY`."""
+    number: int
+    """How many chunks the task had for that target before."""
+    messages: pa.RecordBatch
+    """Its columns are ``topic`` and ``value``."""
+
+
+class Chunks:
+    """Cuts what a task is given.
+
+    Args:
+        partitions: how many the queue has.
+        topic: the topic of all messages; None if they have a column for it.
+    """
+
+    def __init__(self, partitions: int, topic: str | None) -> None:
+        self._partitions = partitions
+        self._topic = topic
+        self._bytes_max = min(CHUNK_BYTES, TASK_BYTES // partitions)
+        self._pending: dict[int, _Pending] = collections.defaultdict(_Pending)
+
+    def add(self, rows: pa.RecordBatch) -> Iterator[Chunk]:
+        """The chunks that are full with these rows.
+
+        Raises:
+            InvalidInputError: a row can't be a message, or names no partition of the queue.
+        """
+        messages = self._messages(rows)
+        for target, there in self._by_target(rows, messages):
+            pending = self._pending[target]
+            pending.add(there)
+            yield from pending.full(target, self._bytes_max)
+
+    def flush(self) -> Iterator[Chunk]:
+        """What is left when there are no more rows."""
+        for target in sorted(self._pending):
+            pending = self._pending[target]
+            while pending.messages:
+                yield pending.cut(target, pending.messages)
+
+    def _messages(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        values = rows.column("value").cast(pa.binary())
+        if self._topic is None:
+            topics = rows.column("topic").cast(pa.string())
+        else:
+            topics = pa.repeat(pa.scalar(self._topic, pa.string()), rows.num_rows)
+        if topics.null_count or values.null_count:
+            raise InvalidInputError("a message has a topic and a value, never null")
+        return pa.RecordBatch.from_arrays([topics, values], names=["topic", "value"])
+
+    def _by_target(
+        self, rows: pa.RecordBatch, messages: pa.RecordBatch
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The messages of each target, in their order."""
+        targets = self._targets(rows)
+        if targets is None:
+            yield ANY, messages
+            return
+        order = pc.array_sort_indices(targets)  # Stable.
+        runs = pc.run_end_encode(targets.take(order))
+        start = 0
+        for target, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield target, messages.take(order.slice(start, end - start))
+            start = end
+
+    def _targets(self, rows: pa.RecordBatch) -> pa.Array | None:
+        """Each row's target; None if no row names one."""
+        names = rows.schema.names
+        targets = pa.nulls(rows.num_rows, pa.int64())
+        if "partition" in names:
+            targets = rows.column("partition").cast(pa.int64())
+            self._check_partitions(targets)
+        if "key" in names and targets.null_count:
+            keys = rows.column("key").cast(pa.binary()).dictionary_encode()
+            chosen = [zlib.crc32(key) % self._partitions for key in keys.dictionary.to_pylist()]
+            targets = pc.coalesce(targets, pa.array(chosen, pa.int64()).take(keys.indices))
+        if targets.null_count == len(targets):
+            return None
+        return targets.fill_null(ANY)
+
+    def _check_partitions(self, targets: pa.Array) -> None:
+        ends = pc.min_max(targets).as_py()
+        for partition in (ends["min"], ends["max"]):
+            if partition is not None and not 0 <= partition < self._partitions:
+                raise InvalidInputError(
+                    "there is no such partition", partition=partition, partitions=self._partitions
+                )
+
+
+class _Pending:
+    """The messages of one target that are not cut yet."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self._bytes = 0
+        self._pieces: list[pa.RecordBatch] = []
+        self._cut = 0
+
+    def add(self, piece: pa.RecordBatch) -> None:
+        self._pieces.append(piece)
+        self.messages += piece.num_rows
+        self._bytes += _bytes_of(piece)
+
+    def full(self, target: int, bytes_max: int) -> Iterator[Chunk]:
+        """The chunks that the next message would make too large."""
+        while self.messages >= CHUNK_MESSAGES or self._bytes > bytes_max:
+            sizes = pc.add(pc.binary_length(self._whole().column("value")), MESSAGE_OVERHEAD_BYTES)
+            sums = pc.cumulative_sum(sizes.cast(pa.int64()))
+            most = min(CHUNK_MESSAGES, self.messages)
+            fitting = bisect_right(range(most), bytes_max, key=lambda row: sums[row].as_py())
+            yield self.cut(target, max(1, fitting))
+
+    def cut(self, target: int, messages: int) -> Chunk:
+        """The first so many messages, or fewer if these have too many topics."""
+        whole = self._whole()
+        chunk = whole.slice(0, messages)
+        topics = chunk.column("topic").dictionary_encode()
+        if len(topics.dictionary) > TOPICS_PER_BATCH_MAX:
+            # Topics are numbered in the order in which they come.
+            chunk = chunk.slice(0, pc.index(topics.indices, TOPICS_PER_BATCH_MAX).as_py())
+        self._pieces = [whole.slice(chunk.num_rows)]
+        self.messages -= chunk.num_rows
+        self._bytes -= _bytes_of(chunk)
+        self._cut += 1
+        return Chunk(target, self._cut - 1, chunk)
+
+    def _whole(self) -> pa.RecordBatch:
+        if len(self._pieces) > 1:
+            self._pieces = [pa.concat_batches(self._pieces)]
+        return self._pieces[0]
+
+
+def _bytes_of(messages: pa.RecordBatch) -> int:
+    size = pc.sum(pc.binary_length(messages.column("value"))).as_py()
+    return int((size or 0) + MESSAGE_OVERHEAD_BYTES * messages.num_rows)

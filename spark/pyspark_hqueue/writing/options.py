@@ -1,0 +1,109 @@
+"""The options of a write, and which columns it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Literal
+
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from hqueue import InvalidInputError, Settings
+from hqueue.message import topic_bytes
+from hqueue.metadata import check_name
+from pyspark_hqueue.reading.options import Option, parse_options, whole
+
+__all__ = ["WriteOptions", "check_columns"]
+
+TEXT: tuple[type[DataType], ...] = (StringType,)
+BYTES: tuple[type[DataType], ...] = (StringType, BinaryType)
+WHOLE: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
+
+COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "topic": TEXT,
+    "value": BYTES,
+    "key": BYTES,
+    "partition": WHOLE,
+}
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise InvalidInputError("the option queue is the name of a queue")
+    return text
+
+
+def _topic(text: str) -> str:
+    topic_bytes(text)
+    return text
+
+
+_OPTIONS = (
+    Option("queue", "queue", _name),
+    Option("path", "queue", _name),
+    Option("topic", "topic", _topic),
+    Option("writeId", "write_id", check_name, "batch"),
+    Option("writeEpoch", "write_epoch", functools.partial(whole, 0), "batch"),
+    Option("checkpointLocation", "checkpoint", str, "stream"),  # Spark's own: it comes along.
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteOptions:
+    """Where messages go, and what they are known by. See docs/spark.md for each."""
+
+    queue: str
+    settings: Settings
+    topic: str | None = None
+    write_id: str | None = None
+    write_epoch: int = 0
+    checkpoint: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], kind: Literal["batch", "stream"]) -> WriteOptions:
+        """The options of a write, checked. Raises as `parse_options`."""
+        fields = parse_options(given, _OPTIONS, kind)
+        if "queue" not in fields:
+            raise InvalidInputError("the option queue is needed: the name of a queue")
+        return cls(**fields)
+
+
+def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
+    """Refuse what can't be written, before a task is started.
+
+    Raises:
+        InvalidInputError: a column is missing or has another type, or the write is no append.
+    """
+    if overwrite:
+        raise InvalidInputError(
+            'a queue is only appended to: write with .mode("append"), and a stream with '
+            '.outputMode("append")'
+        )
+    types = {field.name: field.dataType for field in schema}
+    needed = ["value"] if options.topic is not None else ["topic", "value"]
+    missing = [name for name in needed if name not in types]
+    if missing:
+        raise InvalidInputError(
+            "a write needs the columns value and topic (or the option topic), and takes key or "
+            "partition",
+            missing=missing,
+            columns=sorted(types),
+        )
+    for name, kinds in COLUMNS.items():
+        if name in types and not isinstance(types[name], kinds):
+            raise InvalidInputError(
+                "a column has a type that it can't have here",
+                column=name,
+                type=types[name].simpleString(),
+                types=[kind().simpleString() for kind in kinds],
+            )

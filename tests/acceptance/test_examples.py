@@ -1,0 +1,128 @@
+"""The programs in ``examples/`` run as they are, and print what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hqueue
+from hqueue import Message
+from tests.acceptance.commands import DEADLINE_S, Running, Start
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+pytestmark = pytest.mark.usefixtures("opened")
+
+
+class Examples:
+    """Runs the examples as a user does. What still runs is killed after the test."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+        self._started: list[Running] = []
+
+    def start(self, program: str, *arguments: str) -> Running:
+        interpreter = [sys.executable, str(EXAMPLES / program)]
+        self._started.append(Running(arguments, self._environment, interpreter))
+        return self._started[-1]
+
+    def run(self, program: str, *arguments: str) -> list[str]:
+        """The lines of one that ends well by itself."""
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / program), *arguments],
+            env=self._environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    def close(self) -> None:
+        for running in self._started:
+            running.kill()
+
+
+@pytest.fixture
+def examples(environment: dict[str, str]) -> Iterator[Examples]:
+    made = Examples(environment)
+    yield made
+    made.close()
+
+
+def test_put_and_scan_reads_back_what_it_put(
+    examples: Examples, opened: hqueue.Queue, name: str
+) -> None:
+    first, *rest = examples.run("put_and_scan.py", name)
+    assert rest == ["0 clicks hello", "0 clicks a", "0 views b", "bills since: signed up, paid"]
+    (hello,) = opened.scan(partition=0, topics=["clicks"], stop=_after(first))
+    assert first == f"put {hello.id}"
+
+
+def _after(line: str) -> hqueue.MessageID:
+    return hqueue.MessageID.parse(line.removeprefix("put ")).next()
+
+
+def test_the_producer_sends_every_message_and_counts_failures(
+    examples: Examples, opened: hqueue.Queue, name: str
+) -> None:
+    durable, counted = examples.run("producer.py", name, "--count", "2000")
+    assert durable.startswith("durable as ")
+    assert counted == "sent 2001, failed 0"
+    values = Counter(message.value for message in opened.scan())
+    assert values == Counter([*(str(number).encode() for number in range(2_000)), b"the last one"])
+
+
+def test_a_follower_prints_what_comes_and_goes_on_where_it_was(
+    examples: Examples, opened: hqueue.Queue, name: str, tmp_path: Path
+) -> None:
+    positions = str(tmp_path / "positions.json")
+    opened.put(Message("t", b"before"), partition=1)
+    running = examples.start("follow.py", name, positions, "--idle-ms", "3000")
+    assert running.line() == "1 t before"
+    opened.put(Message("t", b"meanwhile"), partition=2)
+    assert running.line() == "2 t meanwhile"
+    ended = running.end()
+    assert (ended.code, ended.lines) == (0, [])
+    opened.put(Message("t", b"after"), partition=1)
+    assert examples.run("follow.py", name, positions, "--idle-ms", "500") == ["1 t after"]
+
+
+def test_a_subscriber_gets_what_it_retries_again_and_what_it_rejects_no_more(
+    examples: Examples, opened: hqueue.Queue, name: str, start: Start
+) -> None:
+    start("worker", "--host", "127.0.0.1", "--metrics-port", "0")
+    for value in (b"one", b"broken", b"later", b"two"):
+        opened.put(Message("pages", value), partition=0)
+    running = examples.start("subscriber.py", name, "indexer", "--count", "3")
+    assert [running.line() for _ in range(7)] == [
+        "subscribed", "indexed: one", "rejected: broken", "not now: later", "indexed: later",
+        "indexed: two", "done",
+    ]  # fmt: skip
+    assert running.end().code == 0
+
+
+def test_each_line_is_put_once_though_the_program_is_killed_and_run_again(
+    examples: Examples, opened: hqueue.Queue, name: str, tmp_path: Path
+) -> None:
+    orders = tmp_path / "orders.txt"
+    lines = [b"order %d" % number for number in range(20_500)]
+    orders.write_bytes(b"".join(line + b"\n" for line in lines))
+    killed = examples.start("put_once.py", name, "orders", str(orders))
+    begun = [killed.line(), killed.line()]
+    killed.kill()
+    again = examples.run("put_once.py", name, "orders", str(orders))
+    assert len(again) == 21
+    assert again[:2] == begun
+    assert examples.run("put_once.py", name, "orders", str(orders)) == again
+    assert Counter(message.value for message in opened.scan()) == Counter(lines)
+
+
+def test_record_batches_are_written_and_counted(
+    examples: Examples, opened: hqueue.Queue, name: str
+) -> None:
+    opened.put(Message("odd", b"ones"))
+    said = examples.run("arrow_batches.py", name, "--count", "25000")
+    assert said == ["wrote 25000 messages", "even: 12500", "odd: 12501"]

@@ -1,0 +1,167 @@
+"""Calls of strangers: to a subscriber's port, and to a worker's."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hqueue import Message, MessageID, Status
+from hqueue.log.ports import Row
+from hqueue.metadata import PartitionKey
+from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
+from hqueue.push.append_notifier import BATCH, _frame, row_of
+from hqueue.push.listener import Listeners
+from hqueue.push.service import Consumption, subscriber_service
+from hqueue.push.worker_call import WorkerCall
+from hqueue.rpc.server import ThriftServer
+from hqueue_workers.delivery.notification_server import BUFFERED_BYTES_MAX, NotificationServer
+from hqueue_workers.delivery.wire import METHOD, call_head, call_tail, encode_message
+
+from .damage import Damage, damaged, damages
+from .target import Target
+from .wire import tokens
+
+__all__ = ["TARGETS"]
+
+ANSWER_S_MAX = 2.0
+"""Within so much time a stranger is hung up on, and another is answered."""
+
+CALL_BYTES_MAX = 64 * 1024
+
+Bytes = tuple[bytes, list[Damage], bytes]
+"""What was right, what is done to it, and what comes after it."""
+
+
+def _calls(right: st.SearchStrategy[bytes], method: bytes) -> st.SearchStrategy[Bytes]:
+    """Calls that are nearly right, and the heads of calls with anything behind them."""
+    made_up = st.lists(tokens, max_size=12).map(b"".join)
+    heads = st.sampled_from([1, 4]).map(
+        lambda kind: struct.pack(">Ii", 0x80010000 | kind, len(method)) + method + bytes(4)
+    )
+    repeated = st.builds(lambda piece, times: piece * times, made_up, st.integers(1, 2_000))
+    return st.tuples(right | heads, damages(), made_up | repeated)
+
+
+def _bytes(given: Bytes) -> bytes:
+    right, done, more = given
+    return damaged(right, done, right) + more
+
+
+def _own_call(values: Sequence[bytes]) -> bytes:
+    messages = [Message("t", value, MessageID(9, at), 3) for at, value in enumerate(values)]
+    return b"".join([call_head(1, len(values)), *map(encode_message, messages), call_tail])
+
+
+class _Subscriber:
+    """A subscriber's port, and a caller of it that is as it should be."""
+
+    def __init__(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = listener.getsockname()
+        consumption = Consumption(Listeners(lambda messages: Status.DONE, 1_000), 2, 1_000)
+        ThriftServer(
+            subscriber_service(),
+            consumption,
+            listener,
+            threads=2,
+            connections_max=16,
+            call_bytes_max=CALL_BYTES_MAX,
+            idle_ms_max=1_000,
+            quick=functools.partial(WorkerCall, consumption.consume),
+        ).start()
+        self._call = _own_call([b"v"])
+        self._caller = self.connect()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.address, timeout=ANSWER_S_MAX)
+
+    def answer(self) -> None:
+        """See that the caller is answered."""
+        self._caller.sendall(self._call)
+        answer = self._caller.recv(100)
+        assert answer.endswith(b"\x08\0\0" + bytes(5)), answer
+
+
+@functools.cache
+def _subscriber() -> _Subscriber:
+    return _Subscriber()
+
+
+def _consume(given: Bytes) -> None:
+    """Whatever is sent, it is answered or hung up on, and so soon that no other notices."""
+    logging.getLogger("hqueue").setLevel(logging.CRITICAL)
+    served = _subscriber()
+    with served.connect() as stranger:
+        try:
+            stranger.sendall(_bytes(given))
+            stranger.shutdown(socket.SHUT_WR)
+            served.answer()
+            while stranger.recv(4_096):
+                pass
+        except OSError as exc:  # It was hung up on, at any step. But not forgotten.
+            assert not isinstance(exc, TimeoutError)
+    served.answer()
+
+
+KEYS = AppendKeys(AppendKey.random(0))
+CELLS = {b"t": b"cell", b"u": bytes(20)}
+REAL = BATCH(
+    3, 9 << 15, b"header", CELLS, KEYS.current.id,
+    sign(KEYS.current, "q", 3, 9 << 15, header=b"header", cells=CELLS),
+)  # fmt: skip
+FRAME = _frame(PartitionKey("q", 3), REAL)
+
+
+def _vouches(queue: str, batch: Any) -> bool:
+    return KEYS.vouch(
+        batch.key or b"",
+        batch.mac or b"",
+        0,
+        queue=queue,
+        partition=batch.partition,
+        slot=batch.slot,
+        header=batch.header,
+        cells=batch.cells,
+    )
+
+
+class _Transport(asyncio.Transport):
+    def close(self) -> None:
+        pass
+
+
+def _notify(given: tuple[Bytes, bool]) -> None:
+    """Whatever is sent, no batch comes of it but the real one, and no time is lost over it."""
+    rows: list[Row] = []
+    server = NotificationServer(
+        lambda queue, partitions, came: rows.extend(came), _vouches, lambda *, vouched: None
+    )
+    stranger, other = server.connection(), server.connection()
+    for each in (stranger, other):
+        each.connection_made(_Transport())
+    sent, framed = _bytes(given[0]), given[1]
+    began_s = time.monotonic()
+    stranger.data_received(len(sent).to_bytes(4, "big") + sent if framed else sent)
+    assert all(row == row_of(REAL) for row in rows)
+    assert server.buffered_bytes <= BUFFERED_BYTES_MAX
+    rows.clear()
+    other.data_received(FRAME)
+    assert rows == [row_of(REAL)]
+    assert time.monotonic() - began_s < ANSWER_S_MAX
+
+
+own_calls = st.lists(st.binary(max_size=50), max_size=4).map(_own_call)
+frames = st.sampled_from([FRAME, FRAME[4:], FRAME * 2, _frame(PartitionKey("q", 3))])
+
+TARGETS: list[Target[Any]] = [
+    Target("subscriber", _calls(own_calls, METHOD), _consume),
+    Target("notified", st.tuples(_calls(frames, b"appended"), st.booleans()), _notify),
+]

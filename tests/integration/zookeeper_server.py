@@ -1,0 +1,101 @@
+"""A ZooKeeper of one's own, with default settings, that can be killed and started again."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from hqueue.local.configuration import Launcher
+from hqueue.local.freeports import choose_ports
+from hqueue.local.home import Home
+from hqueue.local.jars import ensure_jars
+from hqueue.local.java import find_java
+from hqueue.local.logs import last_lines
+from hqueue.local.process import LocalProcess, end_all, spawn
+
+__all__ = ["ZooKeeperServer"]
+
+START_S = 30.0
+LOG_HEADER = struct.Struct(">4siq")
+"""Of a file of ZooKeeper's log: magic, version, database."""
+ENTRY_HEADER = struct.Struct(">qi")
+"""Of a transaction in it: checksum, length. After it comes the byte ``B``."""
+
+
+class ZooKeeperServer:
+    """A single ZooKeeper with an empty folder. A context manager: it runs in the block."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="hqueue-zookeeper-"))
+        launcher = Launcher(Home(self._folder), find_java(), ensure_jars())
+        launcher.clear()
+        port = choose_ports(["zookeeper"])["zookeeper"]
+        self.zookeeper = f"127.0.0.1:{port}"
+        configuration = self._folder / "zoo.cfg"
+        configuration.write_text(
+            f"dataDir={self._folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\n",
+            encoding="utf-8",
+        )
+        self._plan = launcher.plan(
+            "zookeeper",
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            str(configuration),
+            host="127.0.0.1",
+            ports={"zookeeper": port},
+            heap_mb=384,
+            options=["-Dzookeeper.admin.enableServer=false"],
+        )
+        self._process: LocalProcess | None = None
+
+    def __enter__(self) -> ZooKeeperServer:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it, and wait until it serves: it listens before it has read its log.
+
+        Raises:
+            AssertionError: it ended, or did not come up; the last lines of its log are in it.
+        """
+        process = self._process = spawn(self._plan)
+        ends = time.monotonic() + START_S
+        while not self._serves():
+            if not process.alive() or time.monotonic() > ends:
+                raise AssertionError("\n".join(last_lines(Path(self._plan.log), 40)))
+            time.sleep(0.5)
+
+    def _serves(self) -> bool:
+        host, _, port = self.zookeeper.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=1) as asking:
+                asking.sendall(b"srvr")
+                return b"Mode: standalone" in asking.makefile("rb").read()
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        if self._process is not None:
+            end_all([self._process], orderly_s=0)
+
+    def transaction_bytes(self) -> Iterator[int]:
+        """The length of each transaction in its log."""
+        for file in sorted((self._folder / "data").glob("version-2/log.*")):
+            log = file.read_bytes()
+            assert log.startswith(b"ZKLG")
+            at = LOG_HEADER.size
+            while at + ENTRY_HEADER.size <= len(log):
+                checksum, length = ENTRY_HEADER.unpack_from(log, at)
+                if not checksum and not length:
+                    break  # The file is allocated ahead, with zeros.
+                at += ENTRY_HEADER.size + length + 1
+                assert log[at - 1 : at] == b"B", "the end of a transaction"
+                yield length

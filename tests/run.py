@@ -1,0 +1,182 @@
+"""The plans behind `make check`, `make test` and `make test-all`: what runs when.
+
+A plan has lanes that run beside one another; the steps of a lane run one after the other. What runs
+on real servers has deadlines and is alone: beside other tests, on two cores, now and then one of
+them missed its own. The tests on a cluster come last among those of the servers.
+
+What the first lane writes is shown as it comes, what the others write when all have ended: nothing
+is mixed. At the end stands how each step ended. The exit code is 0 if all steps ended so.
+
+    python -m tests.run check|test|all
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+ELSEWHERE = "not kafka and not drivers"
+"""What needs an environment or half an hour of its own, and has its own commands."""
+
+CORES = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+
+
+@dataclass
+class Step:
+    """A command, and how it ended."""
+
+    name: str
+    command: list[str]
+    code: int | None = None
+    closing: str = "not run"
+    took_s: float = 0.0
+
+
+@dataclass
+class Lane:
+    """Steps that run one after the other, each whether or not the one before ended well."""
+
+    steps: list[Step]
+    output: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
+
+
+def tests(name: str, marked: str, *options: str) -> Step:
+    """The tests with these markers, in a process of pytest of their own."""
+    expression = f"({marked}) and {ELSEWHERE}"
+    cache = f"cache_dir=.pytest_cache/{name}"
+    command = [sys.executable, "-m", "pytest", "-m", expression, "-o", cache, *options]
+    return Step(name, command)
+
+
+def check() -> list[Lane]:
+    """What needs no server and no Java, on all cores."""
+    spread = ("--numprocesses", CORES, "--dist", "worksteal", "--quiet")
+    return [
+        Lane([tests("check", "not servers and not thorough", *spread)]),
+        Lane([Step("lint", ["make", "--no-print-directory", "lint"])]),
+    ]
+
+
+def on_servers(also: str) -> list[Lane]:
+    """Everything, of which those tests are left out that ``also`` leaves out."""
+    return [
+        Lane(
+            [
+                tests("serverless", f"not servers{also}"),
+                tests("servers", f"((servers and not spark) or cluster){also}"),
+                tests("spark", f"spark and not cluster{also}"),
+            ]
+        )
+    ]
+
+
+PLANS = {
+    "check": check,
+    "test": lambda: on_servers(" and not thorough"),
+    "all": lambda: on_servers(""),
+}
+
+
+class Runner:
+    """Runs the lanes of a plan."""
+
+    def __init__(self, lanes: list[Lane]) -> None:
+        self._lanes = lanes
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._ending = threading.Event()
+
+    def run(self) -> int:
+        """Run them all, show what they wrote, and give the exit code."""
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGINT, self._end)
+        beside = [threading.Thread(target=self._follow, args=(lane,)) for lane in self._lanes]
+        for thread in beside:
+            thread.start()
+        for thread in beside:
+            thread.join()
+        for lane in self._lanes[1:]:
+            lane.output.seek(0)
+            sys.stdout.buffer.write(lane.output.read())
+        steps = [step for lane in self._lanes for step in lane.steps]
+        print()
+        for step in steps:
+            ended = "ok    " if step.code == 0 else "FAILED"
+            print(f"{ended} {step.name:<14} {step.took_s:6.1f} s  {step.closing}")
+        sys.stdout.flush()
+        return 130 if self._ending.is_set() else int(any(step.code != 0 for step in steps))
+
+    def _follow(self, lane: Lane) -> None:
+        for step in lane.steps:
+            if self._ending.is_set():
+                return
+            self._run(step, lane)
+
+    def _run(self, step: Step, lane: Lane) -> None:
+        shown = lane is self._lanes[0]
+        self._write(lane, f"\n$ {shlex.join(step.command)}\n".encode(), shown)
+        began = time.monotonic()
+        # A group of its own: what ends this one decides how the others end.
+        process = subprocess.Popen(
+            step.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._running.add(process)
+        if self._ending.is_set():
+            _interrupt(process)
+        assert process.stdout is not None
+        last = b""
+        while block := process.stdout.read1(65_536):  # type: ignore[attr-defined]
+            self._write(lane, block, shown)
+            last = (last + block)[-4_096:]
+        step.code = process.wait()
+        self._running.discard(process)
+        step.took_s = time.monotonic() - began
+        lines = last.decode(errors="replace").strip().splitlines()
+        step.closing = lines[-1].strip("= ") if lines else ""
+
+    @staticmethod
+    def _write(lane: Lane, block: bytes, shown: bool) -> None:
+        if not shown:
+            lane.output.write(block)
+            return
+        sys.stdout.buffer.write(block)
+        sys.stdout.flush()
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        """Interrupt the tests: they stop the servers that they started, and say what failed."""
+        self._ending.set()
+        for process in list(self._running):
+            _interrupt(process)
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGINT)
+    except ProcessLookupError:
+        pass  # It has ended by itself.
+
+
+def main() -> int:
+    """Run the plan that is named."""
+    if len(sys.argv) != 2 or sys.argv[1] not in PLANS:
+        print(f"usage: python -m tests.run {'|'.join(PLANS)}", file=sys.stderr)
+        return 2
+    os.chdir(Path(__file__).parents[1])
+    return Runner(PLANS[sys.argv[1]]()).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Generated batches, and how a batch that was written is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from hqueue.format import Bodies, Header, decode_header, encode_bodies, encode_header, rowkey
+from hqueue.log import Batch
+from hqueue.message import Message
+from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
+
+__all__ = [
+    "ROW",
+    "bodies_lists",
+    "header_bytes",
+    "messages",
+    "partitions",
+    "read",
+    "signed",
+    "slots",
+    "written",
+]
+
+partitions = st.integers(0, PARTITIONS_MAX - 1)
+slots = st.integers(0, MESSAGE_ID_MAX)
+topics = st.sampled_from(["a", "b", "ü", "topic", "x" * 255, "日本", "b\x00", "a:b"]) | st.text(
+    st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20
+)
+
+
+def messages_in(names: st.SearchStrategy[str]) -> st.SearchStrategy[Message]:
+    return st.tuples(names, st.binary(max_size=40)).map(lambda drawn: Message(*drawn))
+
+
+messages = messages_in(topics)
+one_topic = topics.flatmap(lambda topic: st.lists(messages_in(st.just(topic)), min_size=1))
+few_topics = st.lists(messages_in(st.sampled_from(["a", "b", "c"])), min_size=1, max_size=40)
+bodies_lists = st.one_of(one_topic, few_topics, st.lists(messages, min_size=1, max_size=30))
+
+ROW = rowkey.encode(7, 1_700_000_000_000 << 15)
+
+
+def header_bytes(
+    bodies: Bodies,
+    row: bytes = ROW,
+    *,
+    base: int = 1_700_000_000_001 << 15,
+    ordinal: int = 12,
+    nonce: bytes = b"noncenon",
+    published_ms: int = 1_700_000_000_001,
+) -> bytes:
+    return encode_header(
+        row, bodies, base=base, ordinal=ordinal, nonce=nonce, published_ms=published_ms
+    )
+
+
+def signed(body: bytes, row: bytes = ROW) -> bytes:
+    """A header with a checksum that fits, whatever is in it."""
+    return body + struct.pack(">I", zlib.crc32(row + body))
+
+
+def written(given: Sequence[Message]) -> tuple[Bodies, Header]:
+    bodies = encode_bodies(given)
+    return bodies, decode_header(ROW, header_bytes(bodies))
+
+
+def read(given: Sequence[Message], start: int | None = None, stop: int | None = None) -> Batch:
+    """The batch of these messages as a reader gives it, trimmed to some positions."""
+    bodies, header = written(given)
+    cells = tuple((entry, bodies.cells[entry.topic.encode()]) for entry in header.topics)
+    batch = Batch(7, ROW, header, cells, header.base, header.end)
+    return dataclasses.replace(
+        batch,
+        start=batch.start if start is None else header.base + start,
+        stop=batch.stop if stop is None else header.base + stop,
+    )

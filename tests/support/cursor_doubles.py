@@ -1,0 +1,149 @@
+"""A partition with its subscribers, in memory and in stepped time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from hqueue import PartitionReader, Queue, Scan
+from hqueue.consume.follow import poll
+from hqueue.log import Batch
+from hqueue.log.ports import ReadPort
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue_workers.delivery.cursor import SubscriberCursor
+from hqueue_workers.delivery.poller import Poller
+from hqueue_workers.delivery.scanner import MessageScanner
+from hqueue_workers.delivery.segment import SubscriptionFilter
+from hqueue_workers.delivery.wire import decode_messages
+from tests.support.doubles import Rows
+from tests.support.worker_doubles import SteppedRuntime, settle
+
+__all__ = ["BYTES_MAX", "PUSHED_BYTES_MAX", "Scene", "Subscriber", "play", "until"]
+
+BYTES_MAX = 20_000
+PUSHED_BYTES_MAX = 1024 * 1024
+
+
+class Partitions:
+    """A queue of one partition in memory."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.name = "q"
+        self.rows = Rows()
+        self.readers: list[PartitionReader] = []
+        self._clock = clock
+
+    @property
+    def port(self) -> ReadPort:
+        return cast(ReadPort, self.rows)
+
+    def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
+        reader = PartitionReader(
+            partition,
+            self.port,
+            start=scan.start,
+            topics=frozenset(scan.topics) if scan.topics else None,
+            clock=self._clock,
+            bytes_max=bytes_max,
+        )
+        self.readers.append(reader)
+        return reader
+
+    def poll(
+        self,
+        readers: Sequence[PartitionReader],
+        bytes_max: int,
+        *,
+        rows_max: int,
+        deadline: Callable[[], Deadline],
+    ) -> Iterator[list[Batch]]:
+        return poll(readers, self.port, deadline, bytes_max, rows_max)
+
+
+class Subscriber:
+    """One that takes what its cursor gives, as often as it is let."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        name: str,
+        position: int = 0,
+        calls: int = 10**9,
+        topics: frozenset[str] | None = None,
+    ) -> None:
+        self.got: list[bytes] = []
+        self.calls = calls
+        self.may_go_on = asyncio.Event()
+        filter_ = SubscriptionFilter(name, topics, 1_000, 2_000)
+        self.cursor = SubscriberCursor(
+            scene.queue,
+            filter_,
+            position,
+            shared=scene.shared,
+            alone=scene.scanner,
+            runtime=scene.runtime,
+        )
+        scene.runtime.start(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await self.cursor.ready()
+            while self.calls <= 0:
+                self.may_go_on.clear()
+                await self.may_go_on.wait()
+            call = await self.cursor.take(None, lambda _: True)
+            if call is None:  # It went out of memory while this one waited.
+                continue
+            self.calls -= 1
+            assert call.start == self.cursor.position
+            self.got += [m.value for m in decode_messages(b"".join(call.parts))]
+            self.cursor.advance(call.end)
+
+    def let(self, calls: int = 10**9) -> None:
+        self.calls = calls
+        self.may_go_on.set()
+
+
+class Scene:
+    """A partition with its shared scanner."""
+
+    def __init__(self, pushed_bytes_max: int = PUSHED_BYTES_MAX) -> None:
+        self.runtime = SteppedRuntime()
+        self.partition = Partitions(cast(Clock, self.runtime.stepped))
+        self.queue = cast(Queue, self.partition)
+        self.poller = Poller(self.queue, self.runtime, 1_000, pushed_bytes_max)
+        self.runtime.start(self.poller.run())
+        self.scanners: list[MessageScanner] = []
+        self.shared = MessageScanner(self.queue, 0, self.runtime, lambda: BYTES_MAX, self.poller)
+
+    def scanner(self) -> MessageScanner:
+        self.scanners.append(MessageScanner(self.queue, 0, self.runtime, lambda: BYTES_MAX, None))
+        return self.scanners[-1]
+
+    def append(self, *values: bytes) -> None:
+        for value in values:
+            self.partition.rows.append(0, value)
+            self.poller.notify(0)
+
+    def push(self, number: int) -> None:
+        """Tell of a row that was appended, and have it along."""
+        self.poller.push(self.partition.rows.rows[0][number])
+        self.poller.notify(0)
+
+
+def play(scene: Callable[[Scene], Any], **options: int) -> None:
+    async def run() -> None:
+        it = Scene(**options)
+        await scene(it)
+        await it.runtime.close()
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in range(2_000):
+        if condition():
+            return
+        await settle()
+    raise AssertionError("it does not come to that")

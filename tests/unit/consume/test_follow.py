@@ -1,0 +1,140 @@
+"""Following many partitions: what happens when some of them can't be read for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
+
+import pytest
+
+from hqueue.consume.decode import messages_of
+from hqueue.consume.follow import follow
+from hqueue.errors import HQueueError, QueueDisabledError, StoreUnavailableError
+from hqueue.log import PartitionReader
+from hqueue.log.ports import ReadPort, Row
+from hqueue.runtime.clock import Clock, Deadline
+from tests.support.doubles import Rows, SteppedClock
+
+BOUND_MS = 5_000
+
+
+class EventfulClock(SteppedClock):
+    """One at which something happens at times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: list[tuple[float, Callable[[], None]]] = []
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        super().sleep_ms(duration_ms)
+        for moment in [each for each in self.at if each[0] <= self.now_ms]:
+            self.at.remove(moment)
+            moment[1]()
+
+
+@pytest.fixture
+def clock() -> EventfulClock:
+    return EventfulClock()
+
+
+@pytest.fixture
+def rows() -> Rows:
+    return Rows()
+
+
+def followed(
+    rows: Rows, clock: EventfulClock, partitions: int, idle_ms_max: int = 1_000
+) -> Iterable[bytes]:
+    port, time = cast("ReadPort", rows), cast("Clock", clock)
+    for batches in follow(
+        [PartitionReader(p, port, clock=time) for p in range(partitions)],
+        port,
+        lambda: Deadline(time, BOUND_MS),
+        idle_ms_max=idle_ms_max,
+        closed=lambda: False,
+        bytes_max=1_000,
+        clock=time,
+    ):
+        for batch in batches:
+            for message in messages_of(batch):
+                yield message.value
+
+
+def test_what_was_accepted_is_given_when_a_later_partition_fails(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    for partition in (0, 1):
+        rows.append(partition, b"old")
+    values = iter(followed(rows, clock, 2))
+    assert [next(values), next(values)] == [b"old", b"old"]
+    rows.append(0, b"new")
+    # The second partition is asked about a gap, and the store is away just then.
+    rows.append(1, b"skipped")
+    rows.append(1, b"later")
+    skipped, later = rows.rows[1][-2:]
+    rows.rows[1][-2:] = [Row(later.key, 1, skipped.slot + 1, later.header, later.cells)]
+
+    def find(slots: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
+        return [rows.rows[0][-1], rows.rows[1][-1]]
+
+    rows.get = find  # type: ignore[method-assign]
+    rows.failure = lambda method: StoreUnavailableError("away") if method == "newest" else None
+    assert next(values) == b"new"
+    with pytest.raises(HQueueError):
+        next(values)
+
+
+def test_a_queue_that_is_disabled_for_a_while_is_waited_for(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    rows.append(0, b"old")
+    values = iter(followed(rows, clock, 1, idle_ms_max=60_000))
+    assert next(values) == b"old"
+    rows.failure = lambda method: QueueDisabledError("disabled")
+
+    def enable() -> None:
+        rows.failure = lambda method: None
+        rows.append(0, b"new")
+
+    clock.at.append((clock.now_ms + BOUND_MS - 1_000, enable))
+    assert next(values) == b"new"
+
+
+def test_a_queue_that_stays_disabled_is_an_error_after_an_operations_bound(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    rows.append(0, b"old")
+    values = iter(followed(rows, clock, 1, idle_ms_max=60_000))
+    assert next(values) == b"old"
+    rows.failure = lambda method: QueueDisabledError("disabled")
+    began_ms = clock.now_ms
+    with pytest.raises(QueueDisabledError):
+        next(values)
+    assert BOUND_MS <= clock.now_ms - began_ms <= BOUND_MS + 200
+
+
+def test_many_partitions_are_asked_without_bodies_and_then_in_a_few_requests(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    for partition in range(20):
+        rows.append(partition, b"old")
+    values = iter(followed(rows, clock, 20))
+    assert [next(values) for _ in range(20)] == [b"old"] * 20
+    rows.asked.clear()
+    for partition in range(20):
+        rows.append(partition, b"%d" % partition * 200)
+    assert [next(values) for _ in range(20)] == [b"%d" % p * 200 for p in range(20)]
+    asked = [each for each in rows.asked if each[1]]
+    assert (20, 0) in rows.asked
+    assert len(asked) > 5
+    assert max(size for _, size in asked) <= 1_000
+
+
+def test_few_partitions_are_asked_with_the_bodies_at_once(rows: Rows, clock: EventfulClock) -> None:
+    rows.append(0, b"old")
+    values = iter(followed(rows, clock, 2))
+    assert next(values) == b"old"
+    rows.asked.clear()
+    rows.append(0, b"new")
+    assert next(values) == b"new"
+    assert rows.asked[-1] == (2, 3)

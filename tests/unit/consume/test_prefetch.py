@@ -1,0 +1,196 @@
+"""Reading ahead: what is asked for when, and who frees what is held in the store."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hqueue.consume.decode import messages_of
+from hqueue.consume.prefetch import PREFETCH_REQUESTS, Prefetcher
+from hqueue.errors import RequestRefusedError
+from hqueue.log import Batch, PartitionReader
+from hqueue.log.ports import ReadPort
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from tests.support.doubles import Rows, Stream
+
+BOUND_S = 20
+
+
+class Gate:
+    """Where threads are held until so many may pass."""
+
+    def __init__(self, passes: int) -> None:
+        self._changed = threading.Condition()
+        self._passes = passes
+        self.arrived = 0
+
+    def pass_through(self) -> None:
+        with self._changed:
+            self.arrived += 1
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._passes > 0, BOUND_S)
+            self._passes -= 1
+
+    def let(self, passes: int) -> None:
+        with self._changed:
+            self._passes += passes
+            self._changed.notify_all()
+
+    def wait_for(self, arrived: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.arrived >= arrived, BOUND_S)
+
+
+class GatedRows(Rows):
+    """A store whose scans are held at a gate, and which knows what is open and who reads."""
+
+    def __init__(self, passes: int = 1_000_000) -> None:
+        super().__init__()
+        self.gate = Gate(passes)
+        self.opened: Counter[int] = Counter()
+        self.closed: Counter[int] = Counter()
+        self.reading: Counter[int] = Counter()
+        self.reading_most = 0
+        self.freed = threading.Condition()
+
+    def open(self, partition: int, start: int, stop: int, topics: object) -> Any:
+        self.opened[partition] += 1
+        return GatedStream(self, partition, super().open(partition, start, stop, topics))
+
+    def wait_for_freed(self) -> None:
+        with self.freed:
+            assert self.freed.wait_for(lambda: self.opened == self.closed, BOUND_S)
+
+
+class GatedStream:
+    def __init__(self, rows: GatedRows, partition: int, stream: Stream) -> None:
+        self._rows, self._partition, self._stream = rows, partition, stream
+
+    def read(self, rows: int) -> Any:
+        reading = self._rows.reading
+        reading[self._partition] += 1
+        assert reading[self._partition] == 1, "a partition is asked for twice at a time"
+        self._rows.reading_most = max(self._rows.reading_most, reading.total())
+        try:
+            self._rows.gate.pass_through()
+            error = self._rows.failure("read")
+            if error is not None:
+                raise error
+            return self._stream.read(rows)
+        finally:
+            reading[self._partition] -= 1
+
+    def close(self) -> None:
+        with self._rows.freed:
+            self._rows.closed[self._partition] += 1
+            self._rows.freed.notify_all()
+
+
+def prefetcher_of(rows: Rows, bytes_max: int = 1) -> Prefetcher:
+    port = cast("ReadPort", rows)
+    return Prefetcher(
+        [PartitionReader(p, port, bytes_max=bytes_max) for p in rows.rows],
+        lambda: Deadline(SYSTEM_CLOCK, BOUND_S * 1e3),
+    )
+
+
+def values_of(answers: Iterator[list[Batch]]) -> dict[int, list[bytes]]:
+    values: dict[int, list[bytes]] = {}
+    for batches in answers:
+        for batch in batches:
+            values.setdefault(batch.partition, []).extend(m.value for m in messages_of(batch))
+    return values
+
+
+def filled(rows: GatedRows, batches: list[int]) -> dict[int, list[bytes]]:
+    for partition, count in enumerate(batches):
+        rows.rows[partition] = []
+        for number in range(count):
+            rows.append(partition, b"%d-%d" % (partition, number))
+    return {p: [b"%d-%d" % (p, n) for n in range(c)] for p, c in enumerate(batches) if c}
+
+
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=PREFETCH_REQUESTS + 3),
+    st.sampled_from([1, 700, 10_000]),
+)
+def test_all_partitions_come_whole_and_in_order(batches: list[int], bytes_max: int) -> None:
+    rows = GatedRows()
+    expected = filled(rows, batches)
+    assert values_of(prefetcher_of(rows, bytes_max)) == expected
+    assert rows.reading_most <= PREFETCH_REQUESTS
+    rows.wait_for_freed()
+
+
+def test_nothing_is_asked_for_before_the_first_is_wanted() -> None:
+    rows = GatedRows()
+    filled(rows, [3, 3])
+    prefetcher_of(rows)
+    assert rows.gate.arrived == 0
+
+
+def test_while_one_answer_is_used_the_next_ones_are_asked_for_and_no_more() -> None:
+    rows = GatedRows(passes=1)
+    expected = filled(rows, [9] * (PREFETCH_REQUESTS + 1))
+    prefetcher = prefetcher_of(rows)
+    threads = threading.active_count()
+    taken: list[list[Batch]] = []
+    taker = threading.Thread(target=lambda: taken.append(next(prefetcher)), daemon=True)
+    taker.start()
+    rows.gate.wait_for(PREFETCH_REQUESTS)
+    # Whichever went first: now the first one's answer is there.
+    rows.gate.let(PREFETCH_REQUESTS - 1)
+    taker.join(BOUND_S)
+    assert len(taken) == 1
+    rows.gate.wait_for(PREFETCH_REQUESTS + 1)
+    assert threading.active_count() <= threads + PREFETCH_REQUESTS
+    rows.gate.let(1_000)
+    del expected[0][0]
+    assert values_of(prefetcher) == expected
+
+
+def test_who_closes_during_a_request_does_not_wait_for_it_and_the_store_is_freed() -> None:
+    rows = GatedRows(passes=2)
+    filled(rows, [9, 9])
+    prefetcher = prefetcher_of(rows)
+    next(prefetcher)
+    rows.gate.wait_for(3)
+    prefetcher.close()
+    assert rows.opened != rows.closed
+    rows.gate.let(1_000)
+    rows.wait_for_freed()
+    assert list(prefetcher) == []
+
+
+def test_an_error_is_given_to_the_taker_and_the_other_partitions_stay_readable() -> None:
+    rows = GatedRows()
+    filled(rows, [1, 1, 1])
+    refused = [RequestRefusedError("no")]
+    rows.failure = lambda method: refused.pop() if method == "read" and refused else None
+    prefetcher = prefetcher_of(rows)
+    answers = []
+    with pytest.raises(RequestRefusedError):
+        answers.extend(iter(prefetcher.__next__, None))
+    answers.extend(prefetcher)
+    assert len([batch for batches in answers for batch in batches]) == 2
+
+
+def test_a_child_asks_again_for_what_its_parent_had_asked_for() -> None:
+    rows = GatedRows(passes=2)
+    expected = filled(rows, [5, 5, 5])
+    prefetcher = prefetcher_of(rows)
+    read = values_of(iter([next(prefetcher)]))
+    rows.gate.wait_for(3)  # Others are on their way, in threads that a child does not have.
+    rows.reading, parents_gate, rows.gate = Counter(), rows.gate, Gate(1_000)
+    prefetcher.after_fork_in_child()
+    for partition, values in values_of(prefetcher).items():
+        read.setdefault(partition, []).extend(values)
+    assert read == expected
+    assert [reader.partition for reader in prefetcher.readers] == [0, 1, 2]
+    parents_gate.let(1_000)

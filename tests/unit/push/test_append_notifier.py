@@ -1,0 +1,421 @@
+"""An append notifies the worker at once, whatever the worker does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thriftpy2.protocol import TCyBinaryProtocol
+from thriftpy2.thrift import TClient
+from thriftpy2.transport import TCyMemoryBuffer
+
+from hqueue.format.rowkey import encode
+from hqueue.log.ports import Row
+from hqueue.metadata import Address, Coordination, PartitionKey, WorkerRecord
+from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
+from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, WORKER_SERVICE, AppendNotifier
+from hqueue_workers.delivery.notification_server import (
+    BUFFERED_BYTES_MAX,
+    CONNECTIONS_MAX,
+    FRAME_BYTES_MAX,
+    NotificationServer,
+)
+from tests.support.thrift_calls import HOSTILE, head, listed
+
+KEYS = AppendKeys(AppendKey.random(0))
+KEY, OTHER = PartitionKey("q", 3), PartitionKey("q", 4)
+
+
+class Watched:
+    """What is watched: it tells each listener what it is now, and what it becomes."""
+
+    def __init__(self) -> None:
+        self._now: Any = {}
+        self._listeners: list[Callable[[Any], None]] = []
+
+    def watch(self, listener: Callable[[Any], None]) -> Watched:
+        self._listeners.append(listener)
+        listener(self._now)
+        return self
+
+    def become(self, now: Any) -> None:
+        self._now = now
+        for listener in self._listeners:
+            listener(now)
+
+    def close(self) -> None:
+        self._listeners.clear()
+
+
+class Session:
+    """A session with two workers, of which the first serves a partition."""
+
+    def __init__(self, *ports: int) -> None:
+        self.workers, self.owners, self.append_keys = Watched(), Watched(), Watched()
+        self.append_keys.become(KEYS)
+        self.workers.become(
+            {
+                name: WorkerRecord(name, Address("127.0.0.1", port), "")
+                for name, port in zip("ab", ports, strict=False)
+            }
+        )
+        self.owners.become({KEY: "a"})
+
+
+def vouches(queue: str, batch: Any) -> bool:
+    """Whether a batch is signed with the key that the tests have."""
+    return KEYS.vouch(
+        batch.key or b"",
+        batch.mac or b"",
+        0,
+        queue=queue,
+        partition=batch.partition,
+        slot=batch.slot,
+        header=batch.header,
+        cells=batch.cells,
+    )
+
+
+def connection(
+    on_append: Callable[..., object], count: Callable[..., object] = lambda *, vouched: None
+) -> asyncio.Protocol:
+    """A producer's connection to a worker."""
+    return NotificationServer(on_append, vouches, count).connection()
+
+
+def frame_of(*arguments: Any) -> bytes:
+    """A call, as it is on the wire."""
+    sent = TCyMemoryBuffer()  # type: ignore[no-untyped-call]
+    client = TClient(WORKER_SERVICE, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
+    client.appended(*arguments)
+    call: bytes = sent.getvalue()
+    return len(call).to_bytes(4, "big") + call
+
+
+class Worker:
+    """The side that is notified."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._listener.settimeout(10)
+        self._socket: socket.socket | None = None
+        self.told: list[tuple[str, list[int]]] = []
+        self.rows: list[Row] = []
+        self.vouched: list[bool] = []
+        self._taking = connection(self._woken, self._count)
+
+    def _count(self, *, vouched: bool) -> None:
+        self.vouched.append(vouched)
+
+    def _woken(self, queue: str, partitions: Sequence[int], rows: Sequence[Row]) -> None:
+        self.told.append((queue, [*partitions]))
+        self.rows += rows
+
+    def accept(self) -> None:
+        self._socket = self._listener.accept()[0]
+        self._socket.settimeout(10)
+
+    def await_told(self, count: int) -> None:
+        if self._socket is None:
+            self.accept()
+        assert self._socket is not None
+        while len(self.told) < count:
+            data = self._socket.recv(4_096)
+            assert data, "it was hung up on"
+            self._taking.data_received(data)
+
+    def hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def close(self) -> None:
+        self.hang_up()
+        self._listener.close()
+
+
+@pytest.fixture
+def workers() -> Iterator[list[Worker]]:
+    made = [Worker(), Worker()]
+    yield made
+    for worker in made:
+        worker.close()
+
+
+@contextlib.contextmanager
+def waking(session: Session) -> Iterator[AppendNotifier]:
+    with socket.create_server(("127.0.0.1", 0)) as zookeeper:  # It is tried whether one listens.
+        address = f"127.0.0.1:{zookeeper.getsockname()[1]}"
+        notifier = AppendNotifier(lambda: cast(Coordination, session), address)
+        try:
+            yield notifier
+        finally:
+            notifier.close()
+
+
+def until_told(notifier: AppendNotifier, worker: Worker, key: PartitionKey = KEY) -> None:
+    """Append until that is told of: before the watch has answered nobody is known."""
+    ends = time.monotonic() + 10
+    while key not in notifier._owners:
+        notifier.appended(key)
+        assert time.monotonic() < ends
+    notifier.appended(key)
+    worker.await_told(len(worker.told) + 1)
+
+
+def test_each_append_is_reported_to_the_worker_that_serves_it_and_to_nobody_else(
+    workers: list[Worker],
+) -> None:
+    one, other = workers
+    session = Session(one.port, other.port)
+    with waking(session) as notifier:
+        until_told(notifier, one)
+        before = len(one.told)
+        for _ in range(100):
+            notifier.appended(KEY)
+            notifier.appended(OTHER)
+        one.await_told(before + 100)
+        assert set(map(str, one.told)) == {str(("q", [3]))}
+        session.owners.become({KEY: "b"})
+        until_told(notifier, other)
+        assert set(map(str, other.told)) == {str(("q", [3]))}
+
+
+def test_a_small_batch_comes_along_as_it_lies_in_its_row(workers: list[Worker]) -> None:
+    one = workers[0]
+    slot = 1_700_000_000_000 << 15
+    header = b"\x00HQ\xff"
+    small = {"a": b"\xff\x00", "tööpic": b""}
+    heavy = {"a": bytes(BATCH_BYTES_MAX + 1)}
+    with waking(Session(one.port)) as notifier:
+        until_told(notifier, one)
+        for at, head, cells in (
+            (slot, header, small),
+            (None, header, small),
+            (slot, header, heavy),
+            (slot, bytes(BATCH_BYTES_MAX), small),
+        ):
+            bodies = {topic.encode(): cell for topic, cell in cells.items()}
+            notifier.appended(KEY, at, head, bodies)
+            one.await_told(len(one.told) + 1)
+        assert one.rows == [Row(encode(3, slot), 3, slot, header, small)]
+        assert one.vouched == [True]
+
+
+def test_without_a_key_no_batch_comes_along(workers: list[Worker]) -> None:
+    one = workers[0]
+    session = Session(one.port)
+    session.append_keys.become(None)
+    with waking(session) as notifier:
+        until_told(notifier, one)
+        notifier.appended(KEY, 1 << 50, b"header", {b"t": b"cell"})
+        one.await_told(len(one.told) + 1)
+        assert one.vouched == []
+        session.append_keys.become(KEYS)
+        notifier.appended(KEY, 1 << 50, b"header", {b"t": b"cell"})
+        one.await_told(len(one.told) + 1)
+        assert one.vouched == [True]
+
+
+FORGED = {
+    "no mac": {"key": None, "mac": None},
+    "a key of its own": {"key": b"12345678"},
+    "half a mac": {"mac": b"1234"},
+    "another slot": {"slot": 2 << 40},
+    "another partition": {"partition": 4},
+    "other bytes": {"cells": {b"t": b"forged"}},
+    "another topic": {"cells": {b"u": b"cell"}},
+    "another header": {"header": b"other"},
+    "another queue": {},
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
+def test_a_batch_that_nobody_vouched_for_is_a_hint_and_no_more(forged: dict[str, Any]) -> None:
+    told: list[Any] = []
+    counted: list[bool] = []
+    key, header, cells = KEYS.current, b"header", {b"t": b"cell"}
+    mac = sign(key, "q", 3, 1 << 40, header=header, cells=cells)
+    fields = {
+        "partition": 3, "slot": 1 << 40, "header": header, "cells": cells,
+        "key": key.id, "mac": mac, **forged,
+    }  # fmt: skip
+    taking = connection(lambda *call: told.append(call), lambda *, vouched: counted.append(vouched))
+    queue = "q" if forged else "r"
+    taking.data_received(frame_of(queue, [3], [BATCH(**fields)]))
+    assert told == [(queue, [3], [])]
+    assert counted == [False]
+
+
+@settings(max_examples=500)
+@given(
+    st.lists(st.tuples(st.integers(0, 150), st.integers(0, 255)), max_size=3),
+    st.integers(0, 200),
+    st.binary(max_size=20),
+)
+def test_whatever_a_stranger_makes_of_a_real_call_no_other_batch_comes_of_it(
+    changes: list[tuple[int, int]], length: int, more: bytes
+) -> None:
+    key, header, cells = KEYS.current, b"header", {b"t": b"cell"}
+    mac = sign(key, "q", 3, 1 << 40, header=header, cells=cells)
+    real = frame_of("q", [3], [BATCH(3, 1 << 40, header, cells, key.id, mac)])
+    damaged = bytearray(real)
+    for at, byte in changes:
+        damaged[at % len(damaged)] = byte
+    rows: list[Row] = []
+    taking = connection(lambda queue, partitions, came: rows.extend(came))
+    taking.data_received(bytes(damaged)[:length] + more)
+    assert rows in ([], [Row(encode(3, 1 << 40), 3, 1 << 40, header, {"t": b"cell"})])
+
+
+class Ended(asyncio.Transport):
+    """Notes that its connection was ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = False
+
+    def close(self) -> None:
+        self.ended = True
+
+
+def framed(call: bytes) -> bytes:
+    return len(call).to_bytes(4, "big") + call
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_frame_that_promises_what_never_comes_ends_its_connection_at_once_and_no_other(
+    name: str,
+) -> None:
+    told: list[Any] = []
+    server = NotificationServer(lambda *call: told.append(call), vouches, lambda *, vouched: None)
+    bad, good = server.connection(), server.connection()
+    transport, other = Ended(), Ended()
+    bad.connection_made(transport)
+    good.connection_made(other)
+    hostile = head(b"appended", 4) + HOSTILE[name]
+    began_s = time.process_time()
+    for frame in (hostile, hostile + b"\0", hostile.ljust(FRAME_BYTES_MAX, b"\0")):
+        transport.ended = False
+        bad.data_received(framed(frame))
+        assert transport.ended
+    good.data_received(frame_of("q", [1]))
+    assert time.process_time() - began_s < 1
+    assert (other.ended, told) == (False, [("q", [1], [])])
+
+
+def test_a_frame_of_nothing_but_empty_batches_is_refused_before_they_are_made() -> None:
+    vouched: list[bool] = []
+    taking = connection(lambda *call: None, lambda **counted: vouched.append(True))
+    transport = Ended()
+    taking.connection_made(transport)
+    taking.data_received(frame_of("q", [1], [BATCH()] * 100))
+    assert (transport.ended, len(vouched)) == (False, 100)
+    taking.data_received(frame_of("q", [1], [BATCH()] * 1_000))
+    assert (transport.ended, len(vouched)) == (True, 100)
+
+
+def test_what_newer_releases_add_is_passed_over() -> None:
+    told: list[Any] = []
+    frame = frame_of("q", [1])[4:]
+    added = b"\x0f\0\x63" + listed(8, 1, bytes(4)) + b"\x0b\0\x64\0\0\0\1x"
+    taking = connection(lambda *call: told.append(call))
+    taking.data_received(framed(frame[:-1] + added + b"\0") + framed(frame))
+    assert told == [("q", [1], [])] * 2
+
+
+def test_a_frame_has_one_call_and_nothing_else() -> None:
+    told: list[Any] = []
+    taking = connection(lambda *call: told.append(call))
+    transport = Ended()
+    taking.connection_made(transport)
+    taking.data_received(framed(frame_of("q", [1])[4:] + b"\0"))
+    assert (transport.ended, told) == (True, [])
+
+
+def test_frames_that_never_end_hold_no_more_than_is_allowed_together() -> None:
+    server = NotificationServer(lambda *_: None, vouches, lambda *, vouched: None)
+    closed: list[int] = []
+
+    class Transport(asyncio.Transport):
+        def close(self) -> None:
+            closed.append(1)
+
+    half = (250 * 1024).to_bytes(4, "big") + bytes(200 * 1024)
+    for _ in range(200):
+        taking = server.connection()
+        taking.connection_made(Transport())
+        taking.data_received(half)
+        assert server.buffered_bytes <= BUFFERED_BYTES_MAX
+    assert closed
+
+
+def test_connections_beyond_the_bound_are_ended_and_free_their_place() -> None:
+    server = NotificationServer(lambda *_: None, vouches, lambda *, vouched: None)
+    ended: list[asyncio.Protocol] = []
+
+    class Transport(asyncio.Transport):
+        def __init__(self, taking: asyncio.Protocol) -> None:
+            super().__init__()
+            self.taking = taking
+
+        def close(self) -> None:
+            ended.append(self.taking)
+
+    made = [server.connection() for _ in range(CONNECTIONS_MAX + 1)]
+    for each in made:
+        each.connection_made(Transport(each))
+    assert ended == made[-1:]
+    for each in made:
+        each.connection_lost(None)
+    assert (server.connections, server.buffered_bytes) == (0, 0)
+
+
+def test_a_notification_without_batches_is_understood() -> None:
+    told: list[object] = []
+    taking = connection(lambda *call: told.append(call))
+    taking.data_received(frame_of("q", [1, 2]))
+    assert told == [("q", [1, 2], [])]
+
+
+def test_a_worker_that_never_reads_holds_up_no_append(workers: list[Worker]) -> None:
+    deaf = workers[0]
+    session = Session(deaf.port)
+    with waking(session) as notifier:
+        until_told(notifier, deaf)
+        began_s = time.monotonic()
+        for _ in range(200_000):
+            notifier.appended(KEY)
+        assert time.monotonic() - began_s < 60
+        connection = notifier._connections[Address("127.0.0.1", deaf.port)]
+        assert connection._avoided_until_ms > 0, "what it does not read is bounded"
+
+
+def test_one_whose_worker_is_gone_finds_the_next_one(workers: list[Worker]) -> None:
+    gone, other = workers
+    session = Session(gone.port, other.port)
+    with waking(session) as notifier:
+        until_told(notifier, gone)
+        gone.close()
+        for _ in range(10):
+            notifier.appended(KEY)
+        session.owners.become({KEY: "b"})
+        until_told(notifier, other)
+
+
+def test_one_that_is_closed_reports_nothing_and_looks_for_nobody() -> None:
+    def never() -> Coordination:
+        raise AssertionError("a session was begun")
+
+    notifier = AppendNotifier(never, "127.0.0.1:1")
+    notifier.close()
+    notifier.appended(KEY)
+    assert notifier._thread is None

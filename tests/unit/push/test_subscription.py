@@ -1,0 +1,143 @@
+"""What a subscription wants, and what listeners answer."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from hqueue import InvalidInputError, Message, MessageID, MessageListener, Status, Subscription
+from hqueue.push.listener import Listener, Listeners
+
+MESSAGES = [Message("t", b"a"), Message("t", b"b")]
+TIMEOUT_MS = 5_000
+
+
+def test_without_partitions_all_are_wanted_and_begin_where_the_subscription_says() -> None:
+    assert Subscription("s").starts(3) == dict.fromkeys(range(3), "earliest")
+    assert Subscription("s", start="latest").starts(2) == {0: "latest", 1: "latest"}
+
+
+def test_partitions_that_were_added_are_all_that_is_wanted_each_with_its_start() -> None:
+    moment = datetime.datetime(2024, 5, 1, tzinfo=datetime.timezone.utc)
+    wanted = Subscription("s", ["a", "b"], start="latest")
+    wanted.add_partition(1).add_partition(2, MessageID(5, 6)).add_partition(3, moment)
+    wanted.add_partitions([4]).add_partitions({5: None, 6: 1_000})
+    assert wanted.topics == {"a", "b"}
+    assert wanted.starts(7) == {
+        1: "latest",
+        2: MessageID(5, 6),
+        3: MessageID(int(moment.timestamp() * 1_000)),
+        4: "latest",
+        5: "latest",
+        6: MessageID(1_000),
+    }
+
+
+@pytest.mark.parametrize("partition", [-1, 3, True, "1", None, 1.0])
+def test_a_partition_that_the_queue_has_not_is_refused(partition: int) -> None:
+    with pytest.raises(InvalidInputError):
+        Subscription("s").add_partition(partition).starts(3)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"name": "a/b"},
+        {"name": ""},
+        {"name": "s", "topics": "abc"},
+        {"name": "s", "topics": [""]},
+        {"name": "s", "topics": [b"a"]},
+        {"name": "s", "topics": [str(n) for n in range(1_025)]},
+        {"name": "s", "start": "newest"},
+        {"name": "s", "start": -1},
+        {"name": "s", "start": datetime.datetime(2024, 5, 1)},
+        {"name": "s", "start": None},
+    ],
+)
+def test_a_subscription_that_can_not_be_is_refused(arguments: dict[str, object]) -> None:
+    with pytest.raises(InvalidInputError):
+        Subscription(**arguments)  # type: ignore[arg-type]
+
+
+def answer(*listeners: Listener, timeout_ms: int = TIMEOUT_MS) -> Status:
+    called = Listeners(listeners, timeout_ms)
+    called.start()
+    try:
+        return called.consume(MESSAGES)
+    finally:
+        called.close()
+
+
+def test_listeners_of_every_kind_are_called_in_turn_with_the_messages() -> None:
+    calls: list[tuple[str, list[bytes]]] = []
+
+    class Plain(MessageListener):
+        def consume(self, messages: Sequence[Message]) -> None:
+            calls.append(("class", [m.value for m in messages]))
+
+    class Async(MessageListener):
+        async def consume(self, messages: Sequence[Message]) -> Status:
+            await asyncio.sleep(0)
+            calls.append(("async class", [m.value for m in messages]))
+            return Status.DONE
+
+    class Called:
+        async def __call__(self, messages: Sequence[Message]) -> None:
+            calls.append(("async callable", [m.value for m in messages]))
+
+    def function(messages: Sequence[Message]) -> int:
+        calls.append(("function", [m.value for m in messages]))
+        return 0
+
+    async def coroutine(messages: Sequence[Message]) -> None:
+        calls.append(("async function", [m.value for m in messages]))
+
+    assert answer(Plain(), Async(), Called(), function, coroutine) is Status.DONE
+    kinds = ["class", "async class", "async callable", "function", "async function"]
+    assert calls == [(kind, [b"a", b"b"]) for kind in kinds]
+
+
+@pytest.mark.parametrize("status", [Status.RETRY, Status.REJECT, 1, 2])
+def test_the_first_that_is_not_done_answers_for_all(status: int) -> None:
+    def fail(messages: Sequence[Message]) -> None:
+        raise AssertionError("called after one that was not done")
+
+    assert answer(lambda messages: None, lambda messages: status, fail) == status
+
+
+@pytest.mark.parametrize("wrong", [ValueError("no"), 7, "done", True, b""])
+def test_a_listener_that_raises_or_answers_nonsense_means_retry_and_is_logged(
+    wrong: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    def listener(messages: Sequence[Message]) -> object:
+        if isinstance(wrong, Exception):
+            raise wrong
+        return wrong
+
+    assert answer(listener) is Status.RETRY
+    assert "a listener failed" in caplog.text
+    assert "b'a'" not in caplog.text, "payloads are never logged"
+
+
+def test_an_async_listener_that_takes_too_long_is_cancelled_and_means_retry() -> None:
+    cancelled = threading.Event()
+
+    async def slow(messages: Sequence[Message]) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    assert answer(slow, timeout_ms=100) is Status.RETRY
+    assert cancelled.wait(5)
+
+
+@pytest.mark.parametrize("listeners", [[], None, 5, ["x"], [None]])
+def test_what_is_no_listener_is_refused(listeners: object) -> None:
+    with pytest.raises(InvalidInputError):
+        Listeners(listeners, TIMEOUT_MS)  # type: ignore[arg-type]

@@ -1,0 +1,441 @@
+"""The subscriber's Thrift server, spoken to by Thrift's own client and by raw sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import thriftpy2
+from thriftpy2.rpc import make_client
+from thriftpy2.thrift import TApplicationException
+from thriftpy2.transport import TTransportException
+
+from hqueue import Message, MessageID, Status
+from hqueue.push.listener import Listeners
+from hqueue.push.service import Consumption, subscriber_service
+from hqueue.push.worker_call import WorkerCall
+from hqueue.rpc.server import ThriftServer
+from hqueue_workers.delivery.wire import call_head, call_tail, encode_message
+from tests.support.thrift_calls import HOSTILE, head
+
+IDL = Path(__file__).parents[3] / "thrift" / "subscriber.thrift"
+foreign = thriftpy2.load(str(IDL), module_name="test_subscriber_thrift")
+
+CALL_BYTES_MAX = 100_000
+GONE = (OSError, EOFError, TTransportException)
+
+
+class Served:
+    """A server with one listener."""
+
+    def __init__(self, listener: Callable[[Sequence[Message]], object], **options: int) -> None:
+        sock = socket.create_server(("127.0.0.1", 0))
+        self.port: int = sock.getsockname()[1]
+        chosen = {
+            "threads": 4,
+            "connections_max": 64,
+            "call_bytes_max": CALL_BYTES_MAX,
+            "idle_ms_max": 10_000,
+            "calls_max": 4,
+            "timeout_ms": 5_000,
+            **options,
+        }
+        consumption = Consumption(
+            Listeners(listener, 5_000), chosen.pop("calls_max"), chosen.pop("timeout_ms")
+        )
+        self.server = ThriftServer(
+            subscriber_service(),
+            consumption,
+            sock,
+            quick=functools.partial(WorkerCall, consumption.consume),
+            **chosen,
+        )
+        self.server.start()
+
+    def client(self, timeout_ms: int = 10_000) -> Any:
+        return make_client(
+            foreign.HQueueSubscriberService, "127.0.0.1", self.port, timeout=timeout_ms
+        )
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    started: list[Served] = []
+    before = set(threading.enumerate())
+
+    def start(
+        listener: Callable[[Sequence[Message]], object] = lambda messages: None, **options: int
+    ) -> Served:
+        started.append(Served(listener, **options))
+        return started[-1]
+
+    yield start
+    for served in started:
+        served.server.close(5_000)
+    left = set(threading.enumerate()) - before
+    assert not [t for t in left if t.name.startswith("hqueue-server")]
+
+
+def message(sequence: int, value: bytes = b"v", partition: int = 3) -> Any:
+    return foreign.TMessage(foreign.TMessageID(1_700_000_000_000, sequence), partition, b"t", value)
+
+
+def test_a_client_with_nothing_but_the_idl_delivers_messages_and_gets_the_status(
+    serve: Serve,
+) -> None:
+    got: list[Message] = []
+    statuses = iter(Status)
+
+    def listener(messages: Sequence[Message]) -> Status:
+        got.extend(messages)
+        return next(statuses)
+
+    served = serve(listener)
+    with contextlib.closing(served.client()) as client:
+        body = bytes(range(256))
+        assert client.consumeMessages([message(0, body), message(32_767, b"")]) == 0
+        assert client.consumeMessages([message(1)]) == 1
+        assert client.consumeMessages([message(2)]) == 2
+        assert client.consumeMessages([]) == 0
+    assert [(m.topic, m.value, m.id, m.partition) for m in got[:2]] == [
+        ("t", body, MessageID(1_700_000_000_000, 0), 3),
+        ("t", b"", MessageID(1_700_000_000_000, 32_767), 3),
+    ]
+    assert len(got) == 4
+
+
+def test_what_the_idl_leaves_optional_may_be_missing(serve: Serve) -> None:
+    got: list[Message] = []
+    served = serve(got.extend)
+    with contextlib.closing(served.client()) as client:
+        assert client.consumeMessages([foreign.TMessage(topic=b"t", value=b"v")]) == 0
+    assert got == [Message("t", b"v")]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        foreign.TMessage(topic=b"\xff", value=b"v"),
+        foreign.TMessage(topic=b"", value=b"v"),
+        foreign.TMessage(topic=b"t" * 256, value=b"v"),
+        foreign.TMessage(foreign.TMessageID(-1, 0), 0, b"t", b"v"),
+    ],
+)
+def test_a_message_that_could_be_in_no_queue_is_an_error_and_the_connection_stays(
+    serve: Serve, wrong: Any
+) -> None:
+    served = serve()
+    with contextlib.closing(served.client()) as client:
+        with pytest.raises(TApplicationException):
+            client.consumeMessages([wrong])
+        assert client.consumeMessages([message(1)]) == 0
+
+
+BAD_BYTES = {
+    "text": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "zeros": bytes(64),
+    "ones": b"\xff" * 64,
+    "huge name": b"\x80\x01\x00\x01" + struct.pack(">i", 2**31 - 1),
+    "negative name": b"\x80\x01\x00\x01" + struct.pack(">i", -5) + bytes(8),
+    "huge list": b"\x80\x01\x00\x01\x00\x00\x00\x0fconsumeMessages\x00\x00\x00\x01"
+    b"\x0f\x00\x01\x0c\x7f\xff\xff\xff" + b"\x0b\x00\x04\x7f\xff\xff\xff",
+    "framed": struct.pack(">i", 32) + b"\x80\x01\x00\x01" + bytes(28),
+}
+
+
+@pytest.mark.parametrize("name", BAD_BYTES)
+def test_whoever_sends_what_is_no_call_is_hung_up_on_and_others_go_on(
+    serve: Serve, name: str
+) -> None:
+    served = serve(idle_ms_max=300)
+    with contextlib.closing(served.client()) as client, served.connect() as bad:
+        assert client.consumeMessages([message(1)]) == 0
+        for _ in range(3):
+            with served.connect() as another:
+                another.sendall(BAD_BYTES[name])
+        bad.sendall(BAD_BYTES[name])
+        with contextlib.suppress(ConnectionError):
+            assert bad.recv(1) == b""
+        assert client.consumeMessages([message(2)]) == 0
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_whoever_promises_what_never_comes_is_hung_up_on_at_once_and_others_go_on(
+    serve: Serve, name: str
+) -> None:
+    served = serve()
+    with contextlib.closing(served.client()) as client, served.connect() as bad:
+        assert client.consumeMessages([message(1)]) == 0
+        began_s = time.monotonic()
+        bad.sendall(head(b"consumeMessages") + HOSTILE[name])
+        assert client.consumeMessages([message(2)]) == 0
+        with contextlib.suppress(ConnectionError):
+            assert bad.recv(1) == b""
+        assert client.consumeMessages([message(3)]) == 0
+        assert time.monotonic() - began_s < 1
+
+
+def own_call(seqid: int, *sequences: int) -> bytes:
+    """A call as workers write it."""
+    sent = [Message("t", b"v", MessageID(1, sequence), 3) for sequence in sequences]
+    return b"".join([call_head(seqid, len(sent)), *map(encode_message, sent), call_tail])
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_calls_that_come_together_are_answered_one_after_another(
+    serve: Serve, threads: int
+) -> None:
+    got: list[Message] = []
+    served = serve(got.extend, threads=threads)
+    foreign_call = head(b"consumeMessages", seqid=3) + b"\x0f\0\1\x0c" + bytes(4) + b"\0"
+    with served.connect() as caller:
+        sent = own_call(1, 1, 2) + own_call(2, 3) + foreign_call + own_call(4, 4)
+        caller.sendall(sent[:-5])
+        answers = b""
+        while len(answers) < 3 * 35:
+            answers += caller.recv(1_000)
+        caller.sendall(sent[-5:])
+        while len(answers) < 4 * 35:
+            answers += caller.recv(1_000)
+    assert [answers[at : at + 4] for at in range(23, 140, 35)] == [
+        seqid.to_bytes(4, "big") for seqid in range(1, 5)
+    ]
+    assert [m.id.sequence for m in got if m.id] == [1, 2, 3, 4]
+
+
+def test_what_newer_releases_add_is_passed_over(serve: Serve) -> None:
+    got: list[Message] = []
+    served = serve(got.extend)
+    added = b"\x0d\0\x63\x0b\x08" + bytes(4) + b"\x0f\0\x64\x0a\0\0\0\1" + bytes(8)
+    call = own_call(1, 1)
+    with served.connect() as caller:
+        caller.sendall(call[:-2] + added + call[-2:-1] + added + call[-1:])
+        assert caller.recv(1_000)[-5:] == bytes(5)
+        caller.sendall(call)
+        assert caller.recv(1_000)[-5:] == bytes(5)
+    assert got == [Message("t", b"v", MessageID(1, 1), 3)] * 2
+
+
+def test_a_call_without_its_list_is_an_error_and_never_done(serve: Serve) -> None:
+    served = serve()
+    with contextlib.closing(served.client()) as client, pytest.raises(TApplicationException):
+        client.consumeMessages(None)
+
+
+def test_a_call_beyond_the_bound_is_hung_up_on_before_it_is_all_read(serve: Serve) -> None:
+    got: list[Message] = []
+    served = serve(got.extend)
+    with contextlib.closing(served.client()) as client, pytest.raises(GONE):
+        client.consumeMessages([message(1, b"x" * (8 * CALL_BYTES_MAX))])
+    with contextlib.closing(served.client()) as client:
+        assert client.consumeMessages([message(1, b"x" * (CALL_BYTES_MAX // 2))]) == 0
+        assert client.consumeMessages([message(2, b"x" * (CALL_BYTES_MAX // 2))]) == 0
+    assert len(got) == 2
+
+
+def test_half_a_call_holds_nothing_for_longer_than_it_may(serve: Serve) -> None:
+    served = serve(threads=1, idle_ms_max=300)
+    with served.connect() as stuck, contextlib.closing(served.client()) as client:
+        stuck.sendall(b"\x80\x01\x00\x01")
+        assert client.consumeMessages([message(1)]) == 0
+        assert stuck.recv(1) == b""
+
+
+def test_a_call_that_comes_in_drops_holds_nothing_for_longer_than_it_may(serve: Serve) -> None:
+    served = serve(threads=1, idle_ms_max=300)
+    gone = threading.Event()
+    with served.connect() as dripping, contextlib.closing(served.client()) as client:
+
+        def drip() -> None:
+            dripping.sendall(b"\x80\x01\x00\x01\x00\x00\x00\xc8")
+            with contextlib.suppress(OSError):
+                while not gone.wait(0.05):
+                    dripping.sendall(b"c")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            assert client.consumeMessages([message(1)]) == 0
+            assert dripping.recv(1) == b""
+        except ConnectionResetError:
+            pass  # It is hung up on while it sends.
+        finally:
+            gone.set()
+            thread.join()
+
+
+def test_silent_connections_cost_no_thread(serve: Serve) -> None:
+    served = serve(threads=2, connections_max=1_000)
+    before = threading.active_count()
+    with contextlib.ExitStack() as open_connections:
+        for _ in range(200):
+            open_connections.enter_context(served.connect())
+        with contextlib.closing(served.client()) as client:
+            assert client.consumeMessages([message(1)]) == 0
+        assert threading.active_count() == before
+
+
+def test_a_connection_beyond_the_bound_waits_until_another_goes(serve: Serve) -> None:
+    served = serve(connections_max=2)
+    first, second = served.client(), served.client()
+    assert first.consumeMessages([message(1)]) == second.consumeMessages([message(2)]) == 0
+    third = served.client()
+    answered: list[int] = []
+    waiting = threading.Thread(target=lambda: answered.append(third.consumeMessages([message(3)])))
+    waiting.start()
+    waiting.join(0.3)
+    assert not answered
+    first.close()
+    waiting.join(10)
+    assert answered == [0]
+    second.close()
+    third.close()
+
+
+def test_calls_for_one_partition_never_overlap_though_others_do(serve: Serve) -> None:
+    running: set[int] = set()
+    together: list[set[int]] = []
+    lock = threading.Lock()
+    meeting = threading.Barrier(2)
+
+    def listener(messages: Sequence[Message]) -> None:
+        partition = messages[0].partition
+        assert partition is not None
+        with lock:
+            assert partition not in running
+            running.add(partition)
+            together.append(set(running))
+        meeting.wait(10)  # Two of different partitions, or none comes through.
+        with lock:
+            running.discard(partition)
+
+    served = serve(listener, threads=8, calls_max=8)
+
+    def deliver(partition: int) -> None:
+        with contextlib.closing(served.client()) as client:
+            for sequence in range(5):
+                assert client.consumeMessages([message(sequence, partition=partition)]) == 0
+
+    threads = [threading.Thread(target=deliver, args=(n % 2,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(together) == 20
+    assert {0, 1} in together
+
+
+def test_a_call_whose_turn_does_not_come_in_time_is_to_be_retried(serve: Serve) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def listener(messages: Sequence[Message]) -> None:
+        entered.set()
+        assert go_on.wait(10)
+
+    served = serve(listener, timeout_ms=200)
+    with contextlib.closing(served.client()) as one, contextlib.closing(served.client()) as two:
+        first: list[int] = []
+        thread = threading.Thread(target=lambda: first.append(one.consumeMessages([message(1)])))
+        thread.start()
+        assert entered.wait(10)
+        assert two.consumeMessages([message(1)]) == Status.RETRY
+        go_on.set()
+        thread.join(10)
+        assert first == [Status.DONE]
+
+
+def test_closing_answers_what_is_under_way_and_takes_no_more(serve: Serve) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def listener(messages: Sequence[Message]) -> None:
+        entered.set()
+        assert go_on.wait(10)
+
+    served = serve(listener)
+    under_way, idle = served.client(), served.client()
+    answers: list[int] = []
+    calling = threading.Thread(
+        target=lambda: answers.append(under_way.consumeMessages([message(1)]))
+    )
+    calling.start()
+    assert entered.wait(10)
+    closed: list[bool] = []
+    closing = threading.Thread(target=lambda: closed.append(served.server.close(10_000)))
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive(), "it waits for the call that is under way"
+    go_on.set()
+    closing.join(10)
+    calling.join(10)
+    assert (answers, closed) == ([0], [True])
+    with pytest.raises(GONE):
+        idle.consumeMessages([message(2)])
+    with pytest.raises(GONE):
+        served.client()
+
+
+def test_a_forked_child_does_not_keep_the_port(serve: Serve) -> None:
+    served = serve()
+    with contextlib.closing(served.client()) as client:
+        assert client.consumeMessages([message(1)]) == 0
+        reading, writing = os.pipe()
+        forked, told = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(writing)
+            os.write(told, b"!")
+            os.read(reading, 1)
+            os._exit(0)
+        try:
+            os.read(forked, 1)  # A child that does not run yet keeps everything.
+            assert client.consumeMessages([message(2)]) == 0
+            assert served.server.close(5_000)
+            with socket.create_server(("127.0.0.1", served.port)):
+                pass
+        finally:
+            for end in (writing, reading, forked, told):
+                os.close(end)
+            os.waitpid(child, 0)
+
+
+def test_closing_waits_no_longer_than_it_is_told(serve: Serve) -> None:
+    go_on = threading.Event()
+    entered = threading.Event()
+
+    def listener(messages: Sequence[Message]) -> None:
+        entered.set()
+        assert go_on.wait(20)
+
+    served = serve(listener)
+    client = served.client()
+    calling = threading.Thread(target=lambda: _suppressed(client))
+    calling.start()
+    assert entered.wait(10)
+    began = time.monotonic()
+    assert served.server.close(200) is False
+    assert time.monotonic() - began < 5
+    go_on.set()
+    calling.join(10)
+    for thread in threading.enumerate():
+        if thread.name.startswith("hqueue-server"):
+            thread.join(10)
+
+
+def _suppressed(client: Any) -> None:
+    with contextlib.suppress(*GONE):
+        client.consumeMessages([message(1)])

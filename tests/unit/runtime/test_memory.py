@@ -1,0 +1,40 @@
+"""Memory that was freed is used again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+FAULTS = """
+import resource, sys
+import hqueue.runtime.memory
+if {keep}:
+    hqueue.runtime.memory.keep_freed()
+parts = [bytes(100)] * 20_000
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def work():
+    for _ in range(20):
+        one, two = b"".join(parts), b"".join(parts)
+        del one, two
+
+work()
+before = faults()
+work()
+print(faults() - before)
+"""
+
+
+def faults(*, keep: bool) -> int:
+    """Pages that the system had to hand out while values of 2 MB came and went."""
+    program = FAULTS.format(keep=keep)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    )
+    return int(done.stdout)
+
+
+def test_values_as_large_as_batches_come_and_go_without_the_system() -> None:
+    assert faults(keep=True) < faults(keep=False) / 10

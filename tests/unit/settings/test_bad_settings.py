@@ -1,0 +1,70 @@
+"""Settings and texts that no parser beneath takes, or takes too much of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hqueue import (
+    GatewayAddress,
+    HQueueError,
+    InvalidInputError,
+    MessageID,
+    Settings,
+    SettingsError,
+)
+from hqueue.settings.attributes import check_attributes
+from hqueue.settings.numbers import whole_number
+
+DIGITS = "9" * 5_000
+"""More than Python makes a number of."""
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        lambda: GatewayAddress.parse(f"host:{DIGITS}/1"),
+        lambda: Settings.load({"request_timeout_ms": DIGITS}, {}),
+        lambda: check_attributes({"compaction_files_min": DIGITS}),
+        lambda: MessageID.parse(f"{DIGITS}-0"),
+    ],
+)
+def test_thousands_of_digits_are_no_number(parse: Callable[[], object]) -> None:
+    with pytest.raises((SettingsError, InvalidInputError)) as raised:
+        parse()
+    assert isinstance(raised.value, HQueueError)
+
+
+def test_an_attribute_that_is_no_number_is_shown_as_it_was_given() -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        check_attributes({"compaction_files_min": "many"})
+    assert raised.value.value == "many"
+
+
+@pytest.mark.parametrize("text", ["", " 1", "-1", "+1", "1_0", "²", "٣", "1.0"])
+def test_only_ascii_digits_are_a_number(text: str) -> None:
+    assert whole_number(text) is None
+
+
+def test_a_settings_file_that_is_nested_too_deep_can_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "hqueue.toml"
+    path.write_text("transport = " + "[" * 5_000)
+    with pytest.raises(SettingsError) as raised:
+        Settings.load({}, {"HQUEUE_CONFIG": str(path)})
+    assert raised.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [(True, True), ("false", False), ("1", True), (" False ", False)]
+)
+def test_a_switch_is_true_or_false(given: object, meant: bool) -> None:
+    assert Settings.load({"notify_workers": given}, {}).notify_workers is meant
+
+
+@pytest.mark.parametrize("given", ["", "yes", 1, "2"])
+def test_what_is_neither_true_nor_false_is_no_switch(given: object) -> None:
+    with pytest.raises(SettingsError) as raised:
+        Settings.load({"notify_workers": given}, {})
+    assert raised.value.value == given

@@ -1,0 +1,144 @@
+"""Cutting what is read into tasks, dividing a batch's limit, and narrowing by filters."""
+
+from __future__ import annotations
+
+import datetime
+import random
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
+from hqueue import MessageID
+from hqueue.settings.limits import MESSAGE_ID_MAX
+from pyspark_hqueue.reading.admission import shares
+from pyspark_hqueue.reading.plan import Range, Task, cut
+from pyspark_hqueue.reading.pushdown import Narrowing, narrowing_of
+
+UTC = datetime.timezone.utc
+
+
+def ranges_of(*messages: int, first: int = 1_000) -> list[Range]:
+    """A range a partition, in which a message's ID is its ordinal and a thousand."""
+    return [Range(p, first, first + n, 0, n, True) for p, n in enumerate(messages)]
+
+
+def id_at(partition: int, ordinal: int) -> MessageID:
+    return MessageID.from_int(1_000 + ordinal)
+
+
+def ids_of(tasks: list[Task]) -> list[tuple[int, int]]:
+    return [(r.partition, i) for task in tasks for r in task.ranges for i in range(r.start, r.stop)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_tasks_have_equal_numbers_and_all_messages_once_and_in_order(seed: int) -> None:
+    random_ = random.Random(seed)
+    ranges = ranges_of(*(random_.choice([1, 3, 50, 1_000]) for _ in range(random_.randrange(1, 9))))
+    total = sum(range_.messages for range_ in ranges)
+    pieces = random_.randrange(1, min(total, 20) + 1)
+    tasks = cut(ranges, pieces, id_at)
+    assert ids_of(tasks) == [(r.partition, i) for r in ranges for i in range(r.start, r.stop)]
+    assert len(tasks) == pieces
+    assert max(task.messages for task in tasks) - min(task.messages for task in tasks) <= 1
+    for task in tasks:
+        assert all(r.messages == r.stop - r.start for r in task.ranges)
+
+
+def test_many_small_partitions_become_few_tasks_and_a_large_one_several() -> None:
+    tasks = cut(ranges_of(*[2] * 1_000), 4, id_at)
+    assert [len(task.ranges) for task in tasks] == [250] * 4
+    tasks = cut(ranges_of(100, 5), 3, id_at)
+    assert [[r.partition for r in task.ranges] for task in tasks] == [[0], [0], [0, 1]]
+
+
+def test_only_ranges_that_are_cut_are_searched_in() -> None:
+    asked = []
+
+    def noting(partition: int, ordinal: int) -> MessageID:
+        asked.append(partition)
+        return id_at(partition, ordinal)
+
+    cut(ranges_of(10, 10, 10, 10), 4, noting)
+    assert asked == []
+    cut(ranges_of(10, 30), 4, noting)
+    assert asked == [1, 1]
+
+
+def test_a_cut_that_was_collected_meanwhile_leaves_no_range_beyond_the_end() -> None:
+    tasks = cut(ranges_of(100), 4, lambda *_: MessageID.from_int(5_000))
+    assert ids_of(tasks) == [(0, i) for i in range(1_000, 1_100)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_limit_is_divided_by_what_each_has_and_used_up(seed: int) -> None:
+    random_ = random.Random(seed)
+    messages = {p: random_.choice([0, 1, 7, 900, 10**6]) for p in range(random_.randrange(1, 12))}
+    total = sum(messages.values())
+    if total < 2:
+        return
+    most = random_.randrange(1, total)
+    divided = shares(messages, most)
+    assert sum(divided.values()) == most
+    for partition, share in divided.items():
+        assert 0 <= share <= messages[partition]
+        assert abs(share - messages[partition] * most / total) < 1
+
+
+def narrowed(*filters: Filter) -> Narrowing:
+    return narrowing_of(filters)
+
+
+def test_filters_narrow_the_partitions() -> None:
+    column = ("partition",)
+    for filters, wanted in (
+        ([EqualTo(column, 3)], {3}),
+        ([In(column, (1, 4))], {1, 4}),
+        ([GreaterThan(column, 1), LessThanOrEqual(column, 3)], {2, 3}),
+        ([GreaterThanOrEqual(column, 4), In(column, (1, 4))], {4}),
+        ([EqualTo(column, 1), EqualTo(column, 2)], set()),
+        ([Not(EqualTo(column, 1))], set(range(6))),
+        ([EqualTo(("sequence",), 1)], set(range(6))),
+    ):
+        assert {p for p in range(6) if narrowing_of(filters).wants(p)} == wanted
+
+
+def test_filters_narrow_the_topics() -> None:
+    column = ("topic",)
+    assert narrowed(EqualTo(column, "a")).topics == {"a"}
+    assert narrowed(In(column, ("a", "b")), EqualTo(column, "b")).topics == {"b"}
+    assert narrowed(EqualTo(column, "a"), EqualTo(column, "b")).topics == set()
+    assert narrowed(GreaterThan(column, "a")).topics is None
+
+
+def test_filters_narrow_the_ids_and_never_by_too_much() -> None:
+    column = ("id",)
+    for filters in (
+        [EqualTo(column, 50)],
+        [GreaterThan(column, 49), LessThan(column, 51)],
+        [GreaterThanOrEqual(column, 50), LessThanOrEqual(column, 50)],
+        [In(column, (50, 50))],
+    ):
+        narrowing = narrowing_of(filters)
+        assert narrowing.start in (49, 50)
+        assert narrowing.stop in (51, 52)
+    assert narrowed(LessThan(column, -5)).stop == 0
+    assert narrowed(GreaterThan(column, MESSAGE_ID_MAX)).start == MESSAGE_ID_MAX
+    assert narrowed() == Narrowing()
+
+
+def test_filters_narrow_the_time_to_the_millisecond() -> None:
+    column, at = ("timestamp",), datetime.datetime(2026, 1, 1, 0, 0, 0, 1_500, tzinfo=UTC)
+    first = MessageID(1_767_225_600_001)
+    assert narrowed(GreaterThan(column, at)).start == first
+    assert narrowed(LessThan(column, at)).stop == MessageID(first.timestamp + 1)
+    assert narrowed(EqualTo(column, at.replace(tzinfo=None))).start == first
+    assert narrowed(LessThan(column, datetime.datetime(1960, 1, 1, tzinfo=UTC))).stop == 0

@@ -1,0 +1,91 @@
+"""What README and the guide show is right: their programs, their links, and the reference."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hqueue
+import hqueue_workers
+import pyspark_hqueue
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (ROOT, ROOT / "workers", ROOT / "spark")
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)\s]*)?\)")
+DIRECTIVE = re.compile(r"^::: (\S+)", re.MULTILINE)
+OUTSIDE_THE_SITE = [*ROOT.glob("*.md"), *(ROOT / "examples").glob("*.md")]
+"""Pages whose links `make docs` does not look at."""
+
+NOT_TYPED_YET = {"follow.py"}
+"""Programs that need what the types deny: the ID and the partition of a message that was read."""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The Python of README and of the guide, each as one module, and the examples."""
+    folder = tmp_path_factory.mktemp("programs")
+    for page in (ROOT / "README.md", ROOT / "docs" / "guide.md"):
+        blocks = PYTHON_BLOCK.findall(page.read_text())
+        assert blocks
+        (folder / f"{page.stem.lower()}_blocks.py").write_text("\n".join(blocks))
+    found = [*folder.glob("*.py"), *(ROOT / "examples").glob("*.py")]
+    return [str(path) for path in found if path.name not in NOT_TYPED_YET]
+
+
+def test_the_programs_that_users_copy_pass_mypy_strict(programs: list[str]) -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *programs],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_the_programs_that_users_copy_pass_pyright(programs: list[str], tmp_path: Path) -> None:
+    configuration = tmp_path / "pyrightconfig.json"
+    configuration.write_text(
+        json.dumps(
+            {
+                "include": programs,
+                "extraPaths": [str(path) for path in SOURCES],
+                "typeCheckingMode": "standard",
+            }
+        )
+    )
+    command = ["basedpyright", "--project", str(configuration), "--pythonpath", sys.executable]
+    checked = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("page", OUTSIDE_THE_SITE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    text = FENCED.sub("", page.read_text())
+    dead = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    assert not dead
+
+
+def test_the_list_of_examples_is_whole() -> None:
+    listed = re.findall(r"^\| `(\w+\.py)`", (ROOT / "examples" / "README.md").read_text(), re.M)
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+
+
+def test_the_reference_has_every_public_name() -> None:
+    pages = (ROOT / "docs" / "reference").glob("*.md")
+    described = {name for page in pages for name in DIRECTIVE.findall(page.read_text())}
+    assert "hqueue.errors" in described  # A page of its own has them all.
+    errors = {f"hqueue.{name}" for name in hqueue.errors.__all__}
+    public = {
+        f"{package.__name__}.{name}"
+        for package in (hqueue, hqueue_workers, pyspark_hqueue)
+        for name in package.__all__
+    }
+    by_themselves = {"hqueue.__version__", "pyspark_hqueue.DefaultSource"}
+    assert public - errors - by_themselves <= described

@@ -1,0 +1,207 @@
+"""A worker's calls over real sockets: to subscribers that answer, are silent, go away or babble."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from hqueue.metadata import Address
+from hqueue_workers.delivery.connection_pool import (
+    RECEIVED_BYTES_MAX,
+    ConnectionPool,
+    NoAnswerError,
+)
+from hqueue_workers.delivery.cursor import Call
+from hqueue_workers.delivery.wire import METHOD
+
+Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+CALL_BYTES = 3 * 1024 * 1024
+HEAD_BYTES = 8 + len(METHOD) + 4
+
+
+def call(size: int = 10) -> Call:
+    return Call(0, 1, 0, 1, 1, (bytes(size),))
+
+
+async def read_call(reader: asyncio.StreamReader, size: int = 10) -> int:
+    """Read a call whose messages have so many bytes; its number."""
+    head = await reader.readexactly(HEAD_BYTES)
+    await reader.readexactly(3 + 1 + 4 + size + 1)
+    return int(struct.unpack(">i", head[-4:])[0])
+
+
+def reply(seqid: int, status: int = 0) -> bytes:
+    head = struct.pack(">Ii", 0x80010002, len(METHOD)) + METHOD + struct.pack(">i", seqid)
+    return head + struct.pack(">bhi", 8, 0, status) + b"\0"
+
+
+@contextlib.asynccontextmanager
+async def subscriber(converse: Converse) -> AsyncIterator[ConnectionPool]:
+    """A channel to a subscriber that converses so; and its connections, counted."""
+    talks: set[asyncio.Task[None]] = set()
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        talks.add(task)
+        with contextlib.suppress(OSError, EOFError):
+            await converse(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    pool = ConnectionPool(Address(*server.sockets[0].getsockname()[:2]), lambda: True, 1)
+    try:
+        yield pool
+    finally:
+        pool.close()
+        server.close()
+        for talk in talks:
+            talk.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+
+
+async def made(pool: ConnectionPool, timeout_s: float = 10, size: int = 10) -> int:
+    async with pool.connection() as connection:
+        return await connection.call(call(size), timeout_s)
+
+
+def test_calls_follow_each_other_on_one_connection() -> None:
+    connections = 0
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        for status in (0, 1, 2, 0):
+            answer = reply(await read_call(reader), status)
+            writer.write(answer[:7])  # It may come in pieces.
+            await writer.drain()
+            writer.write(answer[7:])
+
+    async def scene() -> None:
+        async with subscriber(converse) as pool:
+            assert [await made(pool) for _ in range(4)] == [0, 1, 2, 0]
+
+    asyncio.run(scene())
+    assert connections == 1
+
+
+def test_a_large_call_goes_through_a_subscriber_that_reads_slowly() -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(await read_call(reader, CALL_BYTES)))
+
+    async def scene() -> None:
+        async with subscriber(converse) as pool:
+            assert await made(pool, size=CALL_BYTES) == 0
+
+    asyncio.run(scene())
+
+
+def test_a_subscriber_that_closed_the_connection_meanwhile_is_called_on_another() -> None:
+    async def scene() -> None:
+        closed = asyncio.Event()
+
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(reply(await read_call(reader)))
+            await writer.drain()
+            closed.set()
+
+        async with subscriber(converse) as pool:
+            for _ in range(3):
+                closed.clear()
+                async with pool.connection() as connection:
+                    assert await connection.call(call(), 10) == 0
+                await closed.wait()
+                while connection._socket is not None:
+                    await asyncio.sleep(0)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("spoken", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", reply(-1)])
+def test_a_subscriber_that_goes_or_babbles_gives_no_answer_and_the_next_call_is_a_new_one(
+    spoken: bytes,
+) -> None:
+    async def scene() -> None:
+        answers = iter([spoken, None])
+
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seqid = await read_call(reader)
+            said = next(answers)
+            writer.write(reply(seqid, 2) if said is None else said)
+
+        async with subscriber(converse) as pool:
+            with pytest.raises(NoAnswerError):
+                await made(pool)
+            assert await made(pool) == 2
+
+    asyncio.run(scene())
+
+
+def test_one_who_speaks_without_end_while_it_reads_nothing_fills_no_memory() -> None:
+    async def scene() -> None:
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            while True:
+                writer.write(bytes(64 * 1024))
+                await writer.drain()
+
+        async with subscriber(converse) as pool, pool.connection() as connection:
+            with pytest.raises(NoAnswerError, match="without end"):
+                await connection.call(call(CALL_BYTES * 10), 10)
+            assert len(connection._received) <= RECEIVED_BYTES_MAX
+
+    asyncio.run(scene())
+
+
+def test_one_who_speaks_without_being_called_is_hung_up_on() -> None:
+    async def scene() -> None:
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(reply(await read_call(reader)) + b"and more")
+            await reader.read()
+
+        async with subscriber(converse) as pool:
+            async with pool.connection() as connection:
+                assert await connection.call(call(), 10) == 0
+            while connection._socket is not None:
+                await asyncio.sleep(0)
+
+    asyncio.run(scene())
+
+
+def test_silence_is_waited_for_as_long_as_was_said() -> None:
+    async def scene() -> None:
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+
+        loop = asyncio.get_running_loop()
+        async with subscriber(converse) as pool:
+            began_s = loop.time()
+            with pytest.raises(NoAnswerError, match=r"no answer in 0\.2 s"):
+                await made(pool, timeout_s=0.2)
+            assert 0.2 <= loop.time() - began_s < 5
+
+    asyncio.run(scene())
+
+
+def test_a_call_that_may_be_sent_no_more_is_cut_off() -> None:
+    async def scene() -> None:
+        got = 0
+
+        async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal got
+            while piece := await reader.read(64 * 1024):
+                got += len(piece)
+
+        async with subscriber(converse) as pool:
+            asked = iter([True, True])
+            pool._may_send = lambda: next(asked, False)
+            with pytest.raises(NoAnswerError, match="not confirmed"):
+                await made(pool, size=CALL_BYTES)
+            assert got < CALL_BYTES
+
+    asyncio.run(scene())

@@ -1,0 +1,180 @@
+"""What subscribers of one partition get, who reads it for them, and what is held meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hqueue_workers.delivery.cursor import Call, SubscriberCursor
+from tests.support.cursor_doubles import BYTES_MAX, Scene, Subscriber, play, until
+from tests.support.worker_doubles import settle
+
+
+def test_those_near_the_end_share_what_was_read() -> None:
+    async def scene(it: Scene) -> None:
+        subscribers = [Subscriber(it, f"s{n}") for n in range(20)]
+        values = [b"%d" % n for n in range(50)]
+        for value in values:
+            it.append(value)
+            await until(lambda: all(s.got and s.got[-1] == value for s in subscribers))  # noqa: B023
+        assert all(s.got == values for s in subscribers)
+        assert not it.scanners
+        bodies = sum(size for _, size in it.partition.rows.asked)
+        assert bodies <= sum(map(len, values)), "no body was read twice"
+
+    play(scene)
+
+
+def test_one_who_is_slow_reads_alone_and_holds_up_nobody() -> None:
+    async def scene(it: Scene) -> None:
+        fast, slow = Subscriber(it, "fast"), Subscriber(it, "slow", calls=1)
+        values = [b"%04d" % n * 50 for n in range(400)]
+        for first in range(0, 400, 20):
+            it.append(*values[first : first + 20])
+            await until(lambda: len(fast.got) >= first + 20)  # noqa: B023
+            assert it.shared._window.size <= BYTES_MAX + 2_000
+        assert fast.got == values
+        assert len(slow.got) < 20
+        slow.let()
+        await until(lambda: len(slow.got) == 400)
+        assert slow.got == values
+        assert len(it.scanners) >= 1
+        # Having caught up, it is back with the others.
+        number = len(it.scanners)
+        it.append(b"last")
+        await until(lambda: slow.got[-1] == fast.got[-1] == b"last")
+        assert len(it.scanners) == number
+
+    play(scene)
+
+
+def test_nothing_is_read_while_nobody_goes_on() -> None:
+    async def scene(it: Scene) -> None:
+        slow = Subscriber(it, "slow", calls=1)
+        it.append(*(b"%04d" % n * 500 for n in range(200)))
+        await until(lambda: slow.calls == 0)
+        await settle()
+        held = it.shared._window.size
+        assert held <= BYTES_MAX + 10_000
+        read_to = it.shared.end
+        await settle()
+        assert it.shared.end == read_to
+        slow.let()
+        await until(lambda: len(slow.got) == 200)
+
+    play(scene)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30)), max_size=30), st.integers(0, 40))
+def test_everybody_gets_everything_in_order_however_they_take_turns(
+    turns: list[tuple[int, int]], start: int
+) -> None:
+    async def scene(it: Scene) -> None:
+        values = [b"%d" % n * 30 for n in range(40)]
+        it.append(*values)
+        position = it.partition.rows.rows[0][start].slot if start < 40 else 0
+        subscribers = [
+            Subscriber(it, "a", calls=0),
+            Subscriber(it, "b", position, calls=0),
+        ]
+        expected = [list(values), list(values[start:] if start < 40 else values)]
+        for number, (who, amount) in enumerate(turns):
+            if who == 2:
+                more = [b"more %d %d" % (number, n) for n in range(amount)]
+                it.append(*more)
+                for each in expected:
+                    each.extend(more)
+            else:
+                subscribers[who].let(amount)
+            await settle()
+        for subscriber, wanted in zip(subscribers, expected, strict=True):
+            subscriber.let()
+            it.poller.notify(0)
+            await until(lambda: len(subscriber.got) >= len(wanted))  # noqa: B023
+            assert subscriber.got == wanted
+
+    play(scene)
+
+
+async def take(cursor: SubscriberCursor, until: int | None = None) -> Call:
+    await cursor.ready()
+    call = await cursor.take(until, lambda _: True)
+    assert call is not None
+    return call
+
+
+def test_a_heavy_batch_behind_it_does_not_push_out_what_the_only_one_needs() -> None:
+    async def scene(it: Scene) -> None:
+        only = Subscriber(it, "only", calls=0)
+        it.append(b"light" * 100, b"heavy" * 2 * BYTES_MAX, b"light")
+        first = await take(only.cursor)
+        await settle()  # It reads on meanwhile.
+        again = await take(only.cursor, first.end)
+        assert (again.start, again.end, again.parts) == (first.start, first.end, first.parts)
+        only.let()
+        await until(lambda: len(only.got) == 3)
+        assert not it.scanners
+
+    play(scene)
+
+
+def test_a_call_is_put_together_again_though_the_window_went_on_meanwhile() -> None:
+    async def scene(it: Scene) -> None:
+        slow = Subscriber(it, "slow", calls=0)
+        values = [b"%04d" % n * 25 for n in range(20)]
+        it.append(*values)
+        await take(slow.cursor)
+        await settle()  # It reads on meanwhile.
+        call = await take(slow.cursor)
+        assert 1 < call.count < 20
+        fast = Subscriber(it, "fast")
+        it.append(*(b"more" * 500 for _ in range(40)))
+        await until(lambda: len(fast.got) == 60)
+        assert not it.shared.reaches(slow.cursor.position)
+        again = await take(slow.cursor, call.end)
+        assert (again.start, again.end, again.parts) == (call.start, call.end, call.parts)
+
+    play(scene)
+
+
+def test_who_asks_for_what_a_scanner_has_not_lets_others_have_their_turn() -> None:
+    async def scene(it: Scene) -> None:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        it.runtime.start(other())
+        for _ in range(10):
+            await it.shared.more(it.shared.end + 1)
+        assert turns >= 10
+
+    play(scene)
+
+
+def test_what_is_polled_is_read_by_nobody_else() -> None:
+    async def scene(it: Scene) -> None:
+        one = Subscriber(it, "one")
+        # So heavy that a request for several does not get them all, and the rest is read after it.
+        values = [b"%d" % n * 400_000 for n in range(10, 40)]
+
+        def while_asked(method: str) -> None:
+            if method == "get":
+                it.shared.passed(it.shared.end)
+
+        it.partition.rows.failure = while_asked
+        for first in range(0, 30, 6):
+            one.calls = 0
+            it.append(*values[first : first + 6])
+            await settle()
+            one.let()
+            await until(lambda: len(one.got) >= first + 6)  # noqa: B023
+        assert one.got == values
+
+    play(scene)

@@ -1,0 +1,220 @@
+"""When a worker asks for what comes next, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from hqueue import CorruptLogError, PartitionReader, Queue
+from hqueue.runtime.clock import Deadline
+from hqueue_workers.delivery.poller import FRUITLESS_MAX, PAUSE_MS_NOTIFIED, Poller
+from hqueue_workers.delivery.segment import Segment, SubscriptionFilter
+from tests.support.worker_doubles import SteppedRuntime
+
+POLL_MS_MAX = 1_000.0
+
+
+class TimedRuntime(SteppedRuntime):
+    """A runtime in which time passes only where nothing else is to be done."""
+
+    def __init__(self, until_ms: float) -> None:
+        super().__init__()
+        self.over = asyncio.Event()
+        self._until_ms = self.stepped.now_ms + until_ms
+
+    async def wait(self, changed: asyncio.Event, timeout_ms: float) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if not changed.is_set():
+            if math.isinf(timeout_ms) or self.stepped.now_ms >= self._until_ms:
+                self.over.set()
+                await changed.wait()
+            self.stepped.now_ms += max(timeout_ms, 0.1)
+
+
+class Reader:
+    """A reader at its partition's end."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.cursor = 0
+        self.ordinal = 0
+        self.at_tail = True
+        self.checks = 0
+
+    @property
+    def next_slot(self) -> tuple[int, int]:
+        return self.partition, self.cursor
+
+    def check_tail(self, deadline: Deadline) -> None:
+        self.checks += 1
+
+
+class Waiter:
+    """One that waits for a partition, and goes on waiting when something came."""
+
+    def __init__(self, partition: int, poller: Poller) -> None:
+        self.partition = partition
+        self.reader = cast(PartitionReader, Reader(partition))
+        self.region_host: str | None = None
+        self.filters: frozenset[SubscriptionFilter] = frozenset()
+        self.end = 0
+        self.came_at_ms: list[float] = []
+        self._poller = poller
+        poller.add(self)
+        poller.demand(self)
+
+    def came(self, segments: list[Segment]) -> None:
+        self.end = segments[-1].end
+        self.came_at_ms.append(self.poller_clock())
+        self._poller.demand(self)
+
+    def poller_clock(self) -> float:
+        return self._poller._clock.monotonic_ms()
+
+
+class Asked:
+    """A queue that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.name = "q"
+        self.requests: list[tuple[int, ...]] = []
+        self.ready: set[int] = set()
+        self.corrupt: set[int] = set()
+
+    def poll(self, readers: Sequence[Any], *_: Any, **options: Any) -> Iterator[list[Any]]:
+        asked = tuple(reader.partition for reader in readers)
+        if asked:
+            self.requests.append(asked)
+        for reader in readers:
+            if reader.partition in self.corrupt:
+                raise CorruptLogError("corrupt")
+            if reader.partition in self.ready:
+                self.ready.discard(reader.partition)
+                reader.cursor += 1
+        yield []
+
+
+def play(
+    partitions: int, until_ms: float, scene: Callable[[Poller, Asked, list[Waiter]], None]
+) -> tuple[Asked, list[Waiter]]:
+    async def run() -> tuple[Asked, list[Waiter]]:
+        runtime, queue = TimedRuntime(until_ms), Asked()
+        poller = Poller(cast(Queue, queue), runtime, POLL_MS_MAX, 0)
+        waiters = [Waiter(number, poller) for number in range(partitions)]
+        scene(poller, queue, waiters)
+        runtime.start(poller.run())
+        await asyncio.wait(
+            {asyncio.ensure_future(runtime.over.wait()), runtime.failed},
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        await runtime.close()
+        return queue, waiters
+
+    return asyncio.run(run())
+
+
+def test_a_thousand_idle_partitions_cost_about_a_request_a_second() -> None:
+    queue, waiters = play(1_000, 60_000, lambda *_: None)
+    # One request here is one for each 256 partitions at HBase.
+    assert len(queue.requests) <= 60 + 15
+    assert all(cast(Any, waiter.reader).checks in (1, 2) for waiter in waiters)
+    for number in (0, 999):
+        times = sum(number in asked for asked in queue.requests)
+        assert 50 <= times <= 75
+
+
+def test_one_that_was_woken_is_asked_for_at_once_and_alone() -> None:
+    def scene(poller: Poller, queue: Asked, waiters: list[Waiter]) -> None:
+        async def later() -> None:
+            while len(queue.requests) < 20:
+                await asyncio.sleep(0)
+            queue.ready.add(3)
+            poller.notify(3)
+
+        poller._runtime.start(later())
+
+    queue, waiters = play(10, 60_000, scene)
+    assert (3,) in queue.requests
+    assert len(waiters[3].came_at_ms) == 1
+    assert not any(waiter.came_at_ms for waiter in waiters if waiter.partition != 3)
+
+
+@pytest.mark.parametrize("partitions", [1, 10])
+def test_a_notification_that_was_lost_costs_one_pause_at_most(partitions: int) -> None:
+    appended_ms: list[float] = []
+
+    def scene(poller: Poller, queue: Asked, waiters: list[Waiter]) -> None:
+        async def later() -> None:
+            while len(queue.requests) < 20:
+                await asyncio.sleep(0)
+            queue.ready.add(0)
+            appended_ms.append(poller._clock.monotonic_ms())
+
+        poller._runtime.start(later())
+
+    _, waiters = play(partitions, 60_000, scene)
+    (came_ms,) = waiters[0].came_at_ms
+    assert came_ms - appended_ms[0] <= POLL_MS_MAX + 1
+
+
+def test_a_corrupt_partition_does_not_hold_up_the_others() -> None:
+    def scene(poller: Poller, queue: Asked, waiters: list[Waiter]) -> None:
+        queue.corrupt = {0}
+        queue.ready = {1, 2}
+
+    _, waiters = play(3, 60_000, scene)
+    assert [len(waiter.came_at_ms) for waiter in waiters] == [0, 1, 1]
+
+
+def test_notifications_behind_which_there_is_nothing_cost_some_requests_a_second() -> None:
+    """Anyone can send them, and as many as he likes."""
+    began_ms: list[float] = []
+
+    def scene(poller: Poller, queue: Asked, waiters: list[Waiter]) -> None:
+        async def flood() -> None:
+            began_ms.append(poller._clock.monotonic_ms())
+            while True:
+                poller.notify(0)
+                await asyncio.sleep(0)
+
+        async def later() -> None:
+            while poller._clock.monotonic_ms() < began_ms[0] + 5_000:
+                await asyncio.sleep(0)
+            queue.ready.add(0)
+
+        poller._runtime.start(flood())
+        poller._runtime.start(later())
+
+    queue, waiters = play(1, 10_000, scene)
+    assert len(queue.requests) <= FRUITLESS_MAX + 10 * 12
+    (came_ms,) = waiters[0].came_at_ms
+    assert came_ms - began_ms[0] <= 5_000 + 2 * PAUSE_MS_NOTIFIED
+
+
+def test_one_notification_costs_one_request_and_three_cost_three() -> None:
+    asked: list[int] = []
+
+    def scene(poller: Poller, queue: Asked, waiters: list[Waiter]) -> None:
+        async def later() -> None:
+            while len(queue.requests) < 20:
+                await asyncio.sleep(0)
+            for notifications in (1, 3):
+                before = len(queue.requests)
+                for _ in range(notifications):
+                    poller.notify(0)
+                for _ in range(notifications):
+                    queue.ready.add(0)
+                    came = len(waiters[0].came_at_ms)
+                    while len(waiters[0].came_at_ms) == came:
+                        await asyncio.sleep(0)
+                asked.append(len(queue.requests) - before)
+
+        poller._runtime.start(later())
+
+    play(1, 60_000, scene)
+    assert asked == [1, 3]

@@ -1,0 +1,256 @@
+"""What a sender does with each answer, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from hqueue import CheckpointMovedError, Message, MessageID, Queue, StoreUnavailableError
+from hqueue.metadata import Checkpoint, CheckpointPort, DeliveryOptions, SubscriptionKey
+from hqueue.push.dead_letters import DeadLetter
+from hqueue_workers.delivery import sender as delivery
+from hqueue_workers.delivery.checkpoint import CheckpointUpdater
+from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
+from hqueue_workers.delivery.cursor import Call, SubscriberCursor
+from hqueue_workers.delivery.sender import MessageSender
+from hqueue_workers.delivery.wire import encode_message
+from hqueue_workers.node.lease import Lease
+from hqueue_workers.node.metrics import DeliveryMetrics, Metrics
+from tests.support.worker_doubles import SteppedRuntime, settle
+
+KEY = SubscriptionKey("q", 0, "s")
+DONE, RETRY, REJECT = 0, 1, 2
+
+
+class Calls:
+    """A cursor of one message a call, at the IDs 0, 1, 2, …"""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.position = 0
+        self.repeated: list[int] = []
+        self.closed = False
+
+    async def ready(self) -> int:
+        if self.position >= self.count:
+            await asyncio.Event().wait()
+        return self.position
+
+    async def take(self, until: int | None, may_have: Callable[[int], bool]) -> Call | None:
+        place = self.position
+        if until is not None:
+            self.repeated.append(until)
+        elif not may_have(place):
+            return None
+        data = encode_message(Message("t", b"%d" % place, MessageID.from_int(place), 0))
+        return Call(place, place + 1, place, place + 1, 1, (data,))
+
+    def advance(self, place: int) -> None:
+        self.position = place
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Subscriber:
+    """A channel whose subscriber gives these answers, one after another, and then done."""
+
+    def __init__(self, answers: Sequence[int | NoAnswerError]) -> None:
+        self.answers = list(answers)
+        self.got: list[int] = []
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Subscriber]:
+        yield self
+
+    async def call(self, call: Call, timeout_s: float) -> int:
+        self.got.append(call.first)
+        answer = self.answers.pop(0) if self.answers else DONE
+        if isinstance(answer, NoAnswerError):
+            raise answer
+        return answer
+
+
+class Checkpoints:
+    """A checkpoint that moves from revision to revision, until another moves it."""
+
+    def __init__(self) -> None:
+        self.written: list[int] = []
+        self.taken = False
+
+    def compare_and_set(
+        self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
+    ) -> Checkpoint:
+        if self.taken:
+            raise CheckpointMovedError("taken")
+        assert known.revision == len(self.written)
+        assert int(next_id) > int(known.next)
+        self.written.append(int(next_id))
+        return Checkpoint(next_id, known.revision + 1)
+
+
+class Held:
+    """A lease that may be taken away."""
+
+    def __init__(self) -> None:
+        self.holds = True
+        self.again = asyncio.Event()
+
+    async def wait(self) -> None:
+        while not self.holds:
+            await self.again.wait()
+
+
+class Scene:
+    """A sender with everything around it."""
+
+    def __init__(
+        self, answers: Sequence[int | NoAnswerError], count: int = 3, **options: Any
+    ) -> None:
+        self.runtime = SteppedRuntime()
+        self.cursor = Calls(count)
+        self.subscriber = Subscriber(answers)
+        self.checkpoints = Checkpoints()
+        self.lease = Held()
+        self.checkpoint = CheckpointUpdater(
+            KEY,
+            Checkpoint(MessageID.from_int(0), 0),
+            cast(CheckpointPort, self.checkpoints),
+            self.runtime,
+        )
+        self.sender = MessageSender(
+            cast(Queue, None),
+            cursor=cast(SubscriberCursor, self.cursor),
+            pool=cast(ConnectionPool, self.subscriber),
+            checkpoint=self.checkpoint,
+            options=DeliveryOptions(**options),
+            lease=cast(Lease, self.lease),
+            runtime=self.runtime,
+            metrics=DeliveryMetrics(Metrics(), KEY),
+        )
+
+
+@pytest.fixture
+def buried(monkeypatch: pytest.MonkeyPatch) -> list[DeadLetter]:
+    """The dead letters that are put."""
+    letters: list[DeadLetter] = []
+    monkeypatch.setattr(delivery, "put_dead_letters", lambda _, put: letters.extend(put))
+    return letters
+
+
+def play(scene: Callable[[], Any]) -> None:
+    asyncio.run(scene())
+
+
+def test_retries_pause_longer_and_longer_and_repeat_the_same_call() -> None:
+    async def scene() -> None:
+        it = Scene([RETRY] * 5, backoff_ms_min=100, backoff_ms_max=1_000)
+        await settle()
+        assert it.subscriber.got == [0] * 6 + [1, 2]
+        assert it.runtime.slept_ms == [100, 200, 400, 800, 1_000]
+        assert it.cursor.repeated == [1] * 5
+        await it.sender.stop(0)
+        assert it.checkpoints.written == [3]
+        assert it.cursor.closed
+
+    play(scene)
+
+
+def test_no_answer_is_no_attempt(buried: list[DeadLetter]) -> None:
+    async def scene() -> None:
+        it = Scene([NoAnswerError("gone")] * 10, attempts_max=2, backoff_ms_min=1)
+        await settle()
+        assert it.subscriber.got == [0] * 11 + [1, 2]
+        assert buried == []
+
+    play(scene)
+
+
+def test_used_up_attempts_end_with_the_dead_letters(buried: list[DeadLetter]) -> None:
+    async def scene() -> None:
+        it = Scene([DONE, RETRY, 77, RETRY], attempts_max=3, backoff_ms_min=1)
+        await settle()
+        # A status that nobody knows is a retry.
+        assert it.subscriber.got == [0, 1, 1, 1, 2]
+        assert [(int(b.message.id or 0), b.attempts) for b in buried] == [(1, 3)]
+
+    play(scene)
+
+
+def test_dead_letters_that_could_not_be_put_are_put_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcomes: list[Exception | None] = [StoreUnavailableError("away"), None]
+    buried: list[DeadLetter] = []
+
+    def put(_: Queue, letters: Sequence[DeadLetter]) -> None:
+        if (error := outcomes.pop(0)) is not None:
+            raise error
+        buried.extend(letters)
+
+    monkeypatch.setattr(delivery, "put_dead_letters", put)
+
+    async def scene() -> None:
+        it = Scene([RETRY] * 3, count=1, attempts_max=2, backoff_ms_min=1)
+        await settle()
+        assert it.subscriber.got == [0] * 3
+        assert [letter.attempts for letter in buried] == [3]
+        assert it.checkpoints.written == [1]
+
+    play(scene)
+
+
+def test_a_rejected_call_is_buried_before_the_next_is_made(buried: list[DeadLetter]) -> None:
+    async def scene() -> None:
+        it = Scene([REJECT])
+        await settle()
+        (letter,) = buried
+        assert (letter.message.value, letter.subscriber, letter.attempts) == (b"0", "s", 1)
+        assert it.subscriber.got == [0, 1, 2]
+        # What lies with the dead letters is not to come again.
+        assert it.checkpoints.written == [1]
+
+    play(scene)
+
+
+def test_nothing_is_sent_while_the_session_is_not_certain() -> None:
+    async def scene() -> None:
+        it = Scene([])
+        it.lease.holds = False
+        await settle()
+        assert it.subscriber.got == []
+        it.lease.holds = True
+        it.lease.again.set()
+        await settle()
+        assert it.subscriber.got == [0, 1, 2]
+
+    play(scene)
+
+
+def test_a_message_is_as_old_as_was_asked_for_when_it_is_sent() -> None:
+    async def scene() -> None:
+        it = Scene([], count=1, delay_ms=2_000_000)
+        await settle()
+        assert it.runtime.slept_ms == [1_000_000]
+        assert it.subscriber.got == [0]
+
+    play(scene)
+
+
+def test_whoever_lost_the_checkpoint_stops() -> None:
+    async def scene() -> None:
+        it = Scene([], count=1)
+        await settle()
+        it.checkpoints.taken = True
+        await it.checkpoint.write()
+        it.cursor.count = 2
+        assert it.checkpoint.moved_by_others
+        assert not it.checkpoint.due
+        await it.sender.stop(0)
+        assert it.checkpoints.written == []
+
+    play(scene)

@@ -1,0 +1,216 @@
+"""What a worker claims, gives up and delivers, as it sees subscribers, workers and claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
+
+from hqueue.metadata import (
+    Address,
+    Coordination,
+    PartitionKey,
+    Presence,
+    SubscriptionKey,
+    WorkerRecord,
+)
+from hqueue_workers.node.claims import Claims
+from hqueue_workers.node.lease import Lease
+from tests.support.worker_doubles import SteppedRuntime, settle
+
+HERE = Address("127.0.0.1", 1)
+ME, OTHER = "me", "other"
+
+
+class Delivered:
+    """A partition that is delivered; it stops when it is let."""
+
+    def __init__(self) -> None:
+        self.region_host: str | None = None
+        self.subscribers: set[str] = set()
+        self.may_stop = asyncio.Event()
+        self.may_stop.set()
+        self.end = ""
+
+    def assign(self, presences: Mapping[str, Presence]) -> None:
+        self.subscribers = set(presences)
+
+    async def stop(self) -> None:
+        await self.may_stop.wait()
+        self.end = self.end or "stopped"
+
+    def abandon(self) -> None:
+        self.end = "abandoned"
+        self.may_stop.set()
+
+
+class Service:
+    """A coordination service that tells its views when it is asked to."""
+
+    def __init__(self) -> None:
+        self.subscriptions = self.workers = self.owners = self
+        self.listeners: list[Callable[[Any], None]] = []
+        self.claimed: dict[PartitionKey, str] = {}
+
+    def watch(self, listener: Callable[[Any], None]) -> Service:
+        self.listeners.append(listener)
+        return self
+
+    def claim(self, worker: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+        for key in partitions:
+            self.claimed.setdefault(key, worker)
+        return {key for key in partitions if self.claimed[key] == worker}
+
+    def release(self, partitions: Collection[PartitionKey]) -> None:
+        for key in partitions:
+            del self.claimed[key]
+
+    def close(self) -> None:
+        pass
+
+
+class Held:
+    holds = True
+
+    async def wait(self) -> None:
+        pass
+
+
+class Scene:
+    """A worker's claims, and the world that it sees."""
+
+    def __init__(self) -> None:
+        self.service = Service()
+        self.runtime = SteppedRuntime()
+        self.delivered: dict[PartitionKey, Delivered] = {}
+        self.hosts: dict[PartitionKey, str | None] = {}
+        self.missing: set[str] = set()
+        self.claims: Claims[Delivered] = Claims(
+            coordination=cast(Coordination, self.service),
+            lease=cast(Lease, Held()),
+            runtime=self.runtime,
+            regions=self._regions,
+            serve=self._serve,
+        )
+        self.claims.watch()
+        self.runtime.start(self.claims.run(ME))
+
+    async def _regions(
+        self, wanted: Collection[PartitionKey], unowned: Collection[str]
+    ) -> Mapping[PartitionKey, str | None]:
+        return {key: self.hosts.get(key) for key in wanted if key.queue not in self.missing}
+
+    def _serve(self, key: PartitionKey) -> Delivered:
+        self.delivered[key] = Delivered()
+        return self.delivered[key]
+
+    async def see(self, subscribers: Mapping[str, int], workers: Collection[str] = (ME,)) -> None:
+        """Let it see subscribers, each of so many partitions, workers, and all claims."""
+        present = {
+            SubscriptionKey("q", partition, name): Presence(HERE)
+            for name, count in subscribers.items()
+            for partition in range(count)
+        }
+        records = {name: WorkerRecord(name, HERE, "host") for name in workers}
+        for listener, view in zip(
+            self.service.listeners, (present, records, dict(self.service.claimed)), strict=True
+        ):
+            listener(view)
+        await settle()
+
+    def mine(self) -> set[int]:
+        return {key.partition for key, name in self.service.claimed.items() if name == ME}
+
+
+def play(scene: Callable[[Scene], Any]) -> None:
+    async def run() -> None:
+        it = Scene()
+        await scene(it)
+        it.claims.close()
+        await it.runtime.close()
+
+    asyncio.run(run())
+
+
+def key(partition: int) -> PartitionKey:
+    return PartitionKey("q", partition)
+
+
+def test_it_serves_what_has_subscribers_and_gives_up_what_has_none() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 3, "t": 1})
+        assert it.mine() == {0, 1, 2}
+        assert it.delivered[key(0)].subscribers == {"s", "t"}
+        assert it.delivered[key(2)].subscribers == {"s"}
+        await it.see({"t": 1})
+        assert it.mine() == {0}
+        assert it.delivered[key(0)].subscribers == {"t"}
+        assert it.delivered[key(2)].end == "stopped"
+
+    play(scene)
+
+
+def test_it_shares_with_another_and_takes_over_when_that_is_gone() -> None:
+    async def scene(it: Scene) -> None:
+        it.service.claimed = {key(0): OTHER, key(1): OTHER, key(2): OTHER}
+        await it.see({"s": 4}, [ME, OTHER])
+        assert it.mine() == {3}
+        del it.service.claimed[key(2)]  # The other has given one up, for it has more than half.
+        await it.see({"s": 4}, [ME, OTHER])
+        assert it.mine() == {2, 3}
+        it.service.claimed = dict.fromkeys(map(key, (2, 3)), ME)
+        await it.see({"s": 4}, [ME])
+        assert it.mine() == {0, 1, 2, 3}
+
+    play(scene)
+
+
+def test_it_releases_a_partition_only_when_its_calls_have_ended() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 2})
+        for delivered in it.delivered.values():
+            delivered.may_stop.clear()
+        await it.see({"s": 2}, [ME, OTHER])
+        assert it.mine() == {0, 1}
+        for delivered in it.delivered.values():
+            delivered.may_stop.set()
+        await settle()
+        assert len(it.mine()) == 1
+
+    play(scene)
+
+
+def test_a_lost_session_ends_everything_at_once_also_what_is_being_given_up() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 2})
+        for delivered in it.delivered.values():
+            delivered.may_stop.clear()
+        await it.see({"s": 2}, [ME, OTHER])
+        it.claims.revoke()
+        assert {delivered.end for delivered in it.delivered.values()} == {"abandoned"}
+        assert not it.claims.served
+
+    play(scene)
+
+
+def test_a_queue_that_is_away_for_a_moment_is_kept() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 2})
+        it.missing = {"q"}
+        await it.see({"s": 2, "t": 1})
+        assert it.mine() == {0, 1}
+        assert it.delivered[key(0)].subscribers == {"s", "t"}
+
+    play(scene)
+
+
+def test_at_the_end_it_hands_all_over() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 2})
+        await it.claims.drain()
+        assert it.service.claimed == {}
+        assert {delivered.end for delivered in it.delivered.values()} == {"stopped"}
+        await it.see({"s": 3})
+        assert it.service.claimed == {}
+
+    play(scene)

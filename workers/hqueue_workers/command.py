@@ -1,0 +1,98 @@
+"""``hqueue worker``: the process that delivers messages to their subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Annotated
+
+import typer
+
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue_workers.node.settings import WorkerSettings
+from hqueue_workers.worker import Worker
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "worker", worker, "Push")
+
+
+def worker(
+    context: typer.Context,
+    *,
+    name: Annotated[str | None, typer.Option(help="Its name, another for each process.")] = None,
+    host: Annotated[str | None, typer.Option(help="Where producers reach it.")] = None,
+    listen_host: Annotated[
+        str | None, typer.Option(help="Where it listens for them, if not there.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="For notifications; 0 for a free one.")] = None,
+    region_host: Annotated[
+        str | None, typer.Option(help="This host as HBase names its region server.")
+    ] = None,
+    metrics_host: Annotated[str | None, typer.Option(help="Where metrics are served.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Of /health and /metrics; 0 for a free one.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Requests to HBase at a time.")] = None,
+    memory_bytes_max: Annotated[
+        int | None, typer.Option(help="What was read and is not delivered yet.")
+    ] = None,
+    connections_per_subscriber: Annotated[
+        int | None, typer.Option(help="Calls to one subscriber at a time.")
+    ] = None,
+    poll_ms_max: Annotated[
+        int | None, typer.Option(help="How often an idle partition is looked at.")
+    ] = None,
+    pushed_bytes_max: Annotated[
+        int | None,
+        typer.Option(help="What may wait of what came with notifications; 0: believe none."),
+    ] = None,
+    checkpoint_ms: Annotated[
+        int | None, typer.Option(help="How often checkpoints are written.")
+    ] = None,
+    drain_ms: Annotated[
+        int | None, typer.Option(help="How long calls under way are waited for at a stop.")
+    ] = None,
+) -> None:
+    """Deliver messages to their subscribers, until SIGTERM or Ctrl-C.
+
+    One process a host is best, beside the region server; they share the partitions among them.
+    The same settings can stand in HQUEUE_WORKER_* and in [worker] of the settings file. At the
+    end the calls under way are waited for, and others take over where this one stopped.
+    """
+    settings = WorkerSettings.load(
+        {
+            "name": name,
+            "host": host,
+            "listen_host": listen_host,
+            "port": port,
+            "region_host": region_host,
+            "metrics_host": metrics_host,
+            "metrics_port": metrics_port,
+            "threads": threads,
+            "memory_bytes_max": memory_bytes_max,
+            "connections_per_subscriber": connections_per_subscriber,
+            "poll_ms_max": poll_ms_max,
+            "pushed_bytes_max": pushed_bytes_max,
+            "checkpoint_ms": checkpoint_ms,
+            "drain_ms": drain_ms,
+        }
+    )
+
+    async def run() -> None:
+        await _until_signal(Worker(session_of(context).client, settings))
+
+    asyncio.run(run())
+
+
+async def _until_signal(running: Worker) -> None:
+    """Run a worker until this process is told to end."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await running.run(stopping)

@@ -1,0 +1,82 @@
+"""Which batches count that come with notifications: those that are signed with a known key."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from hqueue import HQueueError
+from hqueue.metadata import Coordination, Watch
+from hqueue.metadata.append_keys import AppendKey, AppendKeys
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["AppendKeyring"]
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_MS = 60_000.0
+
+
+class AppendKeyring:
+    """The keys of all workers, as this one knows them; it makes the first, and a new one each day.
+
+    Where there are no keys, or none that can be read, no batch counts, and all is read from HBase.
+
+    Args:
+        coordination: where the keys lie.
+        runtime: what the worker runs on.
+    """
+
+    def __init__(self, coordination: Coordination, runtime: Runtime) -> None:
+        self._port = coordination.append_keys
+        self._runtime = runtime
+        self._keys: AppendKeys | None = None
+        self._watch: Watch | None = None
+
+    async def run(self) -> None:
+        """Follow the keys and renew them, until cancelled."""
+        self._watch = await self._runtime.coordinate(
+            lambda: self._port.watch(lambda keys: self._runtime.call(lambda: self._see(keys)))
+        )
+        while True:
+            try:
+                await self._renew()
+            except HQueueError as exc:
+                logger.warning("the keys of notifications can't be renewed now: %s", exc)
+            await self._runtime.sleep_ms(LOOK_EVERY_MS)
+
+    def close(self) -> None:
+        """Follow them no longer."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def vouches_for(self, queue: str, batch: Any) -> bool:
+        """Whether a notified batch (``TBatch``) was signed by one who may append.
+
+        Raises:
+            Exception: it is none.
+        """
+        keys = self._keys
+        return keys is not None and keys.vouch(
+            batch.key or b"",
+            batch.mac or b"",
+            self._runtime.clock.wall_ms(),
+            queue=queue,
+            partition=batch.partition,
+            slot=batch.slot,
+            header=batch.header,
+            cells=batch.cells,
+        )
+
+    async def _renew(self) -> None:
+        now_ms = self._runtime.clock.wall_ms()
+        if self._keys is not None and not self._keys.needs_renewal(now_ms):
+            return
+        known = await self._runtime.coordinate(self._port.read)
+        if known is not None and not known.needs_renewal(now_ms):
+            return
+        new = AppendKeys(AppendKey.random(now_ms)) if known is None else known.renewed(now_ms)
+        await self._runtime.coordinate(lambda: self._port.replace(known, new))
+
+    def _see(self, keys: AppendKeys | None) -> None:
+        self._keys = keys

@@ -1,0 +1,229 @@
+"""A partition that this worker has claimed, and the subscribers that it delivers it to."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from hqueue import HQueueError, Queue
+from hqueue.metadata import Address, CheckpointPort, PartitionKey, Presence, SubscriptionKey
+from hqueue_workers.delivery.checkpoint import CheckpointUpdater
+from hqueue_workers.delivery.connection_pool import ConnectionPool
+from hqueue_workers.delivery.cursor import SubscriberCursor
+from hqueue_workers.delivery.poller import Poller
+from hqueue_workers.delivery.scanner import MessageScanner
+from hqueue_workers.delivery.segment import SubscriptionFilter
+from hqueue_workers.delivery.sender import MessageSender
+from hqueue_workers.node.lease import Lease
+from hqueue_workers.node.metrics import Metrics
+from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.settings import WorkerSettings
+
+__all__ = ["ConnectionPools", "Deliveries", "ServedPartition"]
+
+logger = logging.getLogger(__name__)
+
+PAUSE_MS = 2_000.0
+
+
+class ConnectionPools:
+    """The connections to all subscribers: a pool for each, for as long as anything uses it."""
+
+    def __init__(self, lease: Lease, connections: int) -> None:
+        self._lease = lease
+        self._connections = connections
+        self._pools: dict[tuple[str, Address], tuple[ConnectionPool, set[SubscriptionKey]]] = {}
+
+    def use(self, key: SubscriptionKey, address: Address) -> ConnectionPool:
+        """The connections to a subscriber, until `leave`."""
+        endpoint = (key.subscriber, address)
+        if endpoint not in self._pools:
+            pool = ConnectionPool(address, lambda: self._lease.holds, self._connections)
+            self._pools[endpoint] = (pool, set())
+        pool, users = self._pools[endpoint]
+        users.add(key)
+        return pool
+
+    def leave(self, key: SubscriptionKey, address: Address) -> None:
+        """Close the connections if nothing else uses them."""
+        endpoint = (key.subscriber, address)
+        pool, users = self._pools[endpoint]
+        users.discard(key)
+        if not users:
+            pool.close()
+            del self._pools[endpoint]
+
+
+@dataclasses.dataclass(frozen=True)
+class Deliveries:
+    """What all partitions of a worker share."""
+
+    runtime: Runtime
+    lease: Lease
+    checkpoints: CheckpointPort
+    pools: ConnectionPools
+    metrics: Metrics
+    settings: WorkerSettings
+
+
+class ServedPartition:
+    """Delivers a partition to those of its subscribers that are present.
+
+    Each is started, and stopped, apart from the others: none waits for another.
+
+    Args:
+        key: the partition.
+        queue: its queue.
+        poller: who looks at the ends of the queue's partitions.
+        shared: what all partitions share.
+        share_bytes: what it may hold in memory, and each of its subscribers that is behind, now.
+    """
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        queue: Queue,
+        poller: Poller,
+        shared: Deliveries,
+        share_bytes: Callable[[], int],
+    ) -> None:
+        self.key = key
+        self.queue = queue
+        self.scanner = MessageScanner(queue, key.partition, shared.runtime, share_bytes, poller)
+        self._shared = shared
+        self._share_bytes = share_bytes
+        self._wanted: Mapping[str, Presence] = {}
+        self._running: dict[str, tuple[Presence, MessageSender]] = {}
+        self._ending: dict[str, tuple[Presence, MessageSender]] = {}
+        self._changing: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+
+    @property
+    def region_host(self) -> str | None:
+        """The host that serves its region, if that is known."""
+        return self.scanner.region_host
+
+    @region_host.setter
+    def region_host(self, host: str | None) -> None:
+        self.scanner.region_host = host
+
+    @property
+    def senders(self) -> Iterator[MessageSender]:
+        """Those that deliver now."""
+        return (sender for _, sender in self._running.values())
+
+    def assign(self, presences: Mapping[str, Presence]) -> None:
+        """Deliver to these subscribers, and no others, from now on."""
+        self._wanted = presences
+        for subscriber in presences.keys() | self._running.keys():
+            running = self._running.get(subscriber)
+            if (running and running[0]) != presences.get(subscriber):
+                self._change(subscriber)
+        for subscriber, (presence, sender) in self._ending.items():
+            if _elsewhere(presences.get(subscriber), presence):
+                sender.cut_short()
+
+    def look_after(self) -> None:
+        """Restart those that found that somebody else moved their checkpoints."""
+        for subscriber, (_, sender) in self._running.items():
+            if sender.checkpoint.moved_by_others:
+                self._change(subscriber)
+
+    async def stop(self) -> None:
+        """End in order: calls under way have some time to end, and checkpoints are written."""
+        self._wanted = {}
+        for subscriber in self._running:
+            self._change(subscriber)
+        while self._changing:
+            await asyncio.wait(self._changing.values())
+        self._closed = True
+        self.scanner.close()
+
+    def abandon(self) -> None:
+        """End at once, and write nothing: the claim is gone."""
+        self._closed = True
+        for _, sender in (*self._ending.values(), *self._running.values()):
+            sender.abandon()
+        for subscriber, (presence, _) in self._running.items():
+            self._shared.pools.leave(self._key(subscriber), presence.address)
+        self._running.clear()
+        self.scanner.close()
+
+    def _key(self, subscriber: str) -> SubscriptionKey:
+        return SubscriptionKey(*self.key, subscriber)
+
+    def _change(self, subscriber: str) -> None:
+        if subscriber not in self._changing and not self._closed:
+            self._changing[subscriber] = self._shared.runtime.start(self._settle(subscriber))
+
+    async def _settle(self, subscriber: str) -> None:
+        """Bring one subscriber's delivery to what is wanted of it."""
+        try:
+            while not self._closed and await self._step(subscriber):
+                pass
+        finally:
+            del self._changing[subscriber]
+
+    async def _step(self, subscriber: str) -> bool:
+        """Do the next thing that is to be done; whether there may be another."""
+        wanted = self._wanted.get(subscriber)
+        if subscriber not in self._running:
+            return wanted is not None and await self._begin(subscriber, wanted)
+        presence, sender = self._running[subscriber]
+        if presence == wanted and not sender.checkpoint.moved_by_others:
+            return False
+        self._ending[subscriber] = self._running.pop(subscriber)
+        await sender.stop(0 if _elsewhere(wanted, presence) else self._shared.settings.drain_ms)
+        del self._ending[subscriber]
+        self._shared.pools.leave(self._key(subscriber), presence.address)
+        return True
+
+    async def _begin(self, subscriber: str, presence: Presence) -> bool:
+        """Start delivering; whether there is anything to deliver from."""
+        shared, key = self._shared, self._key(subscriber)
+        try:
+            known = await shared.runtime.coordinate(lambda: shared.checkpoints.read(key))
+        except HQueueError as exc:
+            logger.warning("a checkpoint can't be read now: %s", exc)
+            await shared.runtime.sleep_ms(PAUSE_MS)
+            return True
+        if known is None:
+            logger.warning("there is no checkpoint: %s", key)
+            return False
+        if self._closed or self._wanted.get(subscriber) != presence:
+            return True
+        options = presence.delivery
+        filter_ = SubscriptionFilter(
+            subscriber, presence.topics, options.batch_messages_max, options.batch_bytes_max
+        )
+        sender = MessageSender(
+            self.queue,
+            cursor=SubscriberCursor(
+                self.queue,
+                filter_,
+                int(known.next),
+                shared=self.scanner,
+                alone=self._scanner_for_one,
+                runtime=shared.runtime,
+            ),
+            pool=shared.pools.use(key, presence.address),
+            checkpoint=CheckpointUpdater(key, known, shared.checkpoints, shared.runtime),
+            options=options,
+            lease=shared.lease,
+            runtime=shared.runtime,
+            metrics=shared.metrics.of(key),
+        )
+        self._running[subscriber] = (presence, sender)
+        return True
+
+    def _scanner_for_one(self) -> MessageScanner:
+        return MessageScanner(
+            self.queue, self.key.partition, self._shared.runtime, self._share_bytes, None
+        )
+
+
+def _elsewhere(wanted: Presence | None, presence: Presence) -> bool:
+    """Whether the subscriber is another process by now, and the one it was is dead or will be."""
+    return wanted is not None and wanted.address != presence.address

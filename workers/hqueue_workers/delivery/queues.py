@@ -1,0 +1,118 @@
+"""The queues that a worker reads: opened once, with who polls them and where their regions are."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hqueue import Client, HQueueError, Queue
+from hqueue.metadata import PartitionKey
+from hqueue_workers.delivery.poller import Poller
+from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from hqueue.log.ports import Row
+
+__all__ = ["OpenQueue", "OpenQueues"]
+
+logger = logging.getLogger(__name__)
+
+REGIONS_FRESH_MS = 30_000.0
+REGIONS_UNOWNED_MS = 2_000.0
+RETRY_MS = 5_000.0
+
+
+@dataclasses.dataclass
+class OpenQueue:
+    """A queue that is open."""
+
+    queue: Queue
+    poller: Poller
+    polling: asyncio.Task[None]
+    hosts: Mapping[int, str]
+    """The host of each partition's region, as it was when that was asked last."""
+    hosts_stale_ms: float
+
+
+class OpenQueues:
+    """All queues that are open. What can't be opened now is tried again after some seconds.
+
+    Args:
+        client: the connection.
+        runtime: what the worker runs on.
+        settings: the worker's.
+    """
+
+    def __init__(self, client: Client, runtime: Runtime, settings: WorkerSettings) -> None:
+        self._client = client
+        self._runtime = runtime
+        self._settings = settings
+        self._open: dict[str, OpenQueue] = {}
+        self._retry_ms: dict[str, float] = {}
+
+    def __getitem__(self, name: str) -> OpenQueue:
+        return self._open[name]
+
+    def notify(self, name: str, partitions: Collection[int], rows: Sequence[Row]) -> None:
+        """Something was appended to these partitions, among it these rows."""
+        if name in self._open:
+            poller = self._open[name].poller
+            for row in rows:
+                poller.push(row)
+            for partition in partitions:
+                poller.notify(partition)
+
+    async def regions(
+        self, wanted: Collection[PartitionKey], unowned: Collection[str]
+    ) -> dict[PartitionKey, str | None]:
+        """The partitions among these that exist, each with its region's host if that is known.
+
+        What is known of queues with unowned partitions is at most 2 s old.
+        """
+        names = {key.queue for key in wanted}
+        for name in self._open.keys() - names:
+            self._close(name)
+        await asyncio.gather(*(self._freshen(name, name in unowned) for name in names))
+        return {
+            key: self._open[key.queue].hosts.get(key.partition)
+            for key in wanted
+            if key.queue in self._open and key.partition < self._open[key.queue].queue.partitions
+        }
+
+    def _close(self, name: str) -> None:
+        closed = self._open.pop(name)
+        closed.polling.cancel()
+        closed.queue.close()
+
+    async def _freshen(self, name: str, unowned: bool) -> None:
+        """Open a queue that is not open; ask again where its regions are, now and then."""
+        now_ms = self._runtime.clock.monotonic_ms()
+        known = self._open.get(name)
+        due_ms = self._retry_ms.get(name, now_ms) if known is None else known.hosts_stale_ms
+        if known is not None and unowned:
+            due_ms -= REGIONS_FRESH_MS - REGIONS_UNOWNED_MS
+        if now_ms < due_ms:
+            return
+        try:
+            queue = known.queue if known else await self._runtime.read(
+                lambda: self._client.queue(name)
+            )  # fmt: skip
+            located = await self._runtime.read(lambda: self._client.locations(name))
+        except HQueueError as exc:
+            logger.warning("queue %s can't be opened or located now: %s", name, exc)
+            self._retry_ms[name] = now_ms + RETRY_MS
+            if known is not None:
+                known.hosts_stale_ms = now_ms + RETRY_MS
+            return
+        hosts = {each.partition: each.host for each in located}
+        if known is not None:
+            known.hosts, known.hosts_stale_ms = hosts, now_ms + REGIONS_FRESH_MS
+            return
+        settings = self._settings
+        poller = Poller(queue, self._runtime, settings.poll_ms_max, settings.pushed_bytes_max)
+        polling = self._runtime.start(poller.run())
+        self._open[name] = OpenQueue(queue, poller, polling, hosts, now_ms + REGIONS_FRESH_MS)

@@ -1,0 +1,229 @@
+"""What was read of a partition, and the encoded slices that a subscriber is sent of it."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import NamedTuple
+
+from hqueue import Batch, Message, PartitionReader, Queue, messages_of
+from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic, unwrap
+from hqueue_workers.delivery.wire import encode_message
+
+__all__ = [
+    "OVERHEAD_BYTES",
+    "EncodedSlice",
+    "Segment",
+    "SubscriptionFilter",
+    "Window",
+    "segments_of",
+]
+
+OVERHEAD_BYTES = 1_000
+"""What a segment takes in memory beside its bodies, about."""
+
+
+class SubscriptionFilter(NamedTuple):
+    """What a subscriber wants of a partition: topics (None for all), and how much in a call."""
+
+    subscriber: str
+    topics: frozenset[str] | None
+    messages_max: int
+    bytes_max: int
+
+    @property
+    def read_topics(self) -> frozenset[str] | None:
+        """The topics to be read for it: its own, and what is put back to it."""
+        return None if self.topics is None else self.topics | {redrive_topic(self.subscriber)}
+
+    def wants(self, topic: str) -> bool:
+        """Whether it is sent what lies under this topic."""
+        if topic == redrive_topic(self.subscriber):
+            return True
+        return is_delivered_unasked(topic) if self.topics is None else topic in self.topics
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodedSlice:
+    """Messages that are sent together, encoded. IDs as integers.
+
+    It covers the IDs ``[start, end)``: a cursor that has its messages goes on from `end`. One
+    without messages only says that nothing wanted lies there.
+    """
+
+    start: int
+    end: int
+    first: int
+    """The ID of the first message; `end` if there is none."""
+    ordinal: int
+    """How many messages the partition had before `end`."""
+    count: int
+    data: bytes
+
+
+class Segment:
+    """A part of a partition without a gap: one batch, or none that is wanted.
+
+    It covers the IDs ``[start, end)``. What is cut of it for one subscriber is there for all that
+    want the same.
+    """
+
+    __slots__ = ("_batch", "_cuts", "end", "offset", "ordinal", "size", "start")
+
+    def __init__(self, start: int, end: int, ordinal: int, batch: Batch | None) -> None:
+        self.start = start
+        self.end = end
+        self.ordinal = ordinal
+        """How many messages the partition had before `end`."""
+        self.offset = 0
+        """Bytes of the window that came before it."""
+        # The bodies are held twice: as they were read, and encoded.
+        bodies = 0 if batch is None else sum(len(cell) for _, cell in batch.cells)
+        self.size = 2 * bodies + OVERHEAD_BYTES
+        self._batch = batch
+        self._cuts: dict[tuple[object, ...], tuple[EncodedSlice, ...]] = {}
+
+    def slices(self, filter_: SubscriptionFilter) -> tuple[EncodedSlice, ...] | None:
+        """What was cut of it already; also what takes no time to be cut. None if it must be."""
+        key = self._key(filter_)
+        cut = self._cuts.get(key)
+        if cut is None and key == ():
+            cut = (EncodedSlice(self.start, self.end, self.end, self.ordinal, 0, b""),)
+        return cut
+
+    def reads(self, filter_: SubscriptionFilter) -> bool:
+        """Whether cutting it may read from the queue."""
+        redriven = redrive_topic(filter_.subscriber)
+        return self._batch is not None and any(e.topic == redriven for e, _ in self._batch.cells)
+
+    def cut(self, queue: Queue, filter_: SubscriptionFilter) -> tuple[EncodedSlice, ...]:
+        """Cut it into encoded slices. May read from the queue; for threads that may wait.
+
+        Raises:
+            HQueueError: the original of a message that is put back can't be read.
+        """
+        known = self.slices(filter_)
+        if known is not None:
+            return known
+        assert self._batch is not None
+        cells = tuple(c for c in self._batch.cells if filter_.wants(c[0].topic))
+        messages: Iterable[Message | None] = messages_of(
+            dataclasses.replace(self._batch, cells=cells)
+        )
+        if self.reads(filter_):
+            redriven = redrive_topic(filter_.subscriber)
+            messages = [unwrap(queue, m) if m and m.topic == redriven else m for m in messages]
+        cut = self._cuts[self._key(filter_)] = tuple(self._slices(messages, filter_))
+        return cut
+
+    def _key(self, filter_: SubscriptionFilter) -> tuple[object, ...]:
+        """Those with the same key get the same bytes; empty where nothing is wanted."""
+        cells = () if self._batch is None else self._batch.cells
+        topics = tuple(entry.topic for entry, _ in cells if filter_.wants(entry.topic))
+        return (topics, filter_.messages_max, filter_.bytes_max) if topics else ()
+
+    def _slices(
+        self, messages: Iterable[Message | None], filter_: SubscriptionFilter
+    ) -> list[EncodedSlice]:
+        assert self._batch is not None
+        to_ordinal = self._batch.header.ordinal - self._batch.header.base
+        slices: list[EncodedSlice] = []
+        start, first, size = self.start, self.end, 0
+        parts: list[bytes] = []
+
+        def close(end: int, ordinal: int) -> None:
+            slices.append(EncodedSlice(start, end, first, ordinal, len(parts), b"".join(parts)))
+
+        for message in messages:
+            if message is None:
+                continue
+            assert message.id is not None
+            message_id = int(message.id)
+            length = len(message.value)
+            if parts and (len(parts) >= filter_.messages_max or size + length > filter_.bytes_max):
+                close(message_id, to_ordinal + message_id)
+                start, size = message_id, 0
+                parts.clear()
+            if not parts:
+                first = message_id
+            parts.append(encode_message(message))
+            size += length
+        close(self.end, self.ordinal)
+        return slices
+
+
+def segments_of(reader: PartitionReader, start: int, batches: Iterable[Batch]) -> list[Segment]:
+    """What a reader that stood at `start` has passed by giving these batches."""
+    segments = []
+    for batch in batches:
+        if batch.header.end > start:  # After a truncation the log may go on below.
+            segments.append(Segment(start, batch.header.end, batch.header.next_ordinal, batch))
+            start = batch.header.end
+    if reader.cursor > start:
+        segments.append(Segment(start, reader.cursor, reader.ordinal or 0, None))
+    return segments
+
+
+class Window:
+    """Segments one after another, without a gap: a part of a partition that is in memory."""
+
+    def __init__(self, start: int) -> None:
+        self.end = start
+        """The ID from which on nothing was read yet."""
+        self._segments: list[Segment] = []
+        self._bytes = 0
+
+    @property
+    def start(self) -> int:
+        """The ID from which on it is in memory."""
+        return self._segments[0].start if self._segments else self.end
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        return self._bytes - self._segments[0].offset if self._segments else 0
+
+    def add(self, segments: Iterable[Segment]) -> None:
+        """Add what comes next."""
+        for segment in segments:
+            assert segment.start == self.end, "what lies between would never be delivered"
+            segment.offset = self._bytes
+            self._bytes += segment.size
+            self._segments.append(segment)
+            self.end = segment.end
+
+    def at(self, message_id: int) -> Segment | None:
+        """The segment that covers an ID."""
+        index = bisect.bisect_right(self._segments, message_id, key=attrgetter("start")) - 1
+        if index < 0 or message_id >= self._segments[index].end:
+            return None
+        return self._segments[index]
+
+    def unread(self, message_id: int) -> int:
+        """Bytes in memory from an ID on, about."""
+        segment = self.at(message_id)
+        return 0 if segment is None else self._bytes - segment.offset
+
+    def trim(self, bytes_max: int, needed_from: int, kept_from: int) -> None:
+        """Forget what lies before `needed_from`; and more, the oldest first, until it fits.
+
+        What lies from `kept_from` on stays: the cursor that reads there is ahead of all others.
+        """
+        floor = self._bytes - bytes_max
+        drop = 0
+        for segment in self._segments:
+            fits = segment.offset >= floor or segment.end > kept_from
+            if fits and segment.end > needed_from:
+                break
+            drop += 1
+        # The newest stays whatever it weighs, if it is needed: somebody waits for it.
+        if drop == len(self._segments) and self.end > needed_from:
+            drop -= 1
+        del self._segments[:drop]
+
+    def clear(self, start: int) -> None:
+        """Forget everything, and begin elsewhere."""
+        self._segments.clear()
+        self.end = start

@@ -1,0 +1,144 @@
+"""What happens, as Prometheus metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from hqueue.metadata import SubscriptionKey
+
+__all__ = ["DeliveryMetrics", "Lag", "Metrics"]
+
+LABELS = ("queue", "partition", "subscriber")
+LATENCY_BUCKETS_S = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600,
+)  # fmt: skip
+
+
+class Lag(NamedTuple):
+    """How far one subscriber is behind in one partition."""
+
+    key: SubscriptionKey
+    messages: int
+    """Messages that the partition has beyond what was delivered, of all its topics."""
+    age_ms: float
+    """How long ago the oldest message was written that is not delivered yet; 0 without one."""
+
+
+class Metrics:
+    """All metrics of a worker, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.delivered = self._counter("delivered", "Messages delivered, repetitions not counted.")
+        self.retried = self._counter("retried", "Messages of calls answered with retry.")
+        self.rejected = self._counter("rejected", "Messages put to the dead letters.")
+        self.unanswered = self._counter("unanswered_calls", "Calls without an answer.")
+        self.latency = Histogram(
+            "hqueue_delivery_latency_seconds",
+            "From the write of a call's first message to the subscriber's answer.",
+            LABELS,
+            buckets=LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.notified = Counter(
+            "hqueue_notified_batches",
+            "Batches that came with notifications of appends; those that nobody vouched for were "
+            "read from HBase.",
+            ("vouched",),
+            registry=self.registry,
+        )
+        self._gauges = _Gauges()
+        self.registry.register(self._gauges)
+
+    def page(self, lags: Sequence[Lag], claimed: int) -> bytes:
+        """All metrics as text. One call at a time.
+
+        Args:
+            lags: every lag, now.
+            claimed: how many partitions this worker serves.
+        """
+        self._gauges.lags, self._gauges.claimed = lags, claimed
+        return generate_latest(self.registry)
+
+    def of(self, key: SubscriptionKey) -> DeliveryMetrics:
+        """The metrics of one subscriber in one partition, until they are closed."""
+        return DeliveryMetrics(self, key)
+
+    def count_notified(self, *, vouched: bool) -> None:
+        """A batch came with a notification."""
+        self.notified.labels("yes" if vouched else "no").inc()
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(f"hqueue_{name}", text, LABELS, registry=self.registry)
+
+
+class DeliveryMetrics:
+    """What happens to one subscriber in one partition."""
+
+    def __init__(self, metrics: Metrics, key: SubscriptionKey) -> None:
+        labels = (key.queue, str(key.partition), key.subscriber)
+        families = (metrics.delivered, metrics.retried, metrics.rejected, metrics.unanswered)
+        self._families = (*families, metrics.latency)
+        self._labels = labels
+        self._closed = False
+        self._delivered, self._retried, self._rejected, self._unanswered = (
+            family.labels(*labels) for family in families
+        )
+        self._latency = metrics.latency.labels(*labels)
+
+    def delivered(self, messages: int, age_ms: float) -> None:
+        """A call is done; its first message was written so long ago."""
+        self._delivered.inc(messages)
+        self._latency.observe(age_ms / 1e3)
+
+    def retried(self, messages: int) -> None:
+        """A call was answered with retry."""
+        self._retried.inc(messages)
+
+    def rejected(self, messages: int) -> None:
+        """Messages lie with the dead letters."""
+        self._rejected.inc(messages)
+
+    def unanswered(self) -> None:
+        """A call had no answer."""
+        self._unanswered.inc()
+
+    def close(self) -> None:
+        """Show them no more: another worker counts on."""
+        if self._closed:
+            return
+        self._closed = True
+        for family in self._families:
+            family.remove(*self._labels)
+
+
+class _Gauges(Collector):
+    """What is as it is now, and is not counted."""
+
+    def __init__(self) -> None:
+        self.lags: Sequence[Lag] = ()
+        self.claimed = 0
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        claimed = GaugeMetricFamily(
+            "hqueue_partitions_claimed", "Partitions served by this worker."
+        )
+        claimed.add_metric([], self.claimed)
+        yield claimed
+        messages = GaugeMetricFamily(
+            "hqueue_lag_messages", "Messages not delivered yet, of all topics.", labels=LABELS
+        )
+        age = GaugeMetricFamily(
+            "hqueue_lag_seconds", "Age of the oldest message not delivered yet.", labels=LABELS
+        )
+        for lag in self.lags:
+            labels = [lag.key.queue, str(lag.key.partition), lag.key.subscriber]
+            messages.add_metric(labels, lag.messages)
+            age.add_metric(labels, lag.age_ms / 1e3)
+        yield messages
+        yield age

@@ -1,0 +1,100 @@
+"""What a worker runs on: one event loop, a few threads that wait for servers, and a clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["Runtime"]
+
+logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+
+class Runtime:
+    """Everything of a worker happens on one event loop; what waits for a server, in a thread.
+
+    So a partition or a subscriber for which there is nothing to do costs nothing. The threads are
+    two bounded pools: what HBase makes wait does not hold up what is said to ZooKeeper. To be
+    made, and used, within the event loop.
+
+    Args:
+        threads: threads that wait for HBase.
+        clock: where time comes from.
+    """
+
+    def __init__(self, threads: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.clock = clock
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Ends with the error of a task that nobody expected: the worker can't go on then."""
+        self._loop = asyncio.get_running_loop()
+        self._reading = ThreadPoolExecutor(threads, "hqueue-worker-read")
+        self._coordinating = ThreadPoolExecutor(4, "hqueue-worker-coordinate")
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def read(self, work: Callable[[], _Result]) -> _Result:
+        """Do in a thread what waits for HBase, or takes more than a moment."""
+        return await self._loop.run_in_executor(self._reading, work)
+
+    async def coordinate(self, work: Callable[[], _Result]) -> _Result:
+        """Do in a thread what waits for the coordination service."""
+        return await self._loop.run_in_executor(self._coordinating, work)
+
+    def start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+        """Let something go on beside. An error that it raises ends the worker."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Have something called by the event loop; from any thread, and never late to raise."""
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:  # The loop has ended, and this comes too late.
+            logger.debug("called after the end")
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        """Wait."""
+        await asyncio.sleep(duration_ms / 1e3)
+
+    async def wait(self, changed: asyncio.Event, timeout_ms: float) -> None:
+        """Wait until something changed, or so long; then `changed` is set, too.
+
+        Unlike `asyncio.wait_for` before Python 3.12 it never swallows a cancellation.
+        """
+        timer = None
+        if not math.isinf(timeout_ms):
+            timer = self._loop.call_later(max(0.0, timeout_ms) / 1e3, changed.set)
+        try:
+            await changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        """End the worker with this error."""
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    async def close(self) -> None:
+        """Cancel what is going on. What threads wait for is bounded, and not waited for."""
+        self.failed.cancel()  # What fails now fails because of the end.
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._reading.shutdown(wait=False, cancel_futures=True)
+        self._coordinating.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)

@@ -1,0 +1,127 @@
+"""A worker's settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from hqueue import InvalidInputError, SettingsError
+from hqueue.metadata import check_name
+from hqueue.settings.loading import worker_settings
+
+__all__ = ["WorkerSettings"]
+
+_BOUNDS = {
+    "port": (0, 65_535),
+    "metrics_port": (0, 65_535),
+    "threads": (1, 256),
+    "memory_bytes_max": (1024 * 1024, 2**40),
+    "connections_per_subscriber": (1, 256),
+    "poll_ms_max": (5, 60_000),
+    "pushed_bytes_max": (0, 2**40),
+    "checkpoint_ms": (10, 600_000),
+    "drain_ms": (0, 600_000),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerSettings:
+    """All settings of a worker; frozen, and checked when they are made. Times in milliseconds.
+
+    Each comes from the first of these that has it: an option of ``hqueue worker``, an environment
+    variable (``HQUEUE_WORKER_`` and the name in capitals), the table ``[worker]`` of the settings
+    file, the default. Where the servers are is in `hqueue.Settings`.
+
+    Raises:
+        SettingsError: a setting has a wrong value.
+    """
+
+    name: str = ""
+    """The worker's name; each process needs its own. The host's name and the port if empty."""
+
+    host: str = ""
+    """The host where producers reach it with notifications. The host's name if empty."""
+
+    listen_host: str = ""
+    """Where it listens for them, if not at `host`. If neither is given: everywhere, for a host's
+    own name may mean itself alone there."""
+
+    port: int = 0
+    """The port for notifications; a free one if 0."""
+
+    region_host: str = ""
+    """The host as HBase names the region server on it; `host` if empty."""
+
+    metrics_host: str = "127.0.0.1"
+    """Where health and metrics are served; ``0.0.0.0`` for everybody."""
+
+    metrics_port: int = 9_109
+    """The port of health and metrics; a free one if 0."""
+
+    threads: int = 16
+    """Requests to HBase under way at a time."""
+
+    memory_bytes_max: int = 256 * 1024 * 1024
+    """What was read and not delivered yet, about. Each partition and each subscriber has an even
+    share of it, and one batch beyond that at most."""
+
+    connections_per_subscriber: int = 2
+    """Connections to one subscriber, and so calls to it under way at a time."""
+
+    poll_ms_max: int = 1_000
+    """How often an idle partition is looked at that no producer notified of."""
+
+    pushed_bytes_max: int = 8 * 1024 * 1024
+    """What may wait of the batches that came with notifications, of each queue. With 0 they count
+    for nothing, and every message is read from HBase before it is delivered."""
+
+    checkpoint_ms: int = 1_000
+    """How often checkpoints are written: what a worker that is killed delivered since then comes
+    again."""
+
+    drain_ms: int = 10_000
+    """How long calls under way are waited for when a partition or a subscriber is given up."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in _BOUNDS:
+                if isinstance(value, str) and value.strip().isdecimal():
+                    value = int(value)
+                    object.__setattr__(self, field.name, value)
+                low, high = _BOUNDS[field.name]
+                if (
+                    not isinstance(value, int)
+                    or isinstance(value, bool)
+                    or not low <= value <= high
+                ):
+                    raise SettingsError(
+                        "a worker's setting is out of range",
+                        setting=field.name, value=value, low=low, high=high,
+                    )  # fmt: skip
+            elif not isinstance(value, str):
+                raise SettingsError("this setting is a text", setting=field.name, value=value)
+        if not self.listen_host:
+            object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
+        if not self.host:
+            object.__setattr__(self, "host", socket.gethostname())
+        if not self.region_host:
+            object.__setattr__(self, "region_host", self.host)
+        if self.name:
+            try:
+                check_name(self.name)
+            except InvalidInputError as exc:
+                raise SettingsError(exc.text, name=self.name) from exc
+
+    @classmethod
+    def load(
+        cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+    ) -> WorkerSettings:
+        """Gather the settings from all sources.
+
+        Raises:
+            SettingsError: a setting is unknown or has a wrong value.
+        """
+        return cls(**worker_settings(cls, arguments, environ))
