@@ -134,17 +134,24 @@ class TreeCache:
                 else:
                     found = frozenset(answer)
                     known = self._children.get(path, frozenset())
-                    self._children[path] = found
                     dirty |= {f"{path}/{name}" for name in found - known}
                     for name in known - found:
                         self._drop(f"{path}/{name}")
+                    self._children[path] = found
 
     def _request(self, path: str) -> Request:
         read = get if path.count("/") == self._depth else children
         return read(path, self._on_event)
 
     def _drop(self, path: str) -> None:
-        """Forget a node and all below it."""
+        """Forget a node and all below it.
+
+        Its parent's children are forgotten to have it, too: it may be back before they are read,
+        and is to be found new then.
+        """
+        parent, _, name = path.rpartition("/")
+        if parent in self._children:
+            self._children[parent] -= {name}
         if path.count("/") == self._depth:
             self._unreported |= self._leaves.pop(path, None) is not None
         for name in self._children.pop(path, frozenset()):
