@@ -1,0 +1,240 @@
+"""Which member of a group consumes which partition: pure functions that every member computes for
+itself.
+
+All members see the same group, sooner or later, and come to the same assignment. Until they do,
+the claims decide: nobody consumes a partition that another has claimed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from hqueue.metadata import PartitionKey
+
+__all__ = ["ASSIGNORS", "Assignment", "Assignor", "GroupView", "assign_range", "assign_sticky"]
+
+Assignment = dict[PartitionKey, str]
+"""A member for each partition."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupView:
+    """What a member sees of its group."""
+
+    members: Mapping[str, Mapping[str, int]]
+    """Each member that is present: how many streams it has of each queue that it consumes."""
+    partitions: Mapping[PartitionKey, str | None]
+    """Each partition of these queues, with its region's host; None if that is not known."""
+    owners: Mapping[PartitionKey, str] = dataclasses.field(default_factory=dict)
+    """Who has what now; also members that are gone."""
+
+    def subscribers(self) -> dict[str, list[str]]:
+        """The members of each queue, by name."""
+        found: dict[str, list[str]] = {key.queue: [] for key in sorted(self.partitions)}
+        for member, streams in sorted(self.members.items()):
+            for queue in streams:
+                if queue in found:
+                    found[queue].append(member)
+        return found
+
+    def by_host(self) -> dict[str, list[PartitionKey]]:
+        """The partitions of each queue, those of one host side by side."""
+        found: dict[str, list[PartitionKey]] = defaultdict(list)
+        for key in sorted(self.partitions, key=lambda key: (self.partitions[key] or "", key)):
+            found[key.queue].append(key)
+        return found
+
+
+Assignor = Callable[[GroupView], Assignment]
+"""A member for every partition whose queue has one. The same for the same view, in any order."""
+
+
+def assign_range(view: GroupView) -> Assignment:
+    """As seed 004 says it: partitions and streams are sorted, and each stream gets its slice.
+
+    For each queue T, PT are its partitions, those of one host side by side, and CG the streams of
+    the members that consume it, both sorted; stream i gets those from ``i N`` to ``(i + 1) N - 1``
+    with ``N = size(PT) / size(CG)``. Where that is no whole number the first ones get one more, so
+    that no partition is left over. Owners play no part.
+    """
+    plan: Assignment = {}
+    subscribers = view.subscribers()
+    for queue, partitions in view.by_host().items():
+        streams = [
+            member for member in subscribers[queue] for _ in range(view.members[member][queue])
+        ]
+        if not streams:
+            continue
+        each, more = divmod(len(partitions), len(streams))
+        taken = iter(partitions)
+        for index, member in enumerate(streams):
+            for _ in range(each + (index < more)):
+                plan[next(taken)] = member
+    return plan
+
+
+def assign_sticky(view: GroupView) -> Assignment:
+    """As even as can be, and with as few moves as that takes.
+
+    A partition stays with its owner unless evenness wants it elsewhere. What nobody has goes where
+    there is least; then partitions move, one by one, from members that have more to members that
+    have less, also over others between them where these consume other queues. Each such move makes
+    the loads more even; where there is none left, and each member has one stream, they are as even
+    as can be (an optimal semi-matching: Harvey, Ladner, Lovász and Tamir, 2006). Among partitions
+    that could move, those go that keep a region's host together.
+
+    Every move is one that evenness needs, whatever others see; so members whose views differ
+    for a while come to an even assignment all the same.
+    """
+    plan = _Plan(view)
+    plan.deal()
+    plan.level()
+    return plan.assignment()
+
+
+ASSIGNORS: Mapping[str, Assignor] = {"sticky": assign_sticky, "range": assign_range}
+"""By the names that settings give them."""
+
+
+class _Plan:
+    """An assignment in the making.
+
+    A partition weighs less for a member with more streams of its queue; weights and loads are
+    whole numbers.
+    """
+
+    def __init__(self, view: GroupView) -> None:
+        self._view = view
+        self._subscribers = view.subscribers()
+        streams = [count for each in view.members.values() for count in each.values()]
+        self._unit = math.lcm(*streams)
+        self._load = dict.fromkeys(sorted(view.members), 0)
+        # For each member, queue and host a heap.
+        self._held: dict[str, dict[str, dict[str | None, list[PartitionKey]]]] = {
+            member: defaultdict(lambda: defaultdict(list)) for member in self._load
+        }
+        self._hosts: dict[str, Counter[str | None]] = {member: Counter() for member in self._load}
+        for key in view.partitions:
+            owner = view.owners.get(key)
+            if owner is not None and key.queue in view.members.get(owner, {}):
+                self._give(key, owner)
+
+    def assignment(self) -> Assignment:
+        return {
+            key: member
+            for member, queues in self._held.items()
+            for hosts in queues.values()
+            for keys in hosts.values()
+            for key in keys
+        }
+
+    def deal(self) -> None:
+        """Give what nobody has, of queues with few members first, to those that have least."""
+        had = self.assignment()
+        by_host = self._view.by_host()
+        for queue in sorted(by_host, key=lambda queue: (len(self._subscribers[queue]), queue)):
+            left = [key for key in by_host[queue] if key not in had]
+            for member, count in self._shares(queue, len(left)).items():
+                chosen = self._together(member, left, count)
+                for key in chosen:
+                    self._give(key, member)
+                left = [key for key in left if key not in chosen]
+
+    def level(self) -> None:
+        """Move partitions as long as that makes the loads more even."""
+        while any(
+            self._relieve(member)
+            for member in sorted(self._load, key=lambda m: (-self._load[m], m))
+        ):
+            pass
+
+    def _shares(self, queue: str, count: int) -> dict[str, int]:
+        """How many of so many partitions of a queue each member gets: each where is least."""
+        members = self._subscribers[queue]
+        shares = dict.fromkeys(members, 0)
+        heap = [(self._load[member] + self._weight(member, queue), member) for member in members]
+        heapq.heapify(heap)
+        for _ in range(count if members else 0):
+            load, member = heap[0]
+            shares[member] += 1
+            heapq.heapreplace(heap, (load + self._weight(member, queue), member))
+        return shares
+
+    def _together(
+        self, member: str, keys: Sequence[PartitionKey], count: int
+    ) -> set[PartitionKey]:
+        """So many of these, from the hosts of which the member has most."""
+        hosts, of = self._hosts[member], self._view.partitions
+        if hosts and 0 < count < len(keys):
+            keys = sorted(keys, key=lambda key: -hosts[of[key]])
+        return set(keys[:count])
+
+    def _relieve(self, member: str) -> bool:
+        """Make the loads more even by one partition less for this member; whether that was done.
+
+        Breadth first, so over as few others as can be.
+        """
+        came_by: dict[str, tuple[str, str]] = {}
+        reached, queues = [member], set[str]()
+        while reached:
+            found: list[str] = []
+            for giver in reached:
+                for queue in sorted(self._held[giver]):
+                    if queue in queues or not self._held[giver][queue]:
+                        continue
+                    queues.add(queue)
+                    for taker in self._subscribers[queue]:
+                        if taker != member and taker not in came_by:
+                            came_by[taker] = giver, queue
+                            found.append(taker)
+            lighter = [taker for taker in found if self._load[taker] < self._load[member]]
+            for taker in sorted(lighter, key=lambda taker: (self._load[taker], taker)):
+                chain = list(_chain(came_by, taker, member))
+                if self._evens(chain):
+                    for giver, queue, to in chain:
+                        self._move(queue, giver, to)
+                    return True
+            reached = found
+        return False
+
+    def _evens(self, chain: Iterable[tuple[str, str, str]]) -> bool:
+        """Whether moves, taken together, make the sum of the squares of the loads less."""
+        change: Counter[str] = Counter()
+        for giver, queue, taker in chain:
+            change[giver] -= self._weight(giver, queue)
+            change[taker] += self._weight(taker, queue)
+        return sum(more * (2 * self._load[member] + more) for member, more in change.items()) < 0
+
+    def _move(self, queue: str, giver: str, taker: str) -> None:
+        less, more = self._hosts[giver], self._hosts[taker]
+        held = self._held[giver][queue]
+        host = min(held, key=lambda host: (less[host] - more[host], host or ""))
+        key = heapq.heappop(held[host])
+        if not held[host]:
+            del held[host]
+        less[host] -= 1
+        self._load[giver] -= self._weight(giver, queue)
+        self._give(key, taker)
+
+    def _give(self, key: PartitionKey, member: str) -> None:
+        host = self._view.partitions[key]
+        heapq.heappush(self._held[member][key.queue][host], key)
+        self._hosts[member][host] += 1
+        self._load[member] += self._weight(member, key.queue)
+
+    def _weight(self, member: str, queue: str) -> int:
+        return self._unit // self._view.members[member][queue]
+
+
+def _chain(
+    came_by: Mapping[str, tuple[str, str]], taker: str, first: str
+) -> Iterable[tuple[str, str, str]]:
+    """The moves that lead from `first` to `taker`: who gives one of which queue to whom."""
+    while taker != first:
+        giver, queue = came_by[taker]
+        yield giver, queue, taker
+        taker = giver

@@ -1,0 +1,89 @@
+"""Groups keep their promises, and need every rule for that."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from hqueue.groups.assignors import Assignor, assign_range, assign_sticky
+from hqueue.groups.membership import Membership, Steps
+from hqueue.metadata import PartitionKey
+
+from .explorer import CounterexampleError, explore
+from .world import Bounds, Rules, World
+
+BOUNDS = {
+    "a session ends": Bounds(partitions=1),
+    "a member crashes": Bounds(partitions=1, ends=0, crashes=1),
+    "a member comes": Bounds(members=("a",), late=("b",), ends=0, commits=0),
+    "a member leaves": Bounds(ends=0, leaves=1, commits=0),
+    "a session ends while its member leaves": Bounds(partitions=1, leaves=1, commits=0),
+}
+LARGE = {
+    "two sessions end": Bounds(partitions=1, ends=2, commits=2),
+    "a session of two partitions ends": Bounds(commits=0),
+    "a member comes and another crashes": Bounds(
+        partitions=1, late=("c",), ends=0, crashes=1, commits=1
+    ),
+}
+STATES_MAX = 1_000_000
+ASSIGNORS = pytest.mark.parametrize(
+    ("assignor", "eager"), [(assign_sticky, False), (assign_range, True)], ids=("sticky", "range")
+)
+
+
+@ASSIGNORS
+@pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
+def test_groups_keep_their_promises(bounds: Bounds, assignor: Assignor, eager: bool) -> None:
+    explore(World(bounds, assignor, eager=eager), states_max=STATES_MAX)
+
+
+@pytest.mark.thorough("explores for minutes")
+@ASSIGNORS
+@pytest.mark.parametrize("bounds", LARGE.values(), ids=LARGE)
+def test_groups_keep_their_promises_when_more_happens(
+    bounds: Bounds, assignor: Assignor, eager: bool
+) -> None:
+    explore(World(bounds, assignor, eager=eager), states_max=STATES_MAX)
+
+
+class _TrustsWhatItSeesOfItself(Membership):
+    def _owners(self) -> dict[PartitionKey, str]:
+        return dict(self._view.owners)
+
+
+class _GivesNothingUp(Membership):
+    def steps(self) -> Steps:
+        steps = super().steps()
+        for key in steps.revoke:
+            self.claimed(key)
+        return Steps(steps.claim)
+
+
+RULES = {
+    "claims bump the version": Rules(claims_bump_the_version=False),
+    "begins where the bump read": Rules(begins_where_the_bump_read=False),
+    "commits compare the version": Rules(commits_compare_the_version=False),
+    "hands out with a lease only": Rules(hands_out_with_a_lease_only=False),
+    "releases only its own": Rules(releases_only_its_own=False),
+    "forgets with its session": Rules(forgets_with_its_session=False),
+    "claims again what was refused": Rules(claims_again_what_was_refused=False),
+    "knows itself better than what it sees": Rules(member=_TrustsWhatItSeesOfItself),
+    "gives up what is another's": Rules(member=_GivesNothingUp),
+}
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+def test_every_rule_is_needed(rules: Rules) -> None:
+    with pytest.raises(CounterexampleError):
+        for bounds in BOUNDS.values():
+            explore(World(bounds, assign_sticky, rules=rules), states_max=STATES_MAX)
+
+
+def test_there_is_a_mutant_for_every_rule() -> None:
+    taken_out = [
+        field.name for field in dataclasses.fields(Rules)
+        for rules in RULES.values() if getattr(rules, field.name) != field.default
+    ]  # fmt: skip
+    assert set(taken_out) == {field.name for field in dataclasses.fields(Rules)}

@@ -1,0 +1,362 @@
+"""A group in one moment: the service, each member as it is, and what is under way."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+
+from hqueue.groups.assignors import Assignor, GroupView
+from hqueue.groups.membership import Membership
+from hqueue.metadata import PartitionKey
+
+__all__ = ["Action", "Bounds", "Rules", "ViolationError", "World"]
+
+Action = tuple[str, str, PartitionKey | None]
+
+
+class ViolationError(Exception):
+    """A promise was broken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """The rules that drivers and the service keep. Each is taken out once."""
+
+    claims_bump_the_version: bool = True
+    begins_where_the_bump_read: bool = True
+    """What is consumed begins at the offset that the bump read, and not at one read before it."""
+    commits_compare_the_version: bool = True
+    hands_out_with_a_lease_only: bool = True
+    releases_only_its_own: bool = True
+    """A release deletes the node of its own session, and no other."""
+    forgets_with_its_session: bool = True
+    claims_again_what_was_refused: bool = True
+    member: type[Membership] = Membership
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """What may happen at most."""
+
+    partitions: int = 2
+    members: tuple[str, ...] = ("a", "b")
+    late: tuple[str, ...] = ()
+    """Members that come some time later."""
+    ends: int = 1
+    """Sessions that end although their member lives, or has just stood still."""
+    crashes: int = 0
+    leaves: int = 0
+    commits: int = 1
+
+
+@dataclasses.dataclass
+class _Member:
+    """A member's process: what it knows, and what it has under way."""
+
+    membership: Membership
+    session: int
+    seen_members: frozenset[str] = frozenset()
+    seen_owners: tuple[tuple[PartitionKey, str], ...] = ()
+    leased: bool = True
+    """Whether it may be certain that its session lives. Until that is over, the session is."""
+    alive: bool = True
+    begun: dict[PartitionKey, str] = dataclasses.field(default_factory=dict)
+    """Claims and releases under way, and how far each is."""
+    offsets: dict[PartitionKey, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """Of what it claims or has: the version that it commits with, and how many commits there were
+    when the offset was read."""
+    refused: set[PartitionKey] = dataclasses.field(default_factory=set)
+
+    def copied(self) -> _Member:
+        return dataclasses.replace(
+            self,
+            membership=_copied(self.membership),
+            begun=self.begun.copy(),
+            offsets=self.offsets.copy(),
+            refused=self.refused.copy(),
+        )
+
+
+def _copied(membership: Membership) -> Membership:
+    other = copy.copy(membership)
+    other._stages = membership._stages.copy()
+    other._outdated = membership._outdated.copy()
+    return other
+
+
+class World:
+    """A group, and everything that can happen next in it.
+
+    Args:
+        bounds: what may happen at most.
+        assignor: of the members.
+        eager: as `Membership` takes it.
+        rules: those that are kept.
+    """
+
+    def __init__(
+        self, bounds: Bounds, assignor: Assignor, *, eager: bool = False, rules: Rules = Rules()
+    ) -> None:
+        self.rules = rules
+        self.keys = tuple(PartitionKey("q", number) for number in range(bounds.partitions))
+        self._assignor, self._eager = assignor, eager
+        self._left = {"end": bounds.ends, "crash": bounds.crashes, "leave": bounds.leaves}
+        self._commits = bounds.commits
+        self._late = set(bounds.late)
+        self._sessions = 0
+        self.present: dict[str, int] = {}
+        self.owners: dict[PartitionKey, tuple[str, int]] = {}
+        self._versions = dict.fromkeys(self.keys, 0)
+        self._accepted = dict.fromkeys(self.keys, 0)
+        self._consumers: dict[PartitionKey, tuple[str, int]] = {}
+        """Who began to consume a partition last, in which session."""
+        self._commits_sent: tuple[tuple[str, int, PartitionKey, int], ...] = ()
+        self.members: dict[str, _Member] = {}
+        for name in bounds.members:
+            self._join(name)
+
+    def copied(self) -> World:
+        """The same in the same state."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (dict, set)):
+                setattr(other, name, value.copy())
+        other.members = {name: member.copied() for name, member in self.members.items()}
+        return other
+
+    def key(self) -> str:
+        """Differs for different states."""
+        members = [
+            (
+                name,
+                sorted(m.membership._stages.items(), key=str),
+                sorted(m.membership._outdated),
+                m.session,
+                sorted(m.seen_members),
+                m.seen_owners,
+                m.leased,
+                m.alive,
+                sorted(m.begun.items()),
+                sorted(m.offsets.items()),
+                sorted(m.refused),
+                m.membership.leaving,
+            )
+            for name, m in sorted(self.members.items())
+        ]
+        service = (
+            sorted(self.present.items()), sorted(self.owners.items()), self._versions,
+            self._accepted, sorted(self._consumers.items()), self._commits_sent, self._left, self._commits, self._late,
+        )  # fmt: skip
+        return repr((members, service))
+
+    def actions(self, *, faults: bool = True) -> Iterator[Action]:
+        """What can happen next; without faults, what members and the service do by themselves."""
+        for name, member in self.members.items():
+            gone = self.present.get(name) != member.session
+            if gone and member.alive:
+                yield "learn", name, None
+            if member.alive and not gone:
+                yield from self._own_actions(name, member)
+            if member.alive and member.leased and self._commits and faults:
+                yield from (("commit", name, key) for key in member.membership.owned)
+            if faults and not gone:
+                if self._left["crash"] and member.alive:
+                    yield "crash", name, None
+                if self._left["end"] and member.alive and member.leased:
+                    yield "doubt", name, None
+                if self._left["leave"] and member.alive and not member.membership.leaving:
+                    yield "leave", name, None
+            if not gone and not member.leased and (faults or not member.alive):
+                yield "end", name, None
+        for index, (name, _, key, _) in enumerate(self._commits_sent):
+            yield f"arrive {index}", name, key
+        for name in self._late:
+            yield "join", name, None
+
+    def _own_actions(self, name: str, member: _Member) -> Iterator[Action]:
+        if not member.leased:
+            yield "confirm", name, None
+        if member.seen_members != frozenset(self.present):
+            yield "see members", name, None
+        if member.seen_owners != self._owners_now():
+            yield "see owners", name, None
+        if member.refused and self.rules.claims_again_what_was_refused:
+            yield "pause", name, None
+        steps = _copied(member.membership).steps()
+        if (steps.claim - member.refused) or steps.revoke:
+            yield "step", name, None
+        elif member.membership.leaving and not member.membership.held:
+            yield "depart", name, None
+        yield from (("request", name, key) for key in member.begun)
+
+    def perform(self, action: Action) -> None:
+        """Let it happen.
+
+        Raises:
+            ViolationError: a promise is broken by it.
+        """
+        kind, name, key = action
+        if kind.startswith("arrive"):
+            self._arrive(int(kind.split()[1]))
+        elif key is None:
+            getattr(self, "_" + kind.replace(" ", "_"))(name)
+        else:
+            getattr(self, "_" + kind)(name, key)
+        self._check_handing_out()
+
+    # What happens.
+
+    def _join(self, name: str) -> None:
+        self._late.discard(name)
+        self._sessions += 1
+        membership = self.rules.member(name, self._assignor, eager=self._eager)
+        self.members[name] = _Member(membership, self._sessions)
+        self.present[name] = self._sessions
+
+    def _see_members(self, name: str) -> None:
+        self.members[name].seen_members = frozenset(self.present)
+        self._see(name)
+
+    def _see_owners(self, name: str) -> None:
+        self.members[name].seen_owners = self._owners_now()
+        self._see(name)
+
+    def _see(self, name: str) -> None:
+        member = self.members[name]
+        member.membership.see(
+            GroupView(
+                {each: {"q": 1} for each in sorted(member.seen_members)},
+                dict.fromkeys(self.keys),
+                dict(member.seen_owners),
+            )
+        )
+
+    def _step(self, name: str) -> None:
+        member = self.members[name]
+        steps = member.membership.steps()
+        for key in sorted(steps.claim):
+            if key in member.refused:
+                member.membership.refused(key)
+            else:
+                member.begun[key] = "create"
+        member.begun |= dict.fromkeys(sorted(steps.revoke), "release")
+
+    def _pause(self, name: str) -> None:
+        """A while goes by, after which what was refused is asked for again."""
+        self.members[name].refused.clear()
+
+    def _request(self, name: str, key: PartitionKey) -> None:
+        """The next request for a partition is made and answered."""
+        member = self.members[name]
+        stage = member.begun.pop(key)
+        if stage == "release":
+            mine = self.owners.get(key) == (name, member.session)
+            if mine or not self.rules.releases_only_its_own:
+                self.owners.pop(key, None)
+            member.offsets.pop(key, None)
+            member.membership.released(key)
+        elif stage == "create" and key in self.owners:
+            member.refused.add(key)
+            member.membership.refused(key)
+        elif stage == "create":
+            self.owners[key] = name, member.session
+            member.offsets[key] = self._versions[key], self._accepted[key]
+            member.begun[key] = "bump"
+        else:
+            read = self._accepted[key]
+            if not self.rules.begins_where_the_bump_read:
+                read = member.offsets[key][1]
+            if read != self._accepted[key]:
+                raise ViolationError(f"{name} begins {key} before an offset that was committed")
+            if self.rules.claims_bump_the_version:
+                self._versions[key] += 1
+            member.offsets[key] = self._versions[key], read
+            member.membership.claimed(key)
+            self._consumers[key] = name, member.session
+
+    def _commit(self, name: str, key: PartitionKey) -> None:
+        """A commit is sent; it may arrive whenever it wants, whatever became of its session."""
+        self._commits -= 1
+        member = self.members[name]
+        self._commits_sent += ((name, member.session, key, member.offsets[key][0]),)
+
+    def _arrive(self, index: int) -> None:
+        name, session, key, version = self._commits_sent[index]
+        self._commits_sent = self._commits_sent[:index] + self._commits_sent[index + 1 :]
+        if self.rules.commits_compare_the_version and version != self._versions[key]:
+            return
+        self._accepted[key] += 1
+        if self._consumers[key] != (name, session):
+            raise ViolationError(f"{name} moved the offset of {key}, which is another's")
+
+    def _confirm(self, name: str) -> None:
+        self.members[name].leased = True
+
+    def _doubt(self, name: str) -> None:
+        """Its session has not been confirmed for so long that it may end."""
+        self._left["end"] -= 1
+        self.members[name].leased = False
+
+    def _crash(self, name: str) -> None:
+        self._left["crash"] -= 1
+        member = self.members[name]
+        member.alive = member.leased = False
+
+    def _end(self, name: str) -> None:
+        """The service ends a session."""
+        del self.present[name]
+        session = self.members[name].session
+        self.owners = {key: by for key, by in self.owners.items() if by != (name, session)}
+
+    def _learn(self, name: str) -> None:
+        """A member learns that its session is over, and comes again."""
+        member = self.members[name]
+        member.begun.clear()
+        member.refused.clear()
+        if self.rules.forgets_with_its_session:
+            member.membership.lost()
+            member.offsets.clear()
+        self._sessions += 1
+        member.session, member.leased = self._sessions, True
+        self.present[name] = member.session
+
+    def _leave(self, name: str) -> None:
+        """It closes: it gives up what it has, and departs when that is done."""
+        self._left["leave"] -= 1
+        self.members[name].membership.leave()
+
+    def _depart(self, name: str) -> None:
+        self._end(name)
+        del self.members[name]
+
+    # What must hold.
+
+    def _owners_now(self) -> tuple[tuple[PartitionKey, str], ...]:
+        return tuple(sorted((key, name) for key, (name, _) in self.owners.items()))
+
+    def _check_handing_out(self) -> None:
+        """Nobody hands out messages of a partition that another does."""
+        leased = self.rules.hands_out_with_a_lease_only
+        for key in self.keys:
+            able = [
+                name
+                for name, member in self.members.items()
+                if member.alive and (member.leased or not leased) and key in member.membership.owned
+            ]
+            if len(able) > 1:
+                raise ViolationError(f"{' and '.join(able)} hand out messages of {key}")
+
+    def check_settled(self) -> None:
+        """When nothing happens any more, each partition is with the one who is to have it."""
+        alive = {name for name, member in self.members.items() if member.alive}
+        view = GroupView(
+            {name: {"q": 1} for name in sorted(alive)},
+            dict.fromkeys(self.keys),
+            dict(self._owners_now()),
+        )
+        if self._assignor(view) != view.owners:
+            raise ViolationError(f"it settles with {dict(view.owners)}")
+        for key, name in view.owners.items():
+            if key not in self.members[name].membership.owned:
+                raise ViolationError(f"{name} has {key}, and does not know it")
