@@ -164,9 +164,7 @@ class _Plan:
             heapq.heapreplace(heap, (load + self._weight(member, queue), member))
         return shares
 
-    def _together(
-        self, member: str, keys: Sequence[PartitionKey], count: int
-    ) -> set[PartitionKey]:
+    def _together(self, member: str, keys: Sequence[PartitionKey], count: int) -> set[PartitionKey]:
         """So many of these, from the hosts of which the member has most."""
         hosts, of = self._hosts[member], self._view.partitions
         if hosts and 0 < count < len(keys):

@@ -146,7 +146,8 @@ class World:
         ]
         service = (
             sorted(self.present.items()), sorted(self.owners.items()), self._versions,
-            self._accepted, sorted(self._consumers.items()), self._commits_sent, self._left, self._commits, self._late,
+            self._accepted, sorted(self._consumers.items()), self._commits_sent, self._left,
+            self._commits, self._late,
         )  # fmt: skip
         return repr((members, service))
 
@@ -158,6 +159,8 @@ class World:
                 yield "learn", name, None
             if member.alive and not gone:
                 yield from self._own_actions(name, member)
+            if member.alive:
+                yield from (("request", name, key) for key in member.begun)
             if member.alive and member.leased and self._commits and faults:
                 yield from (("commit", name, key) for key in member.membership.owned)
             if faults and not gone:
@@ -188,7 +191,6 @@ class World:
             yield "step", name, None
         elif member.membership.leaving and not member.membership.held:
             yield "depart", name, None
-        yield from (("request", name, key) for key in member.begun)
 
     def perform(self, action: Action) -> None:
         """Let it happen.
@@ -247,7 +249,11 @@ class World:
         self.members[name].refused.clear()
 
     def _request(self, name: str, key: PartitionKey) -> None:
-        """The next request for a partition is made and answered."""
+        """The next request for a partition is made and answered.
+
+        What its session owns it can't make any more when that is over; but it can delete, and
+        change records.
+        """
         member = self.members[name]
         stage = member.begun.pop(key)
         if stage == "release":
@@ -256,7 +262,7 @@ class World:
                 self.owners.pop(key, None)
             member.offsets.pop(key, None)
             member.membership.released(key)
-        elif stage == "create" and key in self.owners:
+        elif stage == "create" and (key in self.owners or self.present.get(name) != member.session):
             member.refused.add(key)
             member.membership.refused(key)
         elif stage == "create":
