@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from hqueue.consume.follow import poll
+from hqueue.consume.polling import poll
 from hqueue.consume.queue_log import QueueLog
 from hqueue.consume.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.errors import InvalidInputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from hqueue.consume.follow import appended_since
+from hqueue.consume.polling import appended_since
 from hqueue.consume.scanners import Scan
 from hqueue.errors import ClosedError
 from hqueue.format import Header
