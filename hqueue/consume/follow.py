@@ -69,7 +69,8 @@ def follow(
         asked = fetcher.take_due(clock.monotonic_ms())
         try:
             yield from filter(None, ask(asked))
-            patience.renew()
+            if asked:
+                patience.renew()
         except QueueStateError as exc:
             error = exc
             patience.bear(exc)

@@ -33,12 +33,11 @@ def poll(
     """
     if rows_max > 1:
         for reader in readers:
-            yield from _prefetch(reader, reads, deadline, bytes_max, rows_max)
+            yield from _poll_several(reader, reads, deadline, bytes_max, rows_max)
         return
-    waiting = [(reader.partition, reader) for reader in readers]
-    for first in range(0, len(waiting), POLLED_PARTITIONS):
-        polled = waiting[first : first + POLLED_PARTITIONS]
-        for rows in _poll(polled, reads, deadline, bytes_max):
+    for first in range(0, len(readers), POLLED_PARTITIONS):
+        polled = readers[first : first + POLLED_PARTITIONS]
+        for rows in _next_rows(polled, reads, deadline, bytes_max):
             yield from _accepted(polled, rows, deadline)
 
 
@@ -54,7 +53,7 @@ def appended_since(
     return found
 
 
-def _prefetch(
+def _poll_several(
     reader: PartitionReader,
     reads: ReadPort,
     deadline: Callable[[], Deadline],
@@ -68,7 +67,7 @@ def _prefetch(
     reader.at_tail = len(requests) <= 1 and len(headers) < rows_max
     for request in requests[:1]:
         for row in sorted(_get(request, reader.topics, reads, deadline()), key=_slot_of):
-            yield from _accepted([(partition, reader)], {partition: row}, deadline)
+            yield from _accepted([reader], {partition: row}, deadline)
 
 
 def _slot_of(row: Row) -> int:
@@ -76,7 +75,7 @@ def _slot_of(row: Row) -> int:
 
 
 def _accepted(
-    polled: Sequence[tuple[int, PartitionReader]],
+    polled: Sequence[PartitionReader],
     rows: Mapping[int, Row],
     deadline: Callable[[], Deadline],
 ) -> Iterator[list[Batch]]:
@@ -86,11 +85,11 @@ def _accepted(
     """
     batches: list[Batch] = []
     try:
-        for partition, reader in polled:
-            if partition not in rows:
+        for reader in polled:
+            if reader.partition not in rows:
                 continue
             bound = deadline()
-            batch = bound.run(partial(reader.accept, rows[partition], bound))
+            batch = bound.run(partial(reader.accept, rows[reader.partition], bound))
             if batch is not None:
                 batches.append(batch)
     except HQueueError:
@@ -101,8 +100,8 @@ def _accepted(
         yield batches
 
 
-def _poll(
-    polled: Sequence[tuple[int, PartitionReader]],
+def _next_rows(
+    polled: Sequence[PartitionReader],
     reads: ReadPort,
     deadline: Callable[[], Deadline],
     bytes_max: int,
@@ -113,7 +112,7 @@ def _poll(
     for in a request of its own.
     """
     by_topics: dict[frozenset[str] | None, list[tuple[int, int]]] = {}
-    for _, reader in polled:
+    for reader in polled:
         by_topics.setdefault(reader.topics, []).append(reader.next_slot)
     for topics, slots in by_topics.items():
         requests = [slots]

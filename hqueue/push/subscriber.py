@@ -18,7 +18,7 @@ from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.subscription import Subscription
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
-from hqueue.settings.addresses import zookeeper_servers
+from hqueue.settings.addresses import PORT_MAX, zookeeper_servers
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 from hqueue.settings.numbers import check_whole
 
@@ -76,12 +76,9 @@ class Subscriber:
         calls_max: int = 1,
         connections_max: int = 1_024,
     ) -> None:
-        for option, value, low, high in (
-            ("port", port, 0, 65_535),
-            ("calls_max", calls_max, 1, 256),
-            ("connections_max", connections_max, 1, 65_536),
-        ):
-            check_whole(value, low, high, option=option)
+        check_whole(port, 0, PORT_MAX, option="port")
+        check_whole(calls_max, 1, 256, option="calls_max")
+        check_whole(connections_max, 1, 65_536, option="connections_max")
         self._starts = subscription.starts(queue.partitions)
         self._queue = queue
         self._subscription = subscription

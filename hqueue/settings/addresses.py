@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.settings.numbers import check_whole, is_whole, whole_number
 
-__all__ = ["Address", "GatewayAddress", "zookeeper_servers"]
+__all__ = ["PORT_MAX", "Address", "GatewayAddress", "zookeeper_servers"]
 
 PORT_MAX = 65_535
 ZOOKEEPER_PORT = 2_181

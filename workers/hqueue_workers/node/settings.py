@@ -9,14 +9,15 @@ from typing import Any
 
 from hqueue import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
+from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.loading import worker_settings
 from hqueue.settings.numbers import read_whole
 
 __all__ = ["WorkerSettings"]
 
 _BOUNDS = {
-    "port": (0, 65_535),
-    "metrics_port": (0, 65_535),
+    "port": (0, PORT_MAX),
+    "metrics_port": (0, PORT_MAX),
     "threads": (1, 256),
     "memory_bytes_max": (1024 * 1024, 2**40),
     "connections_per_subscriber": (1, 256),
