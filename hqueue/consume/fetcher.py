@@ -73,21 +73,23 @@ class Fetch:
     """
 
     __slots__ = (
-        "came", "check", "checked_ms", "due_ms", "hits", "pace", "pause_ms", "reader", "several",
-        "slot",
+        "_checked_ms", "_hits", "_slot", "came", "check", "due_ms", "pace", "pause_ms", "reader",
+        "several",
     )  # fmt: skip
 
     def __init__(self, reader: PartitionReader, pace: Pace, now_ms: float) -> None:
         self.reader = reader
         self.pace = pace
         self.due_ms = now_ms
+        """When it is time to ask for it. A driver that knows better may change it."""
         self.pause_ms = 0.0
-        self.hits = 0
+        """The pause after the last answer."""
+        self._hits = 0
         """Answers with a batch, one after another; less than none where asking for several brought
         one."""
         # The checks of many spread over the time between two of one.
-        self.checked_ms = now_ms - pace.check_every_ms * (reader.partition * GOLDEN_RATIO % 1)
-        self.slot = reader.next_slot
+        self._checked_ms = now_ms - pace.check_every_ms * (reader.partition * GOLDEN_RATIO % 1)
+        self._slot = reader.next_slot
         """Where the reader stood when it was asked for last."""
         self.check = False
         """Whether to look at the end of the log itself, too."""
@@ -99,13 +101,13 @@ class Fetch:
     @property
     def advanced(self) -> bool:
         """Whether the reader has moved since it was asked for last."""
-        return self.reader.next_slot != self.slot
+        return self.reader.next_slot != self._slot
 
     def begin(self, now_ms: float) -> None:
         """It is asked for now."""
-        self.slot, self.came = self.reader.next_slot, 0
-        self.check = now_ms - self.checked_ms >= self.pace.check_every_ms
-        self.several = self.hits >= HITS_TO_SEVERAL
+        self._slot, self.came = self.reader.next_slot, 0
+        self.check = now_ms - self._checked_ms >= self.pace.check_every_ms
+        self.several = self._hits >= HITS_TO_SEVERAL
 
     def answered(self, now_ms: float, error: HQueueError | None = None) -> bool:
         """Take in an answer; whether it brought anything, or showed that there is more to read.
@@ -118,15 +120,15 @@ class Fetch:
         self.pause_ms = self._pause_ms(moved, error)
         self.due_ms = now_ms + self.pause_ms
         if not self.advanced:
-            self.hits = min(self.hits, 0)
+            self._hits = min(self._hits, 0)
         elif self.several and self.came <= 1:
-            self.hits = HITS_TO_SEVERAL - HITS_UNTIL_NEXT_TRY
+            self._hits = HITS_TO_SEVERAL - HITS_UNTIL_NEXT_TRY
         else:
-            self.hits = min(self.hits + 1, HITS_TO_SEVERAL)
+            self._hits = min(self._hits + 1, HITS_TO_SEVERAL)
         if isinstance(error, QueueStateError):
-            self.checked_ms = -math.inf  # It may be a truncation.
+            self._checked_ms = -math.inf  # It may be a truncation.
         elif error is None and (self.check or self.advanced):
-            self.checked_ms = now_ms
+            self._checked_ms = now_ms
         return moved
 
     def _pause_ms(self, moved: bool, error: HQueueError | None) -> float:

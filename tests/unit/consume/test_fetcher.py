@@ -160,7 +160,7 @@ def test_after_some_batches_in_a_row_several_are_asked_for_and_not_where_one_com
     tried = [at for at, rows_max in enumerate(hits) if rows_max == SEVERAL_ROWS]
     assert driver.values[0] == [b"%d" % number for number in range(30)]
     assert len(tried) <= 2 + 30 // 16
-    driver.fetches[0].hits = 4
+    driver.fetches[0]._hits = 4
     for number in range(10):
         driver.rows.append(0, b"more %d" % number)
     driver.polls.clear()
@@ -168,7 +168,7 @@ def test_after_some_batches_in_a_row_several_are_asked_for_and_not_where_one_com
     driver.round()
     assert driver.polls == [((0,), SEVERAL_ROWS)]
     assert len(driver.values[0]) == 40
-    assert driver.fetches[0].hits == 4
+    assert driver.fetches[0]._hits == 4
 
 
 def test_four_batches_in_a_row_make_it_several_and_a_silence_begins_the_count_again() -> None:
@@ -224,7 +224,7 @@ def test_the_end_of_the_log_is_looked_at_now_and_then_where_nothing_comes() -> N
             looks.append(driver.clock.now_ms)
 
     driver.rows.failure = note  # type: ignore[assignment]
-    driver.fetches[0].checked_ms = driver.fetches[1].checked_ms = 0.0
+    driver.fetches[0]._checked_ms = driver.fetches[1]._checked_ms = 0.0
     for number in range(100):
         driver.rows.append(0, b"%d" % number)
         driver.rounds(100)
@@ -235,7 +235,7 @@ def test_the_end_of_the_log_is_looked_at_now_and_then_where_nothing_comes() -> N
 
 def test_the_first_looks_at_many_ends_spread_over_the_time_between_two_of_one() -> None:
     driver = Driver(100)
-    checked = sorted(each.checked_ms for each in driver.fetches)
+    checked = sorted(each._checked_ms for each in driver.fetches)
     assert -1_000 < checked[0] <= checked[-1] == 0
     assert max(b - a for a, b in itertools.pairwise(checked)) < 30
 
@@ -268,10 +268,10 @@ def test_a_queue_that_could_not_be_read_is_looked_at_whole_before_it_is_read_on(
 def test_another_error_is_no_reason_to_look_at_the_ends() -> None:
     driver = Driver(1)
     driver.rounds(100)
-    checked_ms = driver.fetches[0].checked_ms
+    checked_ms = driver.fetches[0]._checked_ms
     driver.rows.failure = lambda method: StoreUnavailableError("away")
     driver.rounds(100)
-    assert driver.fetches[0].checked_ms == checked_ms
+    assert driver.fetches[0]._checked_ms == checked_ms
 
 
 def test_idle_partitions_are_asked_for_together() -> None:
