@@ -154,12 +154,12 @@ def test_after_some_batches_in_a_row_several_are_asked_for_and_not_where_one_com
     driver.polls.clear()
     for number in range(30):
         driver.rows.append(0, b"%d" % number)
-        driver.rounds(20)
-    hits = [rows_max for _, rows_max in driver.polls]
-    # After the fourth, and again after the sixteenth that came alone.
-    tried = [at for at, rows_max in enumerate(hits) if rows_max == SEVERAL_ROWS]
+        driver.clock.now_ms = driver.fetcher.next_due_ms
+        driver.round()
     assert driver.values[0] == [b"%d" % number for number in range(30)]
-    assert len(tried) <= 2 + 30 // 16
+    # After the fourth, and again after sixteen more.
+    tried = [at for at, (_, rows_max) in enumerate(driver.polls) if rows_max == SEVERAL_ROWS]
+    assert tried == [4, 21]
     driver.fetches[0]._hits = 4
     for number in range(10):
         driver.rows.append(0, b"more %d" % number)
@@ -231,6 +231,13 @@ def test_the_end_of_the_log_is_looked_at_now_and_then_where_nothing_comes() -> N
     # The other has batches all the time, and those say as much.
     assert 9 <= len(looks) <= 10
     assert all(later - earlier >= 1_000 for earlier, later in itertools.pairwise(looks))
+
+
+@pytest.mark.parametrize(("after_ms", "looks"), [(999, False), (1_000, True)])
+def test_the_end_is_looked_at_when_it_is_time_and_not_before(after_ms: float, looks: bool) -> None:
+    (first,) = Driver(1).fetches
+    first.begin(after_ms)
+    assert first.check is looks
 
 
 def test_the_first_looks_at_many_ends_spread_over_the_time_between_two_of_one() -> None:
