@@ -68,7 +68,9 @@ def follow(
         error: HQueueError | None = None
         asked = fetcher.take_due(clock.monotonic_ms())
         try:
-            yield from filter(None, ask(asked))
+            for batches in filter(None, ask(asked)):
+                patience.renew()
+                yield batches
             if asked:
                 patience.renew()
         except QueueStateError as exc:
