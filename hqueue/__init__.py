@@ -11,6 +11,7 @@ for message in queue.scan():
 
 from hqueue.client import Client, PartitionLocation, connect
 from hqueue.consume.decode import messages_of
+from hqueue.consume.fetcher import Fetch, Fetcher, Pace, fetch_once
 from hqueue.consume.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.errors import (
     BufferFullError,
@@ -69,6 +70,8 @@ __all__ = [
     "Delivery",
     "DeliveryOptions",
     "FencedError",
+    "Fetch",
+    "Fetcher",
     "GatewayAddress",
     "HQueueError",
     "Header",
@@ -85,6 +88,7 @@ __all__ = [
     "Messages",
     "NotAQueueError",
     "Outcome",
+    "Pace",
     "PartitionLag",
     "PartitionLocation",
     "PartitionOffsets",
@@ -116,5 +120,6 @@ __all__ = [
     "UnsupportedFormatError",
     "__version__",
     "connect",
+    "fetch_once",
     "messages_of",
 ]

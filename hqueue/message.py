@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple, cast, overload
@@ -17,7 +18,7 @@ from hqueue.settings.limits import (
     TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
-from hqueue.settings.numbers import whole_number
+from hqueue.settings.numbers import is_whole, whole_number
 
 __all__ = [
     "Message",
@@ -26,10 +27,34 @@ __all__ = [
     "Messages",
     "Moment",
     "as_message_id",
+    "id_of",
+    "partition_of_key",
+    "sequence_of",
+    "timestamp_of",
     "topic_bytes",
 ]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def id_of(timestamp: int, sequence: int = 0) -> int:
+    """A message's ID as a plain integer, as the log reckons with it. Nothing is checked."""
+    return timestamp << SEQUENCE_BITS | sequence
+
+
+def timestamp_of(message_id: int) -> int:
+    """The milliseconds since the epoch of an ID, also of one that is a plain integer."""
+    return message_id >> SEQUENCE_BITS
+
+
+def sequence_of(message_id: int) -> int:
+    """The place of an ID among those of its timestamp, also of one that is a plain integer."""
+    return message_id & SEQUENCE_MAX
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """The partition of a key, in a queue of so many: CRC-32 of the key, modulo their number."""
+    return zlib.crc32(key) % partitions
 
 
 class MessageID(int):
@@ -49,20 +74,20 @@ class MessageID(int):
     __slots__ = ()
 
     def __new__(cls, timestamp: int, sequence: int = 0) -> MessageID:
-        if not _is_int(timestamp) or not 0 <= timestamp <= TIMESTAMP_MS_MAX:
+        if not is_whole(timestamp, 0, TIMESTAMP_MS_MAX):
             raise InvalidInputError(
                 "a timestamp is milliseconds since the epoch, 0 to 2**48 - 1; an ID that is one "
                 "integer is read by MessageID.from_int",
                 timestamp=timestamp,
             )
-        if not _is_int(sequence) or not 0 <= sequence <= SEQUENCE_MAX:
+        if not is_whole(sequence, 0, SEQUENCE_MAX):
             raise InvalidInputError("a sequence is 0 to 32767", sequence=sequence)
-        return int.__new__(cls, timestamp << SEQUENCE_BITS | sequence)
+        return int.__new__(cls, id_of(timestamp, sequence))
 
     @classmethod
     def from_int(cls, value: int) -> MessageID:
         """The ID that ``int(message_id)`` gave."""
-        if not _is_int(value) or not 0 <= value <= MESSAGE_ID_MAX:
+        if not is_whole(value, 0, MESSAGE_ID_MAX):
             raise InvalidInputError("a MessageID as an integer is 0 to 2**63 - 1", value=value)
         return int.__new__(cls, value)
 
@@ -78,12 +103,12 @@ class MessageID(int):
     @property
     def timestamp(self) -> int:
         """Milliseconds since the epoch."""
-        return int(self) >> SEQUENCE_BITS
+        return timestamp_of(int(self))
 
     @property
     def sequence(self) -> int:
         """The place among the messages of this timestamp, 0 to 32,767."""
-        return int(self) & SEQUENCE_MAX
+        return sequence_of(int(self))
 
     @property
     def datetime(self) -> datetime.datetime:
@@ -282,7 +307,3 @@ def as_message_id(moment: Moment) -> MessageID:
             raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
         return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
     return MessageID(moment)
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from hqueue.consume.follow import poll
+from hqueue.consume.polling import poll
 from hqueue.consume.queue_log import QueueLog
 from hqueue.consume.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
 from hqueue.errors import InvalidInputError
@@ -17,7 +16,7 @@ from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import ReadPort, WritePort
 from hqueue.log.skew import SkewGuard
-from hqueue.message import Message, MessageID, MessageIDs, Moment
+from hqueue.message import Message, MessageID, MessageIDs, Moment, partition_of_key
 from hqueue.metadata import Coordination
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
@@ -176,7 +175,7 @@ class Queue(QueueLog):
                 key = key.encode()
             if not isinstance(key, bytes):
                 raise InvalidInputError("a key is str or bytes", type=type(key).__name__)
-            return zlib.crc32(key) % self.partitions
+            return partition_of_key(key, self.partitions)
         if partition is not None:
             self._check_partition(partition)
         return partition

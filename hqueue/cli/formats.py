@@ -20,7 +20,7 @@ from collections.abc import Callable
 from json.encoder import encode_basestring
 
 from hqueue.cli.framing import length_prefixed
-from hqueue.message import Message, MessageID
+from hqueue.message import Message, MessageID, sequence_of, timestamp_of
 
 __all__ = ["Encode", "Format", "encoder", "iso_timestamp", "printable"]
 
@@ -106,9 +106,9 @@ def _json_line(message: Message) -> bytes:
         text = '"value":' + encode_basestring(value.decode())
     except UnicodeDecodeError:
         text = f'"value_base64":"{base64.b64encode(value).decode()}"'
-    timestamp_ms = message_id >> 15
+    timestamp_ms = timestamp_of(message_id)
     return (
-        f'{{"partition":{partition},"id":"{timestamp_ms}-{message_id & 32767}",'
+        f'{{"partition":{partition},"id":"{timestamp_ms}-{sequence_of(message_id)}",'
         f'"timestamp":"{_utc(timestamp_ms)}","topic":{_quoted(topic)},{text}}}\n'
     ).encode()
 
@@ -121,8 +121,8 @@ def _text(*, aligned: bool, partitions: int, zone: datetime.tzinfo | None) -> En
     def columns(message: Message) -> bytes:
         topic, value, message_id, partition = message
         assert message_id is not None
-        timestamp_ms = message_id >> 15
-        name = f"{timestamp_ms}-{message_id & 32767}"
+        timestamp_ms = timestamp_of(message_id)
+        name = f"{timestamp_ms}-{sequence_of(message_id)}"
         if aligned:
             line = f"{at(timestamp_ms)}  {partition:>{width}}  {name:<19}  {shown(topic):<8}  "
         else:

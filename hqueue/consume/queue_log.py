@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from hqueue.consume.follow import appended_since
+from hqueue.consume.polling import appended_since
 from hqueue.consume.scanners import Scan
-from hqueue.errors import ClosedError, InvalidInputError
+from hqueue.errors import ClosedError
 from hqueue.format import Header
 from hqueue.log.check import PartitionCheck, PartitionChecker
 from hqueue.log.headers import headers_of
@@ -15,7 +15,7 @@ from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.ports import ReadPort
 from hqueue.message import MessageID, Moment
 from hqueue.runtime.clock import Clock, Deadline
-from hqueue.settings.attributes import QueueDescription
+from hqueue.settings.attributes import QueueDescription, check_partition
 from hqueue.settings.connection import Settings
 
 __all__ = ["QueueLog"]
@@ -159,14 +159,4 @@ class QueueLog:
             raise ClosedError("the queue was closed", queue=self.name)
 
     def _check_partition(self, partition: object) -> None:
-        if (
-            not isinstance(partition, int)
-            or isinstance(partition, bool)
-            or not 0 <= partition < self.partitions
-        ):
-            raise InvalidInputError(
-                "there is no such partition",
-                queue=self.name,
-                partition=partition,
-                partitions=self.partitions,
-            )
+        check_partition(partition, self.partitions, queue=self.name)

@@ -16,6 +16,7 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import Message, MessageID, Moment, as_message_id, topic_bytes
 from hqueue.settings.limits import MESSAGE_ID_MAX, SCAN_BYTES_MAX
+from hqueue.settings.numbers import check_whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -95,8 +96,7 @@ class CombinedPartitionScanner:
             raise InvalidInputError("a scanner needs at least one partition")
         if follow and by_id:
             raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
-        if not 1 <= bytes_max <= SCAN_BYTES_MAX:
-            raise InvalidInputError("bytes_max is 1 to 512 MiB", bytes_max=bytes_max)
+        check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
         request_bytes_max = max(1, bytes_max // (len(scans) if by_id else 1 + PREFETCH_REQUESTS))
         self._queue = queue
         readers = [

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from hqueue.errors import InvalidInputError
 from hqueue.message import MessageID, topic_bytes
 from hqueue.settings.addresses import Address
+from hqueue.settings.numbers import check_whole
 
 __all__ = [
     "Checkpoint",
@@ -96,14 +97,7 @@ class DeliveryOptions:
             value, (low, high) = getattr(self, field.name), _BOUNDS[field.name]
             if value is None and field.name == "attempts_max":
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidInputError(
-                    "a delivery option is out of range",
-                    option=field.name,
-                    value=value,
-                    low=low,
-                    high=high,
-                )
+            check_whole(value, low, high, option=field.name)
         if self.backoff_ms_min > self.backoff_ms_max:
             raise InvalidInputError(
                 "backoff_ms_min is above backoff_ms_max",

@@ -17,6 +17,7 @@ from hqueue.produce.delivery import Callback, Delivery, PendingBatch
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.settings.numbers import check_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,12 +67,12 @@ class Producer:
         block_ms_max: float = 60_000,
         appends_max: int = 4,
     ) -> None:
-        _check("linger_ms", linger_ms, 0, 60_000)
-        _check("batch_bytes_max", batch_bytes_max, 1, BATCH_BYTES_MAX // 2)
-        _check("batch_messages_max", batch_messages_max, 1, BATCH_MESSAGES_MAX)
-        _check("buffer_bytes_max", buffer_bytes_max, 1, 2**40)
-        _check("block_ms_max", block_ms_max, 0, 86_400_000)
-        _check("appends_max", appends_max, 1, 256)
+        _check_ms("linger_ms", linger_ms, 60_000)
+        check_whole(batch_bytes_max, 1, BATCH_BYTES_MAX // 2, option="batch_bytes_max")
+        check_whole(batch_messages_max, 1, BATCH_MESSAGES_MAX, option="batch_messages_max")
+        check_whole(buffer_bytes_max, 1, 2**40, option="buffer_bytes_max")
+        _check_ms("block_ms_max", block_ms_max, 86_400_000)
+        check_whole(appends_max, 1, 256, option="appends_max")
         self._queue = queue
         self._linger_ms = linger_ms
         self._batch_bytes_max = batch_bytes_max
@@ -373,8 +374,8 @@ class Producer:
             self._work.notify()
 
 
-def _check(option: str, value: float, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+def _check_ms(option: str, value: float, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= high:
         raise InvalidInputError(
-            "a producer's option is out of range", option=option, value=value, low=low, high=high
+            "this must be a number in its range", option=option, value=value, low=0, high=high
         )

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.resources
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
-
-import thriftpy2
-from thriftpy2.thrift import TApplicationException
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message, MessageID
 from hqueue.push.listener import Listeners, Status
 from hqueue.push.worker_call import known_topic
+from hqueue.rpc.messages import RefusedCallError
+from hqueue.rpc.services import load
 
 __all__ = ["Consumption", "subscriber_service"]
 
 
-@functools.cache
 def subscriber_service() -> Any:
-    """The service of the IDL, as thriftpy2 has it. Reading the IDL takes a while."""
-    idl = importlib.resources.files("hqueue.rpc").joinpath("idl/subscriber.thrift")
-    with importlib.resources.as_file(idl) as path:
-        return thriftpy2.load(
-            str(path), module_name="hqueue_subscriber_thrift"
-        ).HQueueSubscriberService
+    """The service of the IDL. Reading the IDL takes a while, the first time."""
+    return load("subscriber").HQueueSubscriberService
 
 
 class Consumption:
@@ -53,16 +45,14 @@ class Consumption:
         """As the IDL has it. Returns a `Status`.
 
         Raises:
-            TApplicationException: a message could be in no queue, or there is no list of them.
+            RefusedCallError: a message could be in no queue, or there is no list of them.
         """
         if messages is None:
-            raise TApplicationException(TApplicationException.PROTOCOL_ERROR, "messages is missing")
+            raise RefusedCallError("messages is missing")
         try:
             received = [_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
-            raise TApplicationException(
-                TApplicationException.PROTOCOL_ERROR, "a message could be in no queue"
-            ) from exc
+            raise RefusedCallError("a message could be in no queue") from exc
         return self.consume(received)
 
     def consume(self, messages: Sequence[Message]) -> Status:

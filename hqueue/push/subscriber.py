@@ -18,7 +18,9 @@ from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.subscription import Subscription
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
+from hqueue.settings.addresses import PORT_MAX, zookeeper_servers
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
+from hqueue.settings.numbers import check_whole
 
 if TYPE_CHECKING:
     from hqueue.queue import Queue
@@ -74,19 +76,9 @@ class Subscriber:
         calls_max: int = 1,
         connections_max: int = 1_024,
     ) -> None:
-        for option, value, low, high in (
-            ("port", port, 0, 65_535),
-            ("calls_max", calls_max, 1, 256),
-            ("connections_max", connections_max, 1, 65_536),
-        ):
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidInputError(
-                    "a subscriber's option is out of range",
-                    option=option,
-                    value=value,
-                    low=low,
-                    high=high,
-                )
+        check_whole(port, 0, PORT_MAX, option="port")
+        check_whole(calls_max, 1, 256, option="calls_max")
+        check_whole(connections_max, 1, 65_536, option="connections_max")
         self._starts = subscription.starts(queue.partitions)
         self._queue = queue
         self._subscription = subscription
@@ -261,13 +253,9 @@ class Subscriber:
 
 def _host_towards(zookeeper: str) -> str:
     """The address of this machine that it reaches ZooKeeper from. Nothing is sent."""
-    first = zookeeper.split("/", 1)[0].split(",", 1)[0]
-    host, _, port = first.rpartition(":")
-    host, port = (host, port) if host and port.isdecimal() else (first, "2181")
+    host, port = zookeeper_servers(zookeeper)[0]
     try:
-        family, kind, _, _, target = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_DGRAM
-        )[0]
+        family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(target)
             return str(probe.getsockname()[0])

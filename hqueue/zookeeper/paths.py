@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from hqueue.metadata import PartitionKey, SubscriptionKey, check_name
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.limits import PARTITIONS_MAX
+from hqueue.settings.numbers import is_whole, whole_number
 
 __all__ = ["ADDRESS", "TOPICS", "Paths", "partition_number"]
 
@@ -71,4 +73,5 @@ class Paths:
 
 def partition_number(name: str) -> int | None:
     """The partition that a node is named after, if it is."""
-    return int(name) if name.isascii() and name.isdecimal() and len(name) <= 5 else None
+    number = whole_number(name)
+    return number if is_whole(number, 0, PARTITIONS_MAX - 1) else None

@@ -9,6 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
+from hqueue.settings.addresses import zookeeper_servers
 from hqueue.zookeeper import ZooKeeperCoordination
 from tests.support.proxy import Fate, Proxy
 from tests.support.waiting import wait_for
@@ -19,8 +20,7 @@ __all__ = ["cut", "expire", "zookeeper_proxy"]
 @contextlib.contextmanager
 def zookeeper_proxy(zookeeper: str) -> Iterator[Proxy]:
     """A proxy before a ZooKeeper; its own connection string is ``127.0.0.1:<port>``."""
-    host, _, port = zookeeper.rpartition(":")
-    proxy = Proxy("127.0.0.1", (host, int(port)), thrift=False)
+    proxy = Proxy("127.0.0.1", zookeeper_servers(zookeeper)[0], thrift=False)
     try:
         yield proxy
     finally:

@@ -98,6 +98,7 @@ def test_a_scanner_gives_that_error_again_and_never_an_end(batch: Batch) -> None
     class Reader:
         at_tail = False
         partition = cursor = expired = 0
+        next_slot = 0, 0
 
         def read(self, deadline: object) -> list[Batch]:
             self.at_tail = True

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.format import encode_bodies
-from hqueue.message import Message, MessageID, MessageIDs, Messages, as_message_id
+from hqueue.message import (
+    Message,
+    MessageID,
+    MessageIDs,
+    Messages,
+    as_message_id,
+    id_of,
+    partition_of_key,
+    sequence_of,
+    timestamp_of,
+)
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     MESSAGE_ID_MAX,
@@ -196,6 +206,19 @@ def test_values_like_bytes_become_bytes(value: bytearray | memoryview) -> None:
 def test_a_message_of_the_wrong_kind_is_refused(topic: object, value: object) -> None:
     with pytest.raises(InvalidInputError):
         Message(topic, value)  # type: ignore[arg-type]
+
+
+@given(timestamps, sequences)
+def test_plain_integers_have_the_bits_of_ids(timestamp: int, sequence: int) -> None:
+    plain = id_of(timestamp, sequence)
+    assert plain == MessageID(timestamp, sequence) == timestamp * 32_768 + sequence
+    assert (timestamp_of(plain), sequence_of(plain)) == (timestamp, sequence)
+    assert id_of(timestamp) <= plain < id_of(timestamp + 1)
+
+
+@pytest.mark.parametrize("partitions", [1, 8, 1_000, 32_767])
+def test_a_key_belongs_to_the_partition_that_its_crc_32_says(partitions: int) -> None:
+    assert partition_of_key(b"123456789", partitions) == 0xCBF43926 % partitions
 
 
 def test_a_value_has_a_bound() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from hqueue import HQueueError, Queue
+from hqueue.message import timestamp_of
 from hqueue.metadata import DeliveryOptions
 from hqueue.push import Status
 from hqueue.push.dead_letters import DeadLetter, put_dead_letters
@@ -111,7 +112,7 @@ class MessageSender:
         """Make one call, and do what its answer says."""
         first = await self.cursor.ready()
         if not self._is_due(first):
-            due_ms = (first >> 15) + self._options.delay_ms
+            due_ms = timestamp_of(first) + self._options.delay_ms
             await self._runtime.sleep_ms(due_ms - self._runtime.clock.wall_ms())
         await self._lease.wait()
         pause_ms = 0.0
@@ -133,7 +134,7 @@ class MessageSender:
             await self._runtime.sleep_ms(pause_ms)
 
     def _is_due(self, message_id: int) -> bool:
-        due_ms = (message_id >> 15) + self._options.delay_ms
+        due_ms = timestamp_of(message_id) + self._options.delay_ms
         return not self._options.delay_ms or due_ms <= self._runtime.clock.wall_ms()
 
     async def _answered(self, call: Call, status: Status) -> float:
@@ -171,7 +172,7 @@ class MessageSender:
         return min(doubled, self._options.backoff_ms_max)
 
     def _age_ms(self, call: Call) -> float:
-        return max(0, self._runtime.clock.wall_ms() - (call.first >> 15))
+        return max(0, self._runtime.clock.wall_ms() - timestamp_of(call.first))
 
     def _pass(self, call: Call) -> None:
         """Go on after a call that is done with."""

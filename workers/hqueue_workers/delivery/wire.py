@@ -16,6 +16,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 from hqueue.message import Message, MessageID
+from hqueue.settings.limits import SEQUENCE_BITS, SEQUENCE_MAX
 
 __all__ = [
     "ReplyError",
@@ -62,7 +63,9 @@ def encode_message(message: Message) -> bytes:
     return b"".join(
         (
             _MESSAGE.pack(
-                _STRUCT, 1, _I64, 1, message_id >> 15, _I16, 2, message_id & 32767, _STOP,
+                _STRUCT, 1,
+                _I64, 1, message_id >> SEQUENCE_BITS,
+                _I16, 2, message_id & SEQUENCE_MAX, _STOP,
                 _I16, 2, partition, _STRING, 3, len(topic),
             ),
             topic,

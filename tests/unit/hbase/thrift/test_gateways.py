@@ -64,7 +64,7 @@ def clock() -> SteppedClock:
 
 @pytest.fixture
 def gateways(monkeypatch: pytest.MonkeyPatch, clock: SteppedClock) -> Gateways:
-    monkeypatch.setattr("hqueue.hbase.thrift.gateway.Connection", FakeConnection)
+    monkeypatch.setattr("hqueue.hbase.thrift.gateway.connect", FakeConnection)
     FakeConnection.opened = 0
     answer_all()
     addresses = tuple(GatewayAddress(host) for host in HOSTS)

@@ -15,8 +15,8 @@ from hqueue import NotAQueueError, Outcome, StoreUnavailableError
 from hqueue.format import encode_bodies
 from hqueue.hbase import Gateways, Locations, TableAppends, TableReads, Tables, region_locations
 from hqueue.hbase.thrift.idl import hbase2
-from hqueue.hbase.thrift.wire import LARGE_BYTES
 from hqueue.message import Message
+from hqueue.rpc.transports import LARGE_BYTES
 from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil, Thrift2
 from tests.fuzz.log import chained
 from tests.fuzz.wire import Bulk, settings_of
