@@ -1,9 +1,13 @@
-"""Real servers for the tests: each started once, when a test first needs it, and stopped at the
-end. Tests keep apart by queue names of their own.
+"""What tests run over: a cluster in memory, and real servers, each started once, when a test first
+needs it, and stopped at the end. Tests keep apart by queue names of their own.
+
+A test that takes a `client`, or makes queues, runs over both, unless it takes something that only
+real servers have.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -16,6 +20,9 @@ import pytest
 
 import hqueue
 from hqueue import local
+from hqueue.log.store import StorePort
+from tests.support.backends import Backend, HBaseBackend, LossyWay, MemoryBackend
+from tests.support.raw import RawTables
 
 # How long an example takes is the machine's matter, and nothing that a test could prove.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -46,6 +53,15 @@ MARKED_BY_FIXTURE = {
     "spark_environment": ("servers", "spark"),
 }
 """What a test is marked with for what it uses. Those that start servers themselves say so."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let a test run over every back end that has what it takes."""
+    if "backend" in metafunc.fixturenames:
+        needs_servers = not MARKED_BY_FIXTURE.keys().isdisjoint(metafunc.fixturenames)
+        servers = pytest.param("hbase", marks=pytest.mark.servers)
+        kinds = [servers] if needs_servers else ["memory", servers]
+        metafunc.parametrize("backend", kinds, indirect=True, scope="session")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,10 +111,38 @@ def _empty_settings(home: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def client(server: local.LocalServer) -> Iterator[hqueue.Client]:
-    """A client of the standalone server."""
-    with hqueue.connect(server.settings()) as connected:
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """What the test runs over."""
+    if request.param == "memory":
+        return MemoryBackend()
+    return HBaseBackend(request.getfixturevalue("server"))
+
+
+@pytest.fixture(scope="session")
+def client(backend: Backend) -> Iterator[hqueue.Client]:
+    """A client of the back end."""
+    with backend.connect() as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def raw(backend: Backend) -> RawTables:
+    """The back end's tables, past hqueue."""
+    return backend.raw
+
+
+@pytest.fixture(scope="session")
+def store(backend: Backend) -> Iterator[StorePort]:
+    """The back end's store, without a client."""
+    with contextlib.closing(backend.store()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def lossy(backend: Backend) -> Iterator[LossyWay]:
+    """A way to the store on which requests and answers get lost."""
+    with backend.lossy() as way:
+        yield way
 
 
 @pytest.fixture
@@ -109,7 +153,7 @@ def queue_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_queue(client: hqueue.Client, queue_name: str) -> Iterator[Callable[..., hqueue.Queue]]:
-    """Creates queues on the standalone server that are deleted after the test."""
+    """Creates queues that are deleted after the test."""
     made: list[str] = []
 
     def make(partitions: int = 1, **attributes: object) -> hqueue.Queue:

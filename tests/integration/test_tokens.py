@@ -23,9 +23,10 @@ from hqueue import (
     StoreUnavailableError,
     local,
 )
+from tests.support.backends import Backend, LossyWay
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.proxy import Fate, Proxies
-from tests.support.raw import RawHBase
+from tests.support.raw import RawTables
 
 from .running import Program
 
@@ -34,12 +35,12 @@ FRESH = ("a new process", "the same")
 
 
 @pytest.fixture
-def reopened(server: local.LocalServer) -> Iterator[Callable[[hqueue.Queue], hqueue.Queue]]:
+def reopened(backend: Backend) -> Iterator[Callable[[hqueue.Queue], hqueue.Queue]]:
     """Opens a queue as another process does, which has seen nothing of it."""
     with contextlib.ExitStack() as stack:
 
         def reopen(queue: hqueue.Queue) -> hqueue.Queue:
-            client = stack.enter_context(hqueue.connect(server.settings()))
+            client = stack.enter_context(backend.connect())
             return client.queue(queue.name)
 
         yield reopen
@@ -126,33 +127,31 @@ def test_what_is_no_idempotency_key_is_refused_before_anything_is_sent(
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST, Fate.HOLD])
 def test_a_put_that_failed_is_finished_by_repeating_it(
-    server: local.LocalServer,
+    lossy: LossyWay,
     make_queue: MakeQueue,
     reopened: Callable[[hqueue.Queue], hqueue.Queue],
     fate: Fate,
 ) -> None:
     queue = make_queue()
-    with Proxies(server) as proxies, contextlib.ExitStack() as stack:
-        settings = proxies.settings(request_timeout_ms=500, operation_timeout_ms=1_500)
-        behind = stack.enter_context(hqueue.connect(settings)).queue(queue.name)
+    with lossy.connect(request_timeout_ms=500, operation_timeout_ms=1_500) as client:
+        behind = client.queue(queue.name)
         behind.put(Message("a", b"0"), partition=0, idempotency_key="0")
         sent: list[str] = []
 
         def cut_off(method: str) -> Fate:
             """The put has this fate, and nothing after it comes through."""
-            if not sent and method != "checkAndPut":
+            if not sent and method != "put_if_absent":
                 return Fate.PASS
             sent.append(method)
             return fate if len(sent) == 1 else Fate.LOSE_REQUEST
 
-        proxies.set_fate(cut_off)
+        lossy.set_fate(cut_off)
         with pytest.raises(StoreUnavailableError) as caught:
             behind.put(Message("a", b"1"), partition=0, idempotency_key="1")
         assert caught.value.outcome is Outcome.UNKNOWN
         successor = reopened(queue).put(Message("a", b"1"), partition=0, idempotency_key="1")
-        for proxy in proxies:  # What was held comes now, behind the successor.
-            proxy.deliver()
-        proxies.set_fate(lambda _: Fate.PASS)
+        lossy.deliver()  # What was held comes now, behind the successor.
+        lossy.set_fate(lambda _: Fate.PASS)
         assert behind.put(Message("a", b"1"), partition=0, idempotency_key="1") == successor
     assert values(queue) == ["0", "1"]
 
@@ -234,12 +233,11 @@ def test_threads_that_put_the_same_idempotency_key_put_it_once(make_queue: MakeQ
     assert sorted(map(int, values(queue))) == list(range(20))
 
 
-def test_a_search_over_collected_headers_is_refused(make_queue: MakeQueue, raw: RawHBase) -> None:
+def test_a_search_over_collected_headers_is_refused(make_queue: MakeQueue, raw: RawTables) -> None:
     queue = make_queue(ttl="1d")
     bases = put_in_the_past(raw, queue, [9 * DAY_MS, 8 * DAY_MS, 7 * DAY_MS, 1_000])
     first = sorted(key for key in raw.rows(queue.name) if key[0] != 0xFF)[0]
-    with raw.thrift1() as connection:
-        connection.table(queue.name).delete(first)
+    raw.delete_cells(queue.name, first)
     with pytest.raises(IdempotencyKeyTooOldError) as caught:
         queue.put(
             Message("a", b"1"), partition=0, idempotency_key="t", since=MessageID.from_int(bases[0])

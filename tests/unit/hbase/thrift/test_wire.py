@@ -13,8 +13,12 @@ from thriftpy2.thrift import TType
 
 from hqueue import NotAQueueError, Outcome, StoreUnavailableError
 from hqueue.format import encode_bodies
-from hqueue.hbase import Gateways, Locations, TableAppends, TableReads, Tables, region_locations
+from hqueue.hbase.thrift.appends import TableAppends
+from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import hbase2
+from hqueue.hbase.thrift.locations import Locations, region_locations
+from hqueue.hbase.thrift.reads import TableReads
+from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.wire import LARGE_BYTES
 from hqueue.message import Message
 from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil, Thrift2
