@@ -13,7 +13,7 @@ from hqueue.format import decode_header
 from hqueue.log import PartitionWriter
 from hqueue.log.store import StorePort
 from tests.support.past import DAY_MS, put_in_the_past
-from tests.support.raw import RawTables
+from tests.support.raw import RawHBase, RawTables
 from tests.support.waiting import wait_for
 
 MakeQueue = Callable[..., hqueue.Queue]
@@ -127,19 +127,27 @@ def test_truncation_keeps_the_presharding_and_the_ttl_and_deletes_all_messages(
         queue.put([Message("t", b"old")] * 3, partition=partition)
     before = queue.describe()
     starts = [r.start_key for r in raw.regions(queue.name)]
-    attributes, families = raw.table_attributes(queue.name), raw.all_family_attributes(queue.name)
 
     client.truncate_queue(queue.name)
 
     assert raw.rows(queue.name) == {}
     assert queue.describe() == before
     assert [r.start_key for r in raw.regions(queue.name)] == starts == [b"", b"\0\x02", b"\0\x04"]
-    assert raw.table_attributes(queue.name) == attributes
-    assert raw.all_family_attributes(queue.name) == families
     # The objects from before go on, as do new ones.
     written = [queue.put(Message("t", b"new"), partition=p) for p in range(6)]
     assert [m.id for m in client.queue(queue.name).scan()] == written
     assert [each.messages for each in queue.offsets()] == [1] * 6
+
+
+def test_truncation_keeps_all_that_hbase_says_of_the_table(
+    client: hqueue.Client, make_queue: MakeQueue, hbase: RawHBase
+) -> None:
+    queue = make_queue(ttl="3h", compaction_files_min=5)
+    attributes = hbase.table_attributes(queue.name)
+    families = hbase.all_family_attributes(queue.name)
+    client.truncate_queue(queue.name)
+    assert hbase.table_attributes(queue.name) == attributes
+    assert hbase.all_family_attributes(queue.name) == families
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
