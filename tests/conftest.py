@@ -21,8 +21,8 @@ import pytest
 import hqueue
 from hqueue import local
 from hqueue.log.store import StorePort
-from tests.support.backends import Backend, HBaseBackend, LossyWay, MemoryBackend
-from tests.support.raw import RawTables
+from tests.support.backends import Backend, GatewayBackend, LossyWay, MemoryBackend
+from tests.support.raw import RawHBase, RawTables
 
 # How long an example takes is the machine's matter, and nothing that a test could prove.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -55,23 +55,25 @@ MARKED_BY_FIXTURE = {
 """What a test is marked with for what it uses. Those that start servers themselves say so."""
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let a test run over every back end that has what it takes."""
-    if "backend" in metafunc.fixturenames:
-        needs_servers = not MARKED_BY_FIXTURE.keys().isdisjoint(metafunc.fixturenames)
-        servers = pytest.param("hbase", marks=pytest.mark.servers)
-        kinds = [servers] if needs_servers else ["memory", servers]
-        metafunc.parametrize("backend", kinds, indirect=True, scope="session")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs servers; what needs the cluster comes last: it takes time from others."""
+    """Mark what needs servers; what needs the cluster comes last: it takes time from others.
+
+    What takes something that only real servers have runs over no other back end.
+    """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             for marker in MARKED_BY_FIXTURE.get(fixture, ()):
                 item.add_marker(marker)
+    items[:] = [item for item in items if _has_what_it_takes(item)]
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
+
+
+def _has_what_it_takes(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "fixturenames", ())
+    if "backend" not in fixtures or MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
+        return True
+    return item.callspec.params["backend"] == "hbase"  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -110,12 +112,16 @@ def _empty_settings(home: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def backend(request: pytest.FixtureRequest) -> Backend:
+@pytest.fixture(
+    scope="session", params=["memory", pytest.param("hbase", marks=pytest.mark.servers)]
+)
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """What the test runs over."""
     if request.param == "memory":
-        return MemoryBackend()
-    return HBaseBackend(request.getfixturevalue("server"))
+        yield MemoryBackend()
+    else:
+        server = request.getfixturevalue("server")
+        yield GatewayBackend(server, RawHBase(server.gateways[0]))
 
 
 @pytest.fixture(scope="session")

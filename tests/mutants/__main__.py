@@ -56,7 +56,7 @@ def main() -> int:
         copy = Path(folder) / "tree"
         _copy(copy)
         sites = sample(copy, _chosen(tuple(options.only)), options.seed, options.count)
-        if not options.no_baseline:
+        if not (options.no_baseline or options.list):
             unharmed = _judge(copy, None)
             if unharmed.caught_by is not None:
                 print(f"without any fault this fails: {unharmed.caught_by}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What behaviour is tested over: the same tests run on a cluster in memory and on a real HBase."""
+"""What stores and behaviour are tested over: clusters in memory, and a real HBase."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from hqueue import Client, Settings, local
+from hqueue import Client, Settings
 from hqueue.connecting import open_client
 from hqueue.hbase import GatewayStore
 from hqueue.log.store import StorePort
@@ -14,10 +14,10 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.network import Network
 from tests.support.memory.store import MemoryStore
-from tests.support.proxy import Fate, Proxies
-from tests.support.raw import RawHBase, RawTables
+from tests.support.proxy import Fate, Proxies, Served
+from tests.support.raw import RawTables
 
-__all__ = ["Backend", "HBaseBackend", "LossyWay", "MemoryBackend"]
+__all__ = ["Backend", "GatewayBackend", "LossyWay", "MemoryBackend"]
 
 
 class LossyWay(Protocol):
@@ -115,22 +115,22 @@ class _LossyNetwork:
         return self._network.deliver()
 
 
-class HBaseBackend:
-    """The HBase of a local server, through its gateways."""
+class GatewayBackend:
+    """A cluster behind Thrift gateways: a real HBase, or one in memory."""
 
-    def __init__(self, server: local.LocalServer) -> None:
-        self.raw = RawHBase(server.gateways[0])
-        self._server = server
+    def __init__(self, served: Served, raw: RawTables) -> None:
+        self.raw = raw
+        self._served = served
 
     def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
-        return open_client(self._server.settings(**settings), clock)
+        return open_client(self._served.settings(**settings), clock)
 
-    def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> StorePort:
-        return GatewayStore(self._server.settings(**settings), clock)
+    def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> GatewayStore:
+        return GatewayStore(self._served.settings(**settings), clock)
 
     @contextlib.contextmanager
     def lossy(self) -> Iterator[LossyWay]:
-        with Proxies(self._server) as proxies:
+        with Proxies(self._served) as proxies:
             yield _LossyProxies(proxies)
 
 
@@ -155,7 +155,7 @@ class _LossyProxies:
     def connect(self, **settings: object) -> Client:
         return open_client(self._proxies.settings(**settings))
 
-    def store(self, **settings: object) -> StorePort:
+    def store(self, **settings: object) -> GatewayStore:
         return GatewayStore(self._proxies.settings(**settings))
 
     def cut(self) -> None:

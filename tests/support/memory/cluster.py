@@ -22,14 +22,16 @@ from hqueue.settings.attributes import ATTRIBUTES, QueueDescription
 from tests.support.memory.rows import Rows
 from tests.support.raw import Region
 
-__all__ = ["MemoryCluster"]
+__all__ = ["MemoryCluster", "Table"]
 
 Result = TypeVar("Result")
 SERVER = ("memory.test", 16_020)
 
 
 @dataclasses.dataclass
-class _Table:
+class Table:
+    """A table, and what is known of it."""
+
     rows: Rows
     starts: list[bytes]
     """Where its regions begin."""
@@ -55,7 +57,7 @@ class MemoryCluster:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
         self.namespaces = {"default"}
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, Table] = {}
         self._lock = threading.RLock()
 
     # What stores ask for.
@@ -76,7 +78,7 @@ class MemoryCluster:
                     raise QueueExistsError("there is a table of that name already", queue=name)
                 return
             per_region = int(attributes.get("partitions_per_region", 1))
-            self._tables[name] = _Table(
+            self._tables[name] = Table(
                 Rows(self.clock.wall_ms, _ttl_ms(ttl_seconds)),
                 [b"", *rowkey.split_keys(partitions, per_region)],
                 partitions,
@@ -138,10 +140,16 @@ class MemoryCluster:
     def ask(self, name: str, request: Callable[[Rows], Result]) -> Result:
         """Let a table do something with its rows."""
         with self._lock:
-            table = self._table(name)
+            table = self.table(name)
             if not table.enabled:
                 raise QueueDisabledError("the queue is disabled", queue=name)
             return request(table.rows)
+
+    def table(self, name: str) -> Table:
+        """A table of whatever kind."""
+        if name not in self._tables:
+            raise QueueNotFoundError("there is no such queue", queue=name)
+        return self._tables[name]
 
     def locate(self, name: str, partitions: int) -> list[tuple[str, int]]:
         """The host and port of each partition's server."""
@@ -156,12 +164,12 @@ class MemoryCluster:
     def move(self, name: str, region: int, host: str, port: int) -> None:
         """Let another server hold a region, by its number."""
         with self._lock:
-            self._table(name).moved[region] = host, port
+            self.table(name).moved[region] = host, port
 
     def create_plain(self, name: str) -> None:
         """Create a table with a queue's families that is none."""
         with self._lock:
-            self._tables[name] = _Table(Rows(self.clock.wall_ms), [b""], None, {}, "")
+            self._tables[name] = Table(Rows(self.clock.wall_ms), [b""], None, {}, "")
 
     def drop(self, name: str) -> None:
         """Disable and delete a table."""
@@ -177,13 +185,17 @@ class MemoryCluster:
     def exists(self, name: str) -> bool:
         return name in self._tables
 
+    def names(self) -> list[str]:
+        """The names of all tables."""
+        return list(self._tables)
+
     def is_enabled(self, name: str) -> bool:
-        return self._table(name).enabled
+        return self.table(name).enabled
 
     def regions(self, name: str) -> list[Region]:
         """The table's regions by start key."""
         with self._lock:
-            table = self._table(name)
+            table = self.table(name)
             ends = [*table.starts[1:], b""]
             return [
                 Region(start, end, *table.moved.get(number, SERVER))
@@ -193,7 +205,7 @@ class MemoryCluster:
     def rows(self, name: str) -> dict[bytes, dict[bytes, bytes]]:
         """Every row with all its cells."""
         with self._lock:
-            rows = self._table(name).rows
+            rows = self.table(name).rows
             visible = {key: rows.visible(key) for key in rows.between()}
             return {
                 key: {column: cell.value for column, cell in sorted(cells.items())}
@@ -206,20 +218,15 @@ class MemoryCluster:
     ) -> None:
         """Write cells, their columns written ``family:qualifier``, with a timestamp of choice."""
         with self._lock:
-            self._table(name).rows.put(row, cells, timestamp_ms)
+            self.table(name).rows.put(row, cells, timestamp_ms)
 
     def delete_cells(self, name: str, row: bytes, *columns: bytes) -> None:
         """Delete these cells of a row; all if none is named."""
         with self._lock:
-            self._table(name).rows.delete(row, columns or None)
+            self.table(name).rows.delete(row, columns or None)
 
-    def _table(self, name: str) -> _Table:
-        if name not in self._tables:
-            raise QueueNotFoundError("there is no such queue", queue=name)
-        return self._tables[name]
-
-    def _queue(self, name: str) -> _Table:
-        table = self._table(name)
+    def _queue(self, name: str) -> Table:
+        table = self.table(name)
         if table.partitions is None:
             raise NotAQueueError("this table was not created as a queue", queue=name)
         return table

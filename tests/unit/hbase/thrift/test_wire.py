@@ -21,9 +21,10 @@ from hqueue.hbase.thrift.reads import TableReads
 from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.wire import LARGE_BYTES
 from hqueue.message import Message
-from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil, Thrift2
+from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil
 from tests.fuzz.log import chained
 from tests.fuzz.wire import Bulk, settings_of
+from tests.support.memory.gateway import Thrift2
 
 TABLE = QUEUE.decode()
 ROWS = {row.key: row for row in chained(0, [encode_bodies([Message("t", b"a")])] * 3)}
