@@ -22,6 +22,8 @@ import hqueue
 from hqueue import local
 from hqueue.log.store import StorePort
 from tests.support.backends import Backend, GatewayBackend, LossyWay, MemoryBackend
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.gateway import GatewayPair
 from tests.support.raw import RawHBase, RawTables
 
 # How long an example takes is the machine's matter, and nothing that a test could prove.
@@ -59,21 +61,25 @@ MARKED_BY_FIXTURE = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs servers; what needs the cluster comes last: it takes time from others.
 
-    What takes something that only real servers have runs over no other back end.
+    What takes something that only real servers have runs over no other back end. Gateways before
+    memory are for the suites of what every store must do.
     """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             for marker in MARKED_BY_FIXTURE.get(fixture, ()):
                 item.add_marker(marker)
-    items[:] = [item for item in items if _has_what_it_takes(item)]
+    items[:] = filter(_is_wanted, items)
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
 
 
-def _has_what_it_takes(item: pytest.Item) -> bool:
+def _is_wanted(item: pytest.Item) -> bool:
     fixtures = getattr(item, "fixturenames", ())
-    if "backend" not in fixtures or MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
+    if "backend" not in fixtures:
         return True
-    return item.callspec.params["backend"] == "hbase"  # type: ignore[attr-defined]
+    kind = item.callspec.params["backend"]  # type: ignore[attr-defined]
+    if not MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
+        return bool(kind == "hbase")
+    return kind != "gateways" or "conformance" in item.path.parts
 
 
 @pytest.fixture(scope="session")
@@ -113,12 +119,17 @@ def _empty_settings(home: Path) -> Path:
 
 
 @pytest.fixture(
-    scope="session", params=["memory", pytest.param("hbase", marks=pytest.mark.servers)]
+    scope="session",
+    params=["memory", "gateways", pytest.param("hbase", marks=pytest.mark.servers)],
 )
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """What the test runs over."""
+    """What the test runs over: memory, the same behind gateways, or a real HBase behind its own."""
     if request.param == "memory":
         yield MemoryBackend()
+    elif request.param == "gateways":
+        cluster = MemoryCluster()
+        with contextlib.closing(GatewayPair(cluster)) as pair:
+            yield GatewayBackend(pair, cluster)
     else:
         server = request.getfixturevalue("server")
         yield GatewayBackend(server, RawHBase(server.gateways[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -12,28 +11,6 @@ from hqueue import local
 from hqueue.metadata import Coordination
 from hqueue.zookeeper import ZooKeeperCoordination
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
-from tests.support.backends import Backend, GatewayBackend, MemoryBackend
-from tests.support.memory.cluster import MemoryCluster
-from tests.support.memory.gateway import GatewayPair
-from tests.support.raw import RawHBase
-
-
-@pytest.fixture(
-    scope="session",
-    params=["memory", "gateways", pytest.param("hbase", marks=pytest.mark.servers)],
-)
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """The stores: in memory; HBase through gateways; and through such, with memory behind them."""
-    if request.param == "memory":
-        yield MemoryBackend()
-    elif request.param == "gateways":
-        cluster = MemoryCluster()
-        with contextlib.closing(GatewayPair(cluster)) as pair:
-            yield GatewayBackend(pair, cluster)
-    else:
-        server = request.getfixturevalue("server")
-        yield GatewayBackend(server, RawHBase(server.gateways[0]))
-
 
 Open = Callable[[], Coordination]
 """Opens a session of its own; all of a test see the same records."""
