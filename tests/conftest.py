@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs servers; what needs the cluster comes last: it takes time from others.
 
     What takes something that only real servers have runs over no other back end. Gateways before
-    memory are for the suites of what every store must do.
+    memory are for processes of their own, and for the suites of what every store must do.
     """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
@@ -79,6 +79,8 @@ def _is_wanted(item: pytest.Item) -> bool:
     kind = item.callspec.params["backend"]  # type: ignore[attr-defined]
     if not MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
         return bool(kind == "hbase")
+    if "process_environment" in fixtures:
+        return bool(kind != "memory")
     return kind != "gateways" or "conformance" in item.path.parts
 
 
@@ -109,6 +111,24 @@ def server_environment(
         "HQUEUE_CONFIG": str(_empty_settings(server.home)),
         "SPARK_LOCAL_DIRS": str(spark),
         "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={spark}",
+    }
+
+
+@pytest.fixture
+def process_environment(
+    backend: Backend, request: pytest.FixtureRequest, tmp_path: Path
+) -> dict[str, str]:
+    """The environment of a subprocess that is to find the back end."""
+    if request.node.callspec.params["backend"] == "hbase":
+        found: dict[str, str] = request.getfixturevalue("server_environment")
+        return found
+    assert isinstance(backend, GatewayBackend)
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith("HQUEUE_")},
+        "HQUEUE_LOCAL_HOME": str(tmp_path),
+        "HQUEUE_CONFIG": str(_empty_settings(tmp_path)),
+        "HQUEUE_GATEWAYS": ",".join(map(str, backend.gateways)),
+        "HQUEUE_NOTIFY_WORKERS": "false",
     }
 
 

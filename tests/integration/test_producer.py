@@ -335,10 +335,10 @@ def test_closing_wakes_a_sender_that_waits_for_room(make_queue: MakeQueue, lossy
 
 @pytest.mark.parametrize("how", ["end", "error"])
 def test_a_process_that_ends_without_closing_has_written_all(
-    make_queue: MakeQueue, server_environment: dict[str, str], how: str
+    make_queue: MakeQueue, process_environment: dict[str, str], how: str
 ) -> None:
     queue = make_queue(2)
-    with Program("leave", queue.name, how, environment=server_environment) as program:
+    with Program("leave", queue.name, how, environment=process_environment) as program:
         if how == "end":
             program.result()
         else:

@@ -157,13 +157,13 @@ def test_a_put_that_failed_is_finished_by_repeating_it(
 
 
 def test_a_program_that_is_killed_and_started_again_puts_each_batch_once(
-    make_queue: MakeQueue, server_environment: dict[str, str]
+    make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
     queue = make_queue(3)
     batches = 120
     told: dict[int, str] = {}
     for kill_after in (0, 1, 7, 30, 31, 80, None):
-        with Program("put_once", queue.name, "w", batches, environment=server_environment) as run:
+        with Program("put_once", queue.name, "w", batches, environment=process_environment) as run:
             run.await_ready()
             run.begin()
             lines = run.lines() if kill_after is None else run.lines(kill_after)
@@ -179,13 +179,13 @@ def test_a_program_that_is_killed_and_started_again_puts_each_batch_once(
 
 
 def test_processes_that_put_the_same_at_once_put_it_once(
-    make_queue: MakeQueue, server_environment: dict[str, str]
+    make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
     queue = make_queue(2)
     with contextlib.ExitStack() as stack:
         programs = [
             stack.enter_context(
-                Program("put_once", queue.name, "w", 60, environment=server_environment)
+                Program("put_once", queue.name, "w", 60, environment=process_environment)
             )
             for _ in range(3)
         ]
@@ -199,13 +199,13 @@ def test_processes_that_put_the_same_at_once_put_it_once(
 
 
 def test_a_process_that_stood_still_finds_what_its_successor_put(
-    make_queue: MakeQueue, server_environment: dict[str, str]
+    make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
     queue = make_queue(2)
     with contextlib.ExitStack() as stack:
         zombie, successor = (
             stack.enter_context(
-                Program("put_once", queue.name, "w", 60, environment=server_environment)
+                Program("put_once", queue.name, "w", 60, environment=process_environment)
             )
             for _ in range(2)
         )

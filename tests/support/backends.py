@@ -120,6 +120,7 @@ class GatewayBackend:
 
     def __init__(self, served: Served, raw: RawTables) -> None:
         self.raw = raw
+        self.gateways = served.gateways
         self._served = served
 
     def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
