@@ -105,6 +105,25 @@ def test_an_idempotency_key_with_other_messages_is_refused(
     assert values(queue) == ["1", "2"]
 
 
+def test_an_idempotency_key_that_another_put_a_moment_ago_stands_for_its_messages(
+    make_queue: MakeQueue, reopened: Callable[[hqueue.Queue], hqueue.Queue]
+) -> None:
+    queue = make_queue()
+    other = reopened(queue)
+    for n in range(3):
+        # The one that comes second knows the log's end as it was before the first.
+        other.put(Message("a", b"before"), partition=0, idempotency_key=f"before {n}")
+        first = queue.put(Message("a", b"%d" % n), partition=0, idempotency_key=f"{n}")
+        if n == 1:
+            again = other.put(Message("a", b"%d" % n), partition=0, idempotency_key=f"{n}")
+            assert again == first
+        else:
+            with pytest.raises(IdempotencyKeyReusedError) as caught:
+                other.put(Message("a", b"another"), partition=0, idempotency_key=f"{n}")
+            assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert values(queue) == ["before", "0", "before", "1", "before", "2"]
+
+
 def test_what_is_no_idempotency_key_is_refused_before_anything_is_sent(
     make_queue: MakeQueue,
 ) -> None:
