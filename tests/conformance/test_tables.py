@@ -231,6 +231,22 @@ def test_an_operation_whose_first_try_was_lost_is_done_once(
     assert not raw.exists(name)
 
 
+def test_a_create_whose_request_was_lost_does_not_take_anothers_table_for_its_own(
+    lossy: LossyWay, tables: TablePort, name: str
+) -> None:
+    def meanwhile(operation: str) -> Fate:
+        if operation != "create" or name in [found.name for found in tables.list()]:
+            return Fate.PASS
+        tables.create(name, 1, None, {})
+        return Fate.LOSE_REQUEST
+
+    with contextlib.closing(lossy.store(gateway_retry_ms=1)) as store:
+        lossy.set_fate(meanwhile)
+        with pytest.raises(QueueExistsError):
+            create(store.tables, name)
+    assert tables.describe(name).partitions == 1
+
+
 def test_an_operation_ends_when_its_bound_is_over(lossy: LossyWay, name: str) -> None:
     with contextlib.closing(lossy.store(operation_timeout_ms=400)) as store:
         lossy.set_fate(lambda operation: Fate.LOSE_REQUEST)
