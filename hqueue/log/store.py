@@ -95,8 +95,8 @@ class LocationPort(Protocol):
         """The locations of a queue's partitions, each once and in order. One try.
 
         Raises:
-            StoreUnavailableError: there was no usable answer, or a partition is served nowhere.
-            QueueNotFoundError: there is no such table.
+            StoreUnavailableError: there was no usable answer, or a partition is served nowhere, as
+                those of a queue that is not there.
         """
 
 
@@ -105,7 +105,7 @@ class LogPort(ReadPort, WritePort, Protocol):
     child.
 
     While the table is disabled each method raises `QueueDisabledError`, and `QueueNotFoundError`
-    when it is gone.
+    when it is gone; but `delete_headers` may raise `StoreUnavailableError` then.
     """
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hqueue import PartitionLocation, QueueNotFoundError, StoreUnavailableError
+from hqueue import PartitionLocation, StoreUnavailableError
 from hqueue.log.store import StorePort
 from tests.support.backends import LossyWay, MemoryBackend
 from tests.support.proxy import Fate
@@ -46,7 +46,7 @@ def test_a_region_that_moves_takes_its_partitions_along() -> None:
 
 
 def test_a_missing_queue_is_nowhere(store: StorePort, queue_name: str) -> None:
-    with pytest.raises(QueueNotFoundError):
+    with pytest.raises(StoreUnavailableError):
         store.locations.locate(queue_name, 1)
 
 

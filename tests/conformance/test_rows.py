@@ -354,8 +354,16 @@ REQUESTS: Mapping[str, Callable[[LogPort], object]] = {
 
 
 def refused(log: LogPort, error: type[HQueueError]) -> None:
-    """Each request is refused with this error, and none takes long."""
+    """Each request is refused with this error, and none takes long.
+
+    Headers are deleted in passing, and what fails is left for the next time: so of that a store may
+    take its time, and need not say why.
+    """
     for name, request in REQUESTS.items():
+        if name == "delete_headers":
+            with pytest.raises((error, StoreUnavailableError)):
+                request(log)
+            continue
         began = time.monotonic()
         with pytest.raises(error):
             request(log)

@@ -15,6 +15,7 @@ from hqueue.errors import (
     QueueExistsError,
     QueueNotFoundError,
     RequestRefusedError,
+    StoreUnavailableError,
 )
 from hqueue.format import rowkey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
@@ -154,6 +155,8 @@ class MemoryCluster:
     def locate(self, name: str, partitions: int) -> list[tuple[str, int]]:
         """The host and port of each partition's server."""
         with self._lock:
+            if name not in self._tables:
+                raise StoreUnavailableError("the partitions are served nowhere", queue=name)
             regions = self.regions(name)
             starts = [region.start_key for region in regions]
             held = [bisect.bisect_right(starts, rowkey.first_of(p)) - 1 for p in range(partitions)]

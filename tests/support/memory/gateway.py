@@ -143,6 +143,8 @@ class GatewayPair:
                 result.success = answer
         except HQueueError as exc:
             processor.handle_exception(_declared(exc, result), result)
+        except hbase2.TIOError as exc:
+            processor.handle_exception(exc, result)
 
     def _encoded(self, processor: TProcessor, result: Any, request: tuple[str, int]) -> bytes:
         memory = TMemoryBuffer()
@@ -273,8 +275,14 @@ class Thrift2:
         self._ask(table, lambda rows: rows.delete(delete.row, _names(delete.columns)))
 
     def deleteMultiple(self, table: bytes, deletes: list[Any]) -> list[Any]:  # noqa: N802
-        for delete in deletes:
-            self.deleteSingle(table, delete)
+        try:
+            for delete in deletes:
+                self.deleteSingle(table, delete)
+        except HQueueError as exc:
+            text = (
+                f"Failed {len(deletes)} action: {table.decode()}: 1 time, servers with issues: null"
+            )
+            raise hbase2.TIOError(message=text, canRetry=True) from exc
         return []
 
     def getScannerResults(self, table: bytes, scan: Any, limit: int) -> list[Any]:  # noqa: N802
@@ -293,6 +301,8 @@ class Thrift2:
         return self._ask(table, read)
 
     def getAllRegionLocations(self, table: bytes) -> list[Any]:  # noqa: N802
+        if not self._cluster.exists(table.decode()):
+            return []
         return [
             hbase2.TRegionLocation(
                 hbase2.TServerName(region.host, region.port, 1),
