@@ -74,7 +74,7 @@ class Client:
 
     @property
     def coordination(self) -> Coordination:
-        """The client's session with ZooKeeper, for subscriptions, checkpoints and workers.
+        """The client's session with the coordination service: subscriptions, checkpoints, workers.
 
         Connects when it is first used. What is present by it is so until the client is closed.
         """
