@@ -9,7 +9,8 @@ for message in queue.scan():
     print(message.id, message.topic, message.value)
 """
 
-from hqueue.client import Client, PartitionLocation, connect
+from hqueue.client import Client
+from hqueue.connecting import connect
 from hqueue.consume.decode import messages_of
 from hqueue.consume.fetcher import Fetch, Fetcher, Pace, fetch_once
 from hqueue.consume.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
@@ -46,6 +47,7 @@ from hqueue.errors import (
 )
 from hqueue.format import Header, TopicEntry
 from hqueue.log import Batch, PartitionReader
+from hqueue.log.store import PartitionLocation
 from hqueue.message import Message, MessageID, MessageIDs, Messages
 from hqueue.metadata import DeliveryOptions
 from hqueue.produce.delivery import Delivery

@@ -210,12 +210,13 @@ class Attempt:
 
     def _is_own(self, owner: Header) -> bool:
         # One with our nonce need not be what we sent: another may append it, too.
+        in_doubt, self.in_doubt = self.in_doubt, False
         self._base, self._count = owner.base, owner.count
         self._end = LogPosition.after(owner)
         if owner.nonce == self._nonce:
             check_same(self._bodies, owner.count, owner.fingerprint)
+            self.in_doubt = in_doubt
             return True
-        self.in_doubt = False
         # A header that was found says nothing of when it was written.
         self._tail.update(self._end, self._tail_seen_ms)
         return False

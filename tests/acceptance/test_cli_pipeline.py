@@ -18,6 +18,8 @@ from hqueue import Message
 from tests.acceptance.commands import DEADLINE_S, Run
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("server")
+
 LOCAL = ("--master", "local[1]", "--conf", "spark.ui.enabled=false")
 MESSAGES = 900
 

@@ -15,6 +15,8 @@ from hqueue.metadata import Address
 from tests.acceptance.commands import DEADLINE_S, Run, Running, Start, command
 from tests.support.delivering import Delivering
 
+pytestmark = pytest.mark.usefixtures("server")
+
 
 @pytest.fixture
 def queue(client: hqueue.Client, name: str) -> hqueue.Queue:

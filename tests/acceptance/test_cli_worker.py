@@ -16,6 +16,8 @@ from hqueue import DeliveryOptions, Message, Status, Subscription
 from tests.acceptance.commands import Run, Running, Start
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("server")
+
 DEPLOY = Path(__file__).parents[2] / "workers" / "deploy"
 
 
