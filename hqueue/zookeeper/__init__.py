@@ -11,13 +11,13 @@ from collections.abc import Callable
 from hqueue.metadata import SessionState, Watch
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
-from hqueue.zookeeper.append_keys import AppendKeyRecord
-from hqueue.zookeeper.checkpoints import Checkpoints
-from hqueue.zookeeper.ownership import Ownership
-from hqueue.zookeeper.paths import Paths
+from hqueue.metadata.append_key_record import AppendKeyRecord
+from hqueue.metadata.checkpoints import Checkpoints
+from hqueue.zookeeper.ephemerals import Ownership
+from hqueue.metadata.paths import Paths
 from hqueue.zookeeper.session import Session
-from hqueue.zookeeper.subscriptions import Subscriptions
-from hqueue.zookeeper.workers import Workers
+from hqueue.metadata.subscriptions import Subscriptions
+from hqueue.metadata.workers import Workers
 
 __all__ = ["ZooKeeperCoordination"]
 

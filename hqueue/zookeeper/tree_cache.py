@@ -13,7 +13,7 @@ from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata import SessionState
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
-from hqueue.zookeeper.tree import Leaf
+from hqueue.zookeeper.records import Leaf
 
 __all__ = ["TreeCache"]
 

@@ -23,7 +23,7 @@ from .pushing import (
     put_numbers,
 )
 from .running import Program
-from .zookeeper_faults import cut, expire, zookeeper_proxy
+from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 
 Make = Callable[..., hqueue.Queue]
 Start = Callable[..., WorkerProcess]

@@ -25,7 +25,7 @@ from tests.support.proxy import Fate
 from tests.support.waiting import wait_for
 
 from .running import Program
-from .zookeeper_faults import expire, zookeeper_proxy
+from tests.support.zookeeper_faults import expire, zookeeper_proxy
 from .zookeeper_nodes import RawNodes
 
 HERE = Address("127.0.0.1", 5_001)

@@ -38,7 +38,7 @@ from tests.support.delivering import Delivering
 from tests.support.waiting import wait_for
 
 from .running import Program
-from .zookeeper_faults import cut, expire, zookeeper_proxy
+from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 
 MakeQueue = Callable[..., hqueue.Queue]
 SESSION_MS = 2_000

@@ -36,7 +36,7 @@ from tests.support.proxy import Fate, Proxy
 from tests.support.waiting import wait_for
 
 from .running import Program
-from .zookeeper_faults import cut, expire, zookeeper_proxy
+from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 
 HERE, THERE = Address("127.0.0.1", 5_001), Address("127.0.0.1", 5_002)
 KEY = SubscriptionKey("q", 0, "s")

@@ -13,8 +13,8 @@ from hqueue import MessageID, Settings
 from hqueue.metadata import SubscriptionKey
 from hqueue.settings.limits import MESSAGE_ID_MAX, QUEUE_NAME_LENGTH_MAX
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX, Allocation
-from hqueue.zookeeper.checkpoints import Checkpoints, portions
-from hqueue.zookeeper.paths import Paths
+from hqueue.metadata.checkpoints import Checkpoints, portions
+from hqueue.metadata.paths import Paths
 from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session
 
 GROUP = ("/a/topics", "/a/address")

@@ -18,7 +18,7 @@ from hqueue.message import MessageID
 from hqueue.metadata import Checkpoint, SubscriptionKey
 from hqueue.metadata.encoding import decode_checkpoint, encode_checkpoint
 from hqueue.runtime.clock import Deadline
-from hqueue.zookeeper.paths import Paths
+from hqueue.metadata.paths import Paths
 from hqueue.zookeeper.requests import create, delete, get, put
 from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session, Transaction
 

@@ -13,11 +13,11 @@ from hqueue.errors import (
 )
 from hqueue.metadata import WorkerRecord
 from hqueue.metadata.encoding import decode_worker, encode_worker
-from hqueue.zookeeper.paths import Paths
-from hqueue.zookeeper.persistent_ephemerals import NodeGroup, PersistentEphemeralNodes
+from hqueue.metadata.paths import Paths
+from hqueue.metadata.registration import NodeGroup, PersistentEphemeralNodes
 from hqueue.zookeeper.requests import ensure
 from hqueue.zookeeper.session import Session
-from hqueue.zookeeper.tree import Leaf, below, leaves
+from hqueue.zookeeper.records import Leaf, below, leaves
 from hqueue.zookeeper.tree_cache import TreeCache
 
 __all__ = ["Workers"]

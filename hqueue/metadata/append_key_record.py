@@ -11,10 +11,10 @@ from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.append_keys import AppendKeys
 from hqueue.metadata.encoding import decode_append_keys, encode_append_keys
 from hqueue.runtime.clock import Deadline
-from hqueue.zookeeper.paths import Paths
+from hqueue.metadata.paths import Paths
 from hqueue.zookeeper.requests import create, get, put
 from hqueue.zookeeper.session import Session
-from hqueue.zookeeper.tree import Leaf
+from hqueue.zookeeper.records import Leaf
 from hqueue.zookeeper.tree_cache import TreeCache
 
 __all__ = ["AppendKeyRecord"]

@@ -14,10 +14,10 @@ from hqueue.errors import (
 )
 from hqueue.metadata import Presence, SubscriptionKey
 from hqueue.metadata.encoding import decode_address, decode_topics, encode_address, encode_topics
-from hqueue.zookeeper.paths import ADDRESS, TOPICS, Paths
-from hqueue.zookeeper.persistent_ephemerals import NodeGroup, PersistentEphemeralNodes
+from hqueue.metadata.paths import ADDRESS, TOPICS, Paths
+from hqueue.metadata.registration import NodeGroup, PersistentEphemeralNodes
 from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session
-from hqueue.zookeeper.tree import Leaf, below, leaves
+from hqueue.zookeeper.records import Leaf, below, leaves
 from hqueue.zookeeper.tree_cache import TreeCache
 
 __all__ = ["Subscriptions"]

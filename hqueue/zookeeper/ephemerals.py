@@ -10,10 +10,10 @@ from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.encoding import decode_owner, encode_owner
 from hqueue.runtime.clock import Deadline
-from hqueue.zookeeper.paths import Paths
+from hqueue.metadata.paths import Paths
 from hqueue.zookeeper.requests import create, delete, exists
 from hqueue.zookeeper.session import PIPELINED_MAX, Session
-from hqueue.zookeeper.tree import Leaf, below, leaves
+from hqueue.zookeeper.records import Leaf, below, leaves
 from hqueue.zookeeper.tree_cache import TreeCache
 
 __all__ = ["Ownership"]
