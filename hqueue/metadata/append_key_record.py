@@ -1,73 +1,55 @@
-"""The keys that notifications of appends are signed with, in ZooKeeper."""
+"""Where the keys lie that notifications of appends are signed with."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
-from kazoo.exceptions import NoNodeError
-
-from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.append_keys import AppendKeys
+from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_append_keys, encode_append_keys
-from hqueue.runtime.clock import Deadline
 from hqueue.metadata.paths import Paths
-from hqueue.zookeeper.requests import create, get, put
-from hqueue.zookeeper.session import Session
-from hqueue.zookeeper.records import Leaf
-from hqueue.zookeeper.tree_cache import TreeCache
+from hqueue.metadata.ports import NEW, Change, MetadataStore, Record, Watch
 
 __all__ = ["AppendKeyRecord"]
 
-logger = logging.getLogger(__name__)
-
-DEPTH = 1
+SECRET_DEPTH = 1
 
 
 class AppendKeyRecord:
-    """The `AppendKeyPort` on ZooKeeper. Thread-safe. A revision is the node's version.
-
-    The node is made with the rights of ``zookeeper_acl``: who may read it may vouch for batches.
+    """The keys that notifications of appends are signed with. Readable by those that have the
+    right to read (``zookeeper_acl``), and nobody else: who may read them may vouch for batches.
+    Thread-safe.
     """
 
-    def __init__(self, session: Session, paths: Paths) -> None:
-        self._session = session
-        self._top = paths.secrets
+    def __init__(self, store: MetadataStore, paths: Paths) -> None:
+        self._store = store
         self._path = paths.append_keys
+        self._kept = Directory(
+            store, paths.secrets, SECRET_DEPTH, self._decode, "what notifications are signed with"
+        )
 
     def read(self) -> AppendKeys | None:
-        """As `AppendKeyPort.read`."""
-        deadline = self._session.deadline()
-        return deadline.run(lambda: self._read(deadline))
+        """The keys as they are now; None if nobody made any yet."""
+        record = self._store.records.read([self._path]).get(self._path)
+        return None if record is None else self._keys(record)
 
     def replace(self, known: AppendKeys | None, keys: AppendKeys) -> AppendKeys | None:
-        """As `AppendKeyPort.replace`. When the answer is lost, what is there tells."""
-        data = encode_append_keys(keys)
-        request = (
-            create(self._path, data) if known is None else put(self._path, data, known.revision)
-        )
-        deadline = self._session.deadline()
+        """Put these keys in place of those that are known, None for none, if they still are what
+        is there; returns what is there then: these, or those of one who was faster, or None if
+        they were deleted.
+        """
+        version = NEW if known is None else known.revision
+        self._store.records.write({self._path: Change(encode_append_keys(keys), version)})
+        return self.read()
 
-        def change() -> AppendKeys | None:
-            self._session.run([(self._path, request)], deadline)
-            return self._read(deadline)
+    def watch(self, listener: Callable[[AppendKeys | None], None]) -> Watch:
+        """Tell a listener of the keys; as `Subscriptions.watch`. None where there are none, or
+        none that this release knows how to read.
+        """
+        return self._kept.watch(lambda kept: listener(kept.get(self._path)))
 
-        return deadline.run(change)
+    def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[str, AppendKeys] | None:
+        return (path, self._keys(found[path])) if path == self._path else None
 
-    def watch(self, listener: Callable[[AppendKeys | None], None]) -> TreeCache:
-        """As `AppendKeyPort.watch`. The revision is not part of the view."""
-        return TreeCache(self._session, self._top, DEPTH, lambda found: listener(self._view(found)))
-
-    def _read(self, deadline: Deadline) -> AppendKeys | None:
-        (answer,) = self._session.run([(self._path, get(self._path))], deadline)
-        if isinstance(answer, NoNodeError):
-            return None
-        return decode_append_keys(answer[0], self._path, answer[1].version)
-
-    def _view(self, found: Mapping[str, Leaf]) -> AppendKeys | None:
-        leaf = found.get(self._path)
-        try:
-            return None if leaf is None else decode_append_keys(leaf.data, self._path, 0)
-        except UnsupportedFormatError as exc:
-            logger.warning("notifications can't be signed, and batches in them count not: %s", exc)
-            return None
+    def _keys(self, record: Record) -> AppendKeys:
+        return decode_append_keys(record.value, self._path, record.version)

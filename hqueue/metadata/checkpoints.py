@@ -1,209 +1,135 @@
-"""How far each subscriber is, in ZooKeeper."""
+"""How far each subscriber is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-
-from kazoo.client import TransactionRequest
-from kazoo.exceptions import NoNodeError, NotEmptyError
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from hqueue.errors import (
     CheckpointMovedError,
     InvalidInputError,
-    StoreUnavailableError,
     SubscriberConnectedError,
     SubscriberNotFoundError,
 )
 from hqueue.message import MessageID
-from hqueue.metadata import Checkpoint, SubscriptionKey
 from hqueue.metadata.encoding import decode_checkpoint, encode_checkpoint
-from hqueue.runtime.clock import Deadline
 from hqueue.metadata.paths import Paths
-from hqueue.zookeeper.requests import create, delete, get, put
-from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session, Transaction
+from hqueue.metadata.ports import ANY, Change, GuardedWrite, MetadataStore, Record
+from hqueue.metadata.records import Checkpoint, SubscriptionKey
 
-__all__ = ["Checkpoints", "portions"]
+__all__ = ["Checkpoints"]
 
-STEP_BYTES = 112
-"""What a checkpoint takes of a seek besides paths and access rights, at most."""
-
-RULE_BYTES = 12
-"""What an access right takes besides its scheme and ID."""
+LEVELS_ABOVE = 2
+"""The queue's and the partition's: they only lead to subscribers."""
 
 
 class Checkpoints:
-    """The `CheckpointPort` on ZooKeeper. Thread-safe. A revision is the node's version."""
+    """How far each subscriber is. Thread-safe."""
 
-    def __init__(self, session: Session, paths: Paths) -> None:
-        self._session = session
+    def __init__(self, store: MetadataStore, paths: Paths) -> None:
+        self._store = store
         self._paths = paths
 
     def read(self, key: SubscriptionKey) -> Checkpoint | None:
-        """As `CheckpointPort.read`."""
+        """A checkpoint as it is now; None if there is none."""
         return self.read_many([key]).get(key)
 
-    def read_many(self, keys: Iterable[SubscriptionKey]) -> dict[SubscriptionKey, Checkpoint]:
-        """As `CheckpointPort.read_many`."""
-        wanted = list(keys)
-        deadline = self._session.deadline()
-        return deadline.run(lambda: self._read(wanted, deadline))
-
-    def _read(
-        self, keys: list[SubscriptionKey], deadline: Deadline
-    ) -> dict[SubscriptionKey, Checkpoint]:
-        paths = [self._paths.subscriber(key) for key in keys]
-        answers = self._session.run([(path, get(path)) for path in paths], deadline)
-        return {
-            key: Checkpoint(decode_checkpoint(answer[0], path), answer[1].version)
-            for key, path, answer in zip(keys, paths, answers, strict=True)
-            if not isinstance(answer, NoNodeError)
-        }
+    def read_many(self, keys: Iterable[SubscriptionKey]) -> Mapping[SubscriptionKey, Checkpoint]:
+        """Those of these checkpoints that exist, in a few round trips."""
+        wanted = {self._paths.subscriber(key): key for key in keys}
+        return _decoded(wanted, self._store.records.read(wanted))
 
     def create(
         self, starts: Mapping[SubscriptionKey, MessageID]
-    ) -> dict[SubscriptionKey, Checkpoint]:
-        """As `CheckpointPort.create`."""
-        deadline = self._session.deadline()
-
-        def create_missing() -> dict[SubscriptionKey, Checkpoint]:
-            answers = self._session.run(
-                [
-                    (key.subscriber, create(self._paths.subscriber(key), encode_checkpoint(at)))
-                    for key, at in starts.items()
-                ],
-                deadline,
-            )
-            found = self._read(list(starts), deadline)
-            gone = any(isinstance(answer, NoNodeError) for answer in answers)
-            if gone or len(found) < len(starts):
-                raise StoreUnavailableError("checkpoints are deleted while they are created")
-            return found
-
-        return deadline.run(create_missing)
+    ) -> Mapping[SubscriptionKey, Checkpoint]:
+        """Create checkpoints where there are none; returns what is there now for each key."""
+        wanted = {self._paths.subscriber(key): key for key in starts}
+        return _decoded(
+            wanted,
+            self._store.records.create(
+                {path: encode_checkpoint(starts[key]) for path, key in wanted.items()}
+            ),
+        )
 
     def compare_and_set(
         self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
     ) -> Checkpoint:
-        """As `CheckpointPort.compare_and_set`."""
+        """Move a checkpoint ahead, if nobody changed it since it was `known`.
+
+        When the answer is lost it is looked up, so this either happened or it did not.
+
+        Raises:
+            InvalidInputError: it would go back. Only `seek` may.
+            CheckpointMovedError: it was changed or deleted by somebody else; a caller that thinks
+                it is in charge of this checkpoint no longer is.
+            StoreUnavailableError: with an outcome.
+        """
         if next_id < known.next:
             raise InvalidInputError(
                 "a checkpoint never goes back", subscriber=key.subscriber, next=str(next_id)
             )
-        path, data = self._paths.subscriber(key), encode_checkpoint(next_id)
-        deadline = self._session.deadline()
-        lost = False
-
-        def move() -> Checkpoint:
-            nonlocal lost
-            try:
-                answer = self._session.run([(path, put(path, data, known.revision))], deadline)
-            except StoreUnavailableError:
-                lost = True
-                raise
-            if not isinstance(answer[0], Exception):
-                return Checkpoint(next_id, answer[0].version)
-            done = Checkpoint(next_id, known.revision + 1)
-            if not lost or self._read([key], deadline).get(key) != done:
-                raise CheckpointMovedError(
-                    "somebody else changed or deleted the checkpoint", **key._asdict()
-                )
-            return done
-
-        return deadline.run(move)
+        path = self._paths.subscriber(key)
+        change = Change(encode_checkpoint(next_id), known.revision)
+        revision = self._store.records.write({path: change})[path]
+        if revision is None:
+            raise CheckpointMovedError(
+                "somebody else changed or deleted the checkpoint", **key._asdict()
+            )
+        return Checkpoint(next_id, revision)
 
     def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> None:
-        """As `CheckpointPort.seek`.
+        """Set checkpoints, also back, of a subscriber that is not present: each only if it isn't,
+        and all or none of as many as the store changes at once. That is at least 250, unless
+        the store's own root has a name of more than 200 bytes.
 
-        That a subscriber is absent is part of the transaction: its address can be created. As
-        many go into one as fit its bytes.
+        Raises:
+            SubscriberConnectedError: it is present.
+            SubscriberNotFoundError: there is no such checkpoint.
         """
-        for chunk in portions(starts, self._seek_bytes):
-            moves = [self._move(key, starts[key]) for key in chunk]
-            self._change(chunk, _joined(moves))
-
-    def _move(self, key: SubscriptionKey, start: MessageID) -> Transaction:
-        def operations(transaction: TransactionRequest) -> None:
-            transaction.create(self._paths.address(key), b"", ephemeral=True)
-            transaction.set_data(self._paths.subscriber(key), encode_checkpoint(start))
-            transaction.delete(self._paths.address(key))
-
-        return operations
-
-    def _seek_bytes(self, key: SubscriptionKey) -> int:
-        """What the seek of one checkpoint takes of a transaction, at most."""
-        paths = (self._paths.address(key), self._paths.subscriber(key), self._paths.address(key))
-        prefix_bytes = self._session.members.prefix_bytes
-        rules = self._session.settings.zookeeper_acl
-        return (
-            STEP_BYTES
-            + sum(prefix_bytes + len(path.encode()) for path in paths)
-            + sum(RULE_BYTES + len(f"{rule.scheme}{rule.id}".encode()) for rule in rules)
+        obstacle = self._store.ephemerals.write_where_absent(
+            [
+                GuardedWrite(
+                    self._paths.subscriber(key), encode_checkpoint(start), self._paths.address(key)
+                )
+                for key, start in starts.items()
+            ]
         )
+        if obstacle is None:
+            return
+        if obstacle.value is None:
+            raise SubscriberNotFoundError(
+                "there is no such subscriber", **self._facts(obstacle.key)
+            )
+        raise self._connected(obstacle.key)
 
     def delete(self, keys: Iterable[SubscriptionKey]) -> None:
-        """As `CheckpointPort.delete`. A node with a child, such as an address, can't be deleted.
+        """Forget a subscriber that is not present. What isn't there counts as done.
 
-        The nodes above go with the last one.
+        Raises:
+            SubscriberConnectedError: it is present.
         """
-        deleted = list(keys)
-        deadline = self._session.deadline()
-        deletes = [(key.subscriber, delete(self._paths.subscriber(key))) for key in deleted]
-        answers = deadline.run(lambda: self._session.run(deletes, deadline))
-        for key, answer in zip(deleted, answers, strict=True):
-            if isinstance(answer, NotEmptyError):
-                raise _connected(key)
-        partitions = {self._paths.subscriber(key).rpartition("/")[0] for key in deleted}
-        for above in (partitions, {path.rpartition("/")[0] for path in partitions}):
-            self._session.run([(path, delete(path)) for path in sorted(above)], deadline)
+        paths = [self._paths.subscriber(key) for key in keys]
+        left = self._store.records.delete(dict.fromkeys(paths, ANY), levels_above=LEVELS_ABOVE)
+        for path in paths:
+            if path in left:
+                raise self._connected(path)
 
-    def _change(self, keys: list[SubscriptionKey], operations: Transaction) -> None:
-        deadline = self._session.deadline()
+    def _connected(self, path: str) -> SubscriberConnectedError:
+        return SubscriberConnectedError(
+            "the subscriber is connected; stop it first", **self._facts(path)
+        )
 
-        def change() -> None:
-            (error,) = self._session.transact([(keys[0].subscriber, operations)], deadline)
-            if error is not None:
-                self._raise_conflict(keys, deadline)
-                raise StoreUnavailableError("subscribers come and go just now")
-
-        deadline.run(change)
-
-    def _raise_conflict(self, keys: list[SubscriptionKey], deadline: Deadline) -> None:
-        """Raise for a subscriber that stands in the way of a transaction."""
-        found = self._read(keys, deadline)
-        for key in keys:
-            if key not in found:
-                raise SubscriberNotFoundError("there is no such subscriber", **key._asdict())
-        addresses = [(key.subscriber, get(self._paths.address(key))) for key in keys]
-        for key, answer in zip(keys, self._session.run(addresses, deadline), strict=True):
-            if not isinstance(answer, Exception):
-                raise _connected(key)
+    def _facts(self, path: str) -> dict[str, Any]:
+        """Whose checkpoint or address this is."""
+        key = self._paths.subscription_key(path)
+        return {} if key is None else key._asdict()
 
 
-def portions(
-    keys: Iterable[SubscriptionKey], size: Callable[[SubscriptionKey], int]
-) -> Iterator[list[SubscriptionKey]]:
-    """Cut into as few portions as `TRANSACTION_BYTES_MAX` allows. Checkpoints of the longest
-    names that there are take 2 KB each, so 250 go together below any root of up to 200 bytes.
-    """
-    chunk: list[SubscriptionKey] = []
-    size_bytes = 0
-    for key in keys:
-        if chunk and size_bytes + size(key) > TRANSACTION_BYTES_MAX:
-            yield chunk
-            chunk, size_bytes = [], 0
-        chunk.append(key)
-        size_bytes += size(key)
-    if chunk:
-        yield chunk
-
-
-def _joined(transactions: list[Callable[[TransactionRequest], object]]) -> Transaction:
-    def operations(transaction: TransactionRequest) -> None:
-        for each in transactions:
-            each(transaction)
-
-    return operations
-
-
-def _connected(key: SubscriptionKey) -> SubscriberConnectedError:
-    return SubscriberConnectedError("the subscriber is connected; stop it first", **key._asdict())
+def _decoded(
+    wanted: Mapping[str, SubscriptionKey], found: Mapping[str, Record]
+) -> dict[SubscriptionKey, Checkpoint]:
+    return {
+        key: Checkpoint(decode_checkpoint(found[path].value, path), found[path].version)
+        for path, key in wanted.items()
+        if path in found
+    }

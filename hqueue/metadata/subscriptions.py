@@ -1,9 +1,9 @@
-"""Who subscribes to what, in ZooKeeper."""
+"""Who subscribes to what."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from hqueue.errors import (
     HQueueError,
@@ -12,27 +12,28 @@ from hqueue.errors import (
     SubscriberNotFoundError,
     UnsupportedFormatError,
 )
-from hqueue.metadata import Presence, SubscriptionKey
+from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_address, decode_topics, encode_address, encode_topics
 from hqueue.metadata.paths import ADDRESS, TOPICS, Paths
-from hqueue.metadata.registration import NodeGroup, PersistentEphemeralNodes
-from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session
-from hqueue.zookeeper.records import Leaf, below, leaves
-from hqueue.zookeeper.tree_cache import TreeCache
+from hqueue.metadata.ports import VALUE_BYTES_MAX, MetadataStore, Obstacle, Record, Watch
+from hqueue.metadata.records import Presence, SubscriptionKey
+from hqueue.metadata.registration import Registration
+from hqueue.runtime.clock import Clock
+from hqueue.settings.addresses import Address
 
 __all__ = ["Subscriptions"]
-
-logger = logging.getLogger(__name__)
 
 PRESENCE_DEPTH = 4
 
 
 class Subscriptions:
-    """The `SubscriptionPort` on ZooKeeper. Thread-safe."""
+    """Who wants what. Thread-safe."""
 
-    def __init__(self, session: Session, paths: Paths) -> None:
-        self._session = session
+    def __init__(self, store: MetadataStore, paths: Paths, clock: Clock) -> None:
+        self._store = store
         self._paths = paths
+        self._clock = clock
+        self._present = Directory(store, paths.queues, PRESENCE_DEPTH, self._decode, "a subscriber")
 
     def register(
         self,
@@ -41,90 +42,101 @@ class Subscriptions:
         presence: Presence,
         partitions: Collection[int],
         on_failure: Callable[[HQueueError], None],
-    ) -> PersistentEphemeralNodes:
-        """As `SubscriptionPort.register`. The two nodes of a partition are made together."""
+    ) -> Registration:
+        """Make a subscriber present in some partitions. Their checkpoints exist already.
+
+        One that seems to be present already, at another address, may have died a moment ago: it
+        is waited for until its session must be over. One at the very same address can't be alive,
+        because the caller listens there; it is replaced. What is registered of a partition becomes
+        visible together.
+
+        Args:
+            on_failure: called if the registration can't be made again after a session was lost:
+                another subscriber of that name may have come.
+
+        Raises:
+            SubscriberConnectedError: another subscriber of that name stays present.
+            SubscriberNotFoundError: a checkpoint is missing.
+        """
         if not partitions:
             raise InvalidInputError("a subscriber has at least one partition")
         address = encode_address(presence.address)
         topics = encode_topics(presence.topics, presence.delivery)
-        if len(topics) > TRANSACTION_BYTES_MAX:
+        if len(topics) > VALUE_BYTES_MAX:
             raise InvalidInputError("the topics are too long", topics_bytes=len(topics))
         keys = [SubscriptionKey(queue, partition, subscriber) for partition in sorted(partitions)]
 
-        def same_address(data: bytes) -> bool:
-            try:
-                return decode_address(data, "") == presence.address
-            except UnsupportedFormatError:
-                return False
-
-        return PersistentEphemeralNodes(
-            self._session,
-            [
-                NodeGroup(((self._paths.topics(key), topics), (self._paths.address(key), address)))
-                for key in keys
-            ],
-            is_own=same_address,
-            on_conflict=lambda path, data: SubscriberConnectedError(
+        def in_the_way(obstacle: Obstacle) -> HQueueError:
+            if obstacle.value is None:
+                return SubscriberNotFoundError(
+                    "this subscriber has no checkpoint", subscriber=subscriber, path=obstacle.key
+                )
+            return SubscriberConnectedError(
                 "another subscriber of this name is connected",
                 queue=queue,
                 subscriber=subscriber,
-                path=path,
-                record=data.decode(errors="replace"),
-            ),
-            on_missing=lambda path: SubscriberNotFoundError(
-                "this subscriber has no checkpoint", subscriber=subscriber, path=path
-            ),
+                path=obstacle.key,
+                record=obstacle.value.decode(errors="replace"),
+            )
+
+        return Registration(
+            self._store,
+            [{self._paths.topics(key): topics, self._paths.address(key): address} for key in keys],
+            is_own=partial(_is_at, presence.address),
+            on_obstacle=in_the_way,
             on_failure=on_failure,
+            clock=self._clock,
         )
 
     def list(self, queue: str | None = None) -> Mapping[SubscriptionKey, Presence | None]:
-        """As `SubscriptionPort.list`: a level of the tree in one go."""
-        deadline = self._session.deadline()
-
-        def look() -> dict[SubscriptionKey, Presence | None]:
-            if queue is None:
-                queues = below(self._session, [self._paths.queues], deadline)
-            else:
-                queues = [self._paths.queue(queue)]
-            partitions = below(self._session, queues, deadline)
-            subscribers = below(self._session, partitions, deadline)
-            parts = below(self._session, subscribers, deadline)
-            presences = self._view(leaves(self._session, parts, deadline))
-            keys = [key for path in subscribers if (key := self._paths.subscription_key(path))]
-            return {key: presences.get(key) for key in sorted(keys)}
-
-        return deadline.run(look)
-
-    def watch(self, listener: Callable[[Mapping[SubscriptionKey, Presence]], None]) -> TreeCache:
-        """As `SubscriptionPort.watch`. Checkpoints lie above the cache's depth."""
-        return TreeCache(
-            self._session,
-            self._paths.queues,
-            PRESENCE_DEPTH,
-            lambda found: listener(self._view(found)),
+        """Every subscriber in every partition of a queue, or of all; None for one that is not
+        present. A record that can't be read is left out, and logged.
+        """
+        records = self._store.records
+        if queue is None:
+            subscribers = records.keys(self._paths.queues, 3)
+        else:
+            subscribers = records.keys(self._paths.queue(queue), 2)
+        present = self._present.view(
+            records.read(f"{path}/{name}" for path in subscribers for name in (TOPICS, ADDRESS))
         )
+        keys = [key for path in subscribers if (key := self._paths.subscription_key(path))]
+        return {key: present.get(key) for key in sorted(keys)}
 
-    def _view(self, found: Mapping[str, Leaf]) -> dict[SubscriptionKey, Presence]:
-        """A subscriber with an address is present; without a ``topics`` node it wants all
+    def watch(self, listener: Callable[[Mapping[SubscriptionKey, Presence]], None]) -> Watch:
+        """Tell a listener who is present, in all queues: the whole view, when it is first known
+        and after each change.
+
+        Changes that come together are reported once. The listener is called by one thread, never
+        twice at a time. While the session is suspended the last view stands; after that, and
+        after it was lost, the view is read again. A record that can't be read is left out, and
+        logged. Costs nothing while nothing changes; checkpoints are not looked at.
+        """
+        return self._present.watch(listener)
+
+    def _decode(
+        self, path: str, found: Mapping[str, Record]
+    ) -> tuple[SubscriptionKey, Presence] | None:
+        """A subscriber with an address is present; without a ``topics`` record it wants all
         topics.
         """
-        view = {}
-        for path, leaf in found.items():
-            parent, _, name = path.rpartition("/")
-            key = self._paths.subscription_key(parent)
-            if name != ADDRESS or key is None:
-                continue
-            wanted = found.get(f"{parent}/{TOPICS}")
-            try:
-                view[key] = _presence(parent, leaf, wanted)
-            except UnsupportedFormatError as exc:
-                logger.warning("a subscriber is left out: %s", exc)
-        return view
+        parent, _, name = path.rpartition("/")
+        key = self._paths.subscription_key(parent)
+        if name != ADDRESS or key is None:
+            return None
+        address = found[path]
+        listening = decode_address(address.value, path)
+        wanted = found.get(f"{parent}/{TOPICS}")
+        if wanted is None:
+            return key, Presence(listening, revision=address.changed)
+        topics, delivery = decode_topics(wanted.value, f"{parent}/{TOPICS}")
+        revision = max(address.changed, wanted.changed)
+        return key, Presence(listening, topics, delivery, revision)
 
 
-def _presence(path: str, address: Leaf, wanted: Leaf | None) -> Presence:
-    listening = decode_address(address.data, f"{path}/{ADDRESS}")
-    if wanted is None:
-        return Presence(listening, revision=address.changed)
-    topics, delivery = decode_topics(wanted.data, f"{path}/{TOPICS}")
-    return Presence(listening, topics, delivery, max(address.changed, wanted.changed))
+def _is_at(address: Address, value: bytes) -> bool:
+    """Whether a subscriber with this record can only be an earlier one of the same address."""
+    try:
+        return decode_address(value, "") == address
+    except UnsupportedFormatError:
+        return False

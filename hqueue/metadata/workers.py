@@ -1,8 +1,7 @@
-"""Which workers are there, in ZooKeeper."""
+"""Which workers are there."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 from hqueue.errors import (
@@ -11,94 +10,83 @@ from hqueue.errors import (
     RequestRefusedError,
     UnsupportedFormatError,
 )
-from hqueue.metadata import WorkerRecord
+from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_worker, encode_worker
 from hqueue.metadata.paths import Paths
-from hqueue.metadata.registration import NodeGroup, PersistentEphemeralNodes
-from hqueue.zookeeper.requests import ensure
-from hqueue.zookeeper.session import Session
-from hqueue.zookeeper.records import Leaf, below, leaves
-from hqueue.zookeeper.tree_cache import TreeCache
+from hqueue.metadata.ports import MetadataStore, Obstacle, Record, Watch
+from hqueue.metadata.records import WorkerRecord
+from hqueue.metadata.registration import Registration
+from hqueue.runtime.clock import Clock
 
 __all__ = ["Workers"]
-
-logger = logging.getLogger(__name__)
 
 WORKER_DEPTH = 1
 
 
 class Workers:
-    """The `WorkerPort` on ZooKeeper. Thread-safe."""
+    """Which workers are there. Thread-safe."""
 
-    def __init__(self, session: Session, paths: Paths) -> None:
-        self._session = session
+    def __init__(self, store: MetadataStore, paths: Paths, clock: Clock) -> None:
+        self._store = store
         self._paths = paths
-        self._registered: dict[str, PersistentEphemeralNodes] = {}
+        self._clock = clock
+        self._present = Directory(store, paths.hosts, WORKER_DEPTH, _decode, "a worker")
+        self._registered: dict[str, Registration] = {}
 
     def register(
         self, worker: WorkerRecord, on_failure: Callable[[HQueueError], None]
-    ) -> PersistentEphemeralNodes:
-        """As `WorkerPort.register`."""
-        deadline = self._session.deadline()
-        hosts = self._paths.hosts
-        deadline.run(lambda: self._session.one(hosts, ensure(hosts), deadline))
+    ) -> Registration:
+        """Make a worker present. Names are chosen by the workers, different for each process.
 
-        def same_address(data: bytes) -> bool:
+        Args:
+            on_failure: called if the registration can't be made again after a session was lost.
+
+        Raises:
+            RequestRefusedError: there is a worker of that name.
+        """
+
+        def same_address(value: bytes) -> bool:
             try:
-                return decode_worker(data, "", worker.name).address == worker.address
+                return decode_worker(value, "", worker.name).address == worker.address
             except UnsupportedFormatError:
                 return False
 
-        registration = PersistentEphemeralNodes(
-            self._session,
-            [self._group(worker)],
+        registration = Registration(
+            self._store,
+            [{self._paths.worker(worker.name): encode_worker(worker)}],
             is_own=same_address,
-            on_conflict=lambda path, data: RequestRefusedError(
-                "there is a worker of this name",
-                path=path,
-                record=data.decode(errors="replace"),
-            ),
-            on_missing=lambda path: RequestRefusedError("a node was deleted", path=path),
+            on_obstacle=_taken,
             on_failure=on_failure,
+            parents=True,
+            clock=self._clock,
         )
         self._registered[worker.name] = registration
         return registration
 
     def update(self, worker: WorkerRecord) -> None:
-        """As `WorkerPort.update`."""
+        """Change the record of a worker that this session registered."""
         registration = self._registered.get(worker.name)
         if registration is None:
             raise InvalidInputError("this worker was not registered here", worker=worker.name)
-        registration.replace([self._group(worker)])
-
-    def _group(self, worker: WorkerRecord) -> NodeGroup:
-        return NodeGroup(((self._paths.worker(worker.name), encode_worker(worker)),))
+        registration.replace({self._paths.worker(worker.name): encode_worker(worker)})
 
     def list(self) -> Mapping[str, WorkerRecord]:
-        """As `WorkerPort.list`."""
-        deadline = self._session.deadline()
+        """All workers that are present, by name."""
+        return self._present.list()
 
-        def look() -> Mapping[str, Leaf]:
-            paths = below(self._session, [self._paths.hosts], deadline)
-            return leaves(self._session, paths, deadline)
+    def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Watch:
+        """Tell a listener which workers are present; as `Subscriptions.watch`."""
+        return self._present.watch(listener)
 
-        return self._view(deadline.run(look))
 
-    def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> TreeCache:
-        """As `WorkerPort.watch`."""
-        return TreeCache(
-            self._session,
-            self._paths.hosts,
-            WORKER_DEPTH,
-            lambda found: listener(self._view(found)),
-        )
+def _decode(path: str, found: Mapping[str, Record]) -> tuple[str, WorkerRecord]:
+    name = path.rpartition("/")[2]
+    return name, decode_worker(found[path].value, path, name)
 
-    def _view(self, found: Mapping[str, Leaf]) -> dict[str, WorkerRecord]:
-        view = {}
-        for path, leaf in sorted(found.items()):
-            name = path.rpartition("/")[2]
-            try:
-                view[name] = decode_worker(leaf.data, path, name)
-            except UnsupportedFormatError as exc:
-                logger.warning("a worker is left out: %s", exc)
-        return view
+
+def _taken(obstacle: Obstacle) -> RequestRefusedError:
+    return RequestRefusedError(
+        "there is a worker of this name",
+        path=obstacle.key,
+        record=(obstacle.value or b"").decode(errors="replace"),
+    )

@@ -1,116 +1,274 @@
-"""Which worker serves a partition, in ZooKeeper."""
+"""Registrations as ephemeral nodes, spread over the sessions that make up one."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
-from hqueue.errors import UnsupportedFormatError
-from hqueue.metadata import PartitionKey
-from hqueue.metadata.encoding import decode_owner, encode_owner
-from hqueue.runtime.clock import Deadline
-from hqueue.metadata.paths import Paths
-from hqueue.zookeeper.requests import create, delete, exists
-from hqueue.zookeeper.session import PIPELINED_MAX, Session
-from hqueue.zookeeper.records import Leaf, below, leaves
-from hqueue.zookeeper.tree_cache import TreeCache
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import NoNodeError
 
-__all__ = ["Ownership"]
+from hqueue.errors import StoreUnavailableError
+from hqueue.metadata.ports import Attempt, Group, GuardedWrite, Obstacle
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.zookeeper.requests import create, delete, ensure, exists, get
+from hqueue.zookeeper.session import (
+    PIPELINED_MAX,
+    TRANSACTION_BYTES_MAX,
+    Session,
+    Transaction,
+)
 
-logger = logging.getLogger(__name__)
+__all__ = ["ZooKeeperEphemerals", "guarded_write", "portions"]
 
-OWNER_DEPTH = 2
+WRITE_BYTES = 64
+"""What a guarded write takes of a transaction besides paths, value and access rights, at most."""
+
+RULE_BYTES = 12
+"""What an access right takes besides its scheme and ID."""
+
+_Item = TypeVar("_Item")
 
 
-class Ownership:
-    """The `OwnerPort` on ZooKeeper. Thread-safe."""
+class ZooKeeperEphemerals:
+    """The `Ephemerals` on ZooKeeper. Thread-safe."""
 
-    def __init__(self, session: Session, paths: Paths) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._paths = paths
 
-    def claim(self, worker: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
-        """As `OwnerPort.claim`. What this session claimed before counts as claimed.
+    def put(
+        self, groups: Sequence[Group], *, is_own: Callable[[bytes], bool], parents: bool = False
+    ) -> Attempt:
+        """As `Ephemerals.put`. A group's nodes are created by one transaction."""
+        deadline = self._session.deadline()
+        return deadline.run(lambda: self._put(groups, is_own, deadline, parents=parents))
+
+    def claim(self, values: Mapping[str, bytes]) -> set[str]:
+        """As `Ephemerals.claim`.
 
         A portion at a time, so that what another has takes up no room in this one's sessions.
         """
-        keys = {self._paths.owner(key): key for key in partitions}
-        data = encode_owner(worker)
         deadline = self._session.deadline()
-        own: list[str] = []
-        for portion in _portions(list(keys)):
-            own += deadline.run(partial(self._claim, portion, data, deadline))
-        return {keys[path] for path in own}
+        claimed: set[str] = set()
+        for portion in _pipelined(values):
+            nodes = [(path, values[path]) for path in portion]
+            claimed |= deadline.run(partial(self._claim, nodes, deadline))
+        return claimed
 
-    def _claim(self, paths: list[str], data: bytes, deadline: Deadline) -> list[str]:
-        members = self._session.members.allocate([[path] for path in paths], deadline)
-        answers = self._session.run(
-            [(path, create(path, data, ephemeral=True)) for path in paths], deadline, members
+    def release(self, keys: Iterable[str], *, wait: bool = True) -> None:
+        """As `Ephemerals.release`."""
+        deadline = self._session.deadline() if wait else Deadline(SYSTEM_CLOCK, 0)
+        for portion in _pipelined(keys):
+            deadline.run(partial(self._release, portion, deadline))
+
+    def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Obstacle | None:
+        """As `Ephemerals.write_where_absent`.
+
+        That nothing is registered at a key is part of the transaction: it can be created. As many
+        writes go into one as fit its bytes.
+        """
+        for portion in portions(writes, self.write_bytes):
+            deadline = self._session.deadline()
+            obstacle = deadline.run(partial(self._write, portion, deadline))
+            if obstacle is not None:
+                return obstacle
+        return None
+
+    def write_bytes(self, write: GuardedWrite) -> int:
+        """What a guarded write takes of a transaction, at most."""
+        prefix_bytes = self._session.members.prefix_bytes
+        rules = self._session.settings.zookeeper_acl
+        return (
+            WRITE_BYTES
+            + len(write.value)
+            + sum(
+                prefix_bytes + len(path.encode())
+                for path in (write.absent, write.key, write.absent)
+            )
+            + sum(RULE_BYTES + len(f"{rule.scheme}{rule.id}".encode()) for rule in rules)
         )
-        created = {
-            path
+
+    def _put(
+        self,
+        groups: Sequence[Group],
+        is_own: Callable[[bytes], bool],
+        deadline: Deadline,
+        *,
+        parents: bool,
+    ) -> Attempt:
+        session_id = self._session.members.primary(deadline).id
+        created = self._create([(group, ()) for group in groups], deadline)
+        if parents and any(isinstance(error, NoNodeError) for error in created):
+            above = {path.rpartition("/")[0] for group in groups for path in group}
+            self._session.run([(path, ensure(path)) for path in sorted(above)], deadline)
+            created = self._create([(group, ()) for group in groups], deadline)
+        there = []
+        for group, error in zip(groups, created, strict=True):
+            if isinstance(error, NoNodeError):
+                return Attempt(session_id, Obstacle(_last(group), None))
+            if error is not None:
+                there.append(group)
+        obstacle = None
+        stale: list[tuple[Group, list[_Found]]] = []
+        for group, found in zip(there, self._read(there, deadline), strict=True):
+            own = {node.path: node.value for node in found if self._is_own(node)}
+            self._session.members.settle(
+                (node.path, node.owner) for node in found if node.path in own
+            )
+            last = found[-1] if found and found[-1].path == _last(group) else None
+            if last is not None and last.path not in own and not is_own(last.value):
+                obstacle = Obstacle(last.path, last.value)
+            elif own != group:
+                stale.append((group, found))
+        for (group, _), error in zip(stale, self._create(stale, deadline), strict=True):
+            if error is not None:  # It changed just now: look again.
+                obstacle = obstacle or Obstacle(_last(group), b"")
+        return Attempt(session_id, obstacle)
+
+    def _create(
+        self, groups: Sequence[tuple[Group, Sequence[_Found]]], deadline: Deadline
+    ) -> list[Exception | None]:
+        """Create groups, each in place of these nodes; for each what it was answered with."""
+        return self._session.transact(
+            [(_last(group), _creation(group, stale)) for group, stale in groups],
+            deadline,
+            self._session.members.allocate([[*group] for group, _ in groups], deadline),
+        )
+
+    def _read(self, groups: Sequence[Group], deadline: Deadline) -> list[list[_Found]]:
+        """Those nodes of each group that are there, in their order."""
+        paths = [path for group in groups for path in group]
+        members = self._session.members.holders(paths, deadline)
+        answers = self._session.run([(path, get(path)) for path in paths], deadline, members)
+        found = {
+            path: _Found(path, answer[0], answer[1].version, answer[1].ephemeralOwner)
             for path, answer in zip(paths, answers, strict=True)
             if not isinstance(answer, Exception)
         }
-        known = self._own([path for path in paths if path not in created], deadline)
-        return [path for path in paths if path in created or path in known]
+        return [[found[path] for path in group if path in found] for group in groups]
 
-    def release(self, partitions: Collection[PartitionKey]) -> None:
-        """As `OwnerPort.release`."""
-        deadline = self._session.deadline()
-        for portion in _portions([self._paths.owner(key) for key in partitions]):
-            deadline.run(partial(self._release, portion, deadline))
+    def _is_own(self, node: _Found) -> bool:
+        return self._session.members.is_own(node.owner)
 
-    def _release(self, paths: list[str], deadline: Deadline) -> None:
-        own = sorted(self._own(paths, deadline))
-        members = self._session.members.holders(own, deadline)
-        self._session.run([(path, delete(path)) for path in own], deadline, members)
-        self._session.members.settle((path, None) for path in own)
+    def _claim(self, nodes: Sequence[tuple[str, bytes]], deadline: Deadline) -> set[str]:
+        members = self._session.members.allocate([[path] for path, _ in nodes], deadline)
+        answers = self._session.run(
+            [(path, create(path, value, ephemeral=True)) for path, value in nodes],
+            deadline,
+            members,
+        )
+        refused = [
+            path
+            for (path, _), answer in zip(nodes, answers, strict=True)
+            if isinstance(answer, Exception)
+        ]
+        created = {path for path, _ in nodes} - set(refused)
+        return created | {path for path, _ in self._own(refused, deadline)}
 
-    def _own(self, paths: Sequence[str], deadline: Deadline) -> set[str]:
-        """Those of these nodes that are this session's. The others count for it no more."""
+    def _release(self, paths: Sequence[str], deadline: Deadline) -> None:
+        own = self._own(paths, deadline)
+        members = self._session.members.holders([path for path, _ in own], deadline)
+        self._session.run(
+            [(path, delete(path, version)) for path, version in own], deadline, members
+        )
+        self._session.members.settle((path, None) for path, _ in own)
+
+    def _own(self, paths: Sequence[str], deadline: Deadline) -> list[tuple[str, int]]:
+        """Those of these nodes that are this session's, with their versions. The others count for
+        it no more.
+        """
         members = self._session.members.holders(paths, deadline)
         stats = self._session.run([(path, exists(path)) for path in paths], deadline, members)
-        owners = [
-            (path, None if stat is None else stat.ephemeralOwner)
-            for path, stat in zip(paths, stats, strict=True)
-        ]
-        self._session.members.settle(owners)
-        return {path for path, owner in owners if owner and self._session.members.is_own(owner)}
-
-    def list(self) -> Mapping[PartitionKey, str]:
-        """As `OwnerPort.list`."""
-        deadline = self._session.deadline()
-
-        def look() -> Mapping[str, Leaf]:
-            queues = below(self._session, [self._paths.owners], deadline)
-            partitions = below(self._session, queues, deadline)
-            return leaves(self._session, partitions, deadline)
-
-        return self._view(deadline.run(look))
-
-    def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> TreeCache:
-        """As `OwnerPort.watch`."""
-        return TreeCache(
-            self._session,
-            self._paths.owners,
-            OWNER_DEPTH,
-            lambda found: listener(self._view(found)),
+        found = list(zip(paths, stats, strict=True))
+        self._session.members.settle(
+            (path, None if stat is None else stat.ephemeralOwner) for path, stat in found
         )
+        return [
+            (path, stat.version)
+            for path, stat in found
+            if stat is not None
+            and stat.ephemeralOwner
+            and self._session.members.is_own(stat.ephemeralOwner)
+        ]
 
-    def _view(self, found: Mapping[str, Leaf]) -> dict[PartitionKey, str]:
-        view = {}
-        for path, leaf in found.items():
-            key = self._paths.partition_key(path)
-            try:
-                if key is not None:
-                    view[key] = decode_owner(leaf.data, path)
-            except UnsupportedFormatError as exc:
-                logger.warning("a claim is left out: %s", exc)
-        return view
+    def _write(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Obstacle | None:
+        def operations(transaction: TransactionRequest) -> None:
+            for write in writes:
+                guarded_write(write, transaction)
+
+        (error,) = self._session.transact([(writes[0].key, operations)], deadline)
+        if error is None:
+            return None
+        obstacle = self._obstacle(writes, deadline)
+        if obstacle is None:
+            raise StoreUnavailableError("registrations come and go just now")
+        return obstacle
+
+    def _obstacle(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Obstacle | None:
+        """What stands in the way of a transaction."""
+        records = self._session.run([(w.key, exists(w.key)) for w in writes], deadline)
+        for write, stat in zip(writes, records, strict=True):
+            if stat is None:
+                return Obstacle(write.key, None)
+        guards = self._session.run([(w.absent, get(w.absent)) for w in writes], deadline)
+        for write, answer in zip(writes, guards, strict=True):
+            if not isinstance(answer, Exception):
+                return Obstacle(write.absent, answer[0])
+        return None
 
 
-def _portions(paths: Sequence[str]) -> Iterator[list[str]]:
-    for first in range(0, len(paths), PIPELINED_MAX):
-        yield list(paths[first : first + PIPELINED_MAX])
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """A node that is there."""
+
+    path: str
+    value: bytes
+    version: int
+    owner: int
+
+
+def _last(group: Group) -> str:
+    return next(reversed([*group]))
+
+
+def _creation(group: Group, stale: Sequence[_Found]) -> Transaction:
+    """Make a group, in place of these nodes."""
+
+    def operations(transaction: TransactionRequest) -> None:
+        for node in stale:
+            transaction.delete(node.path, node.version)
+        for path, value in group.items():
+            transaction.create(path, value, ephemeral=True)
+
+    return operations
+
+
+def guarded_write(write: GuardedWrite, transaction: TransactionRequest) -> None:
+    """Add a guarded write to a transaction."""
+    transaction.create(write.absent, b"", ephemeral=True)
+    transaction.set_data(write.key, write.value)
+    transaction.delete(write.absent)
+
+
+def portions(items: Iterable[_Item], size: Callable[[_Item], int]) -> Iterator[list[_Item]]:
+    """Cut into as few portions as `TRANSACTION_BYTES_MAX` allows. Checkpoints of the longest
+    names that there are take 2 KB each, so 250 go together below any root of up to 200 bytes.
+    """
+    portion: list[_Item] = []
+    size_bytes = 0
+    for item in items:
+        if portion and size_bytes + size(item) > TRANSACTION_BYTES_MAX:
+            yield portion
+            portion, size_bytes = [], 0
+        portion.append(item)
+        size_bytes += size(item)
+    if portion:
+        yield portion
+
+
+def _pipelined(paths: Iterable[str]) -> Iterator[list[str]]:
+    ordered = [*paths]
+    for first in range(0, len(ordered), PIPELINED_MAX):
+        yield ordered[first : first + PIPELINED_MAX]

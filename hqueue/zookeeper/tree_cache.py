@@ -10,10 +10,10 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from hqueue.errors import ClosedError, HQueueError
-from hqueue.metadata import SessionState
+from hqueue.metadata.ports import Record, SessionState
+from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
-from hqueue.zookeeper.records import Leaf
 
 __all__ = ["TreeCache"]
 
@@ -37,7 +37,7 @@ class TreeCache:
         session: the session.
         top: the node at depth 0. It is created if it isn't there.
         depth: where the nodes with data are.
-        on_change: the listener: path to leaf.
+        on_change: the listener: path to record.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class TreeCache:
         session: Session,
         top: str,
         depth: int,
-        on_change: Callable[[Mapping[str, Leaf]], None],
+        on_change: Callable[[Mapping[str, Record]], None],
     ) -> None:
         self._session = session
         self._top = top
         self._depth = top.count("/") + depth
         self._on_change = on_change
         self._children: dict[str, frozenset[str]] = {}
-        self._leaves: dict[str, Leaf] = {}
+        self._leaves: dict[str, Record] = {}
         self._dirty: set[str] = {top}
         self._unreported = True
         self._closed = False
@@ -128,9 +128,9 @@ class TreeCache:
                     else:
                         self._drop(path)
                 elif path.count("/") == self._depth:
-                    leaf = Leaf(answer[0], answer[1].mzxid)
-                    self._unreported |= self._leaves.get(path) != leaf
-                    self._leaves[path] = leaf
+                    record = record_of(answer)
+                    self._unreported |= self._leaves.get(path) != record
+                    self._leaves[path] = record
                 else:
                     found = frozenset(answer)
                     known = self._children.get(path, frozenset())

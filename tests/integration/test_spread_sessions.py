@@ -23,9 +23,9 @@ from hqueue.zookeeper import ZooKeeperCoordination
 from hqueue.zookeeper.member import Member
 from tests.support.proxy import Fate
 from tests.support.waiting import wait_for
+from tests.support.zookeeper_faults import expire, zookeeper_proxy
 
 from .running import Program
-from tests.support.zookeeper_faults import expire, zookeeper_proxy
 from .zookeeper_nodes import RawNodes
 
 HERE = Address("127.0.0.1", 5_001)
@@ -84,11 +84,11 @@ def fill(coordination: ZooKeeperCoordination) -> None:
 
 
 def members(coordination: ZooKeeperCoordination) -> list[Member]:
-    return list(coordination._session.members)
+    return list(coordination.store.session.members)
 
 
 def counted(coordination: ZooKeeperCoordination) -> int:
-    return sum(coordination._session.members._allocation.bytes_by_session)
+    return sum(coordination.store.session.members._allocation.bytes_by_session)
 
 
 @contextlib.contextmanager
@@ -165,7 +165,7 @@ def test_when_one_of_its_sessions_ends_all_end_and_what_was_registered_comes_bac
     before = nodes.owners()
     states: list[SessionState] = []
     one.on_state(states.append)
-    expire(one, member)
+    expire(one.store, member)
 
     def back() -> bool:
         now = nodes.owners()
@@ -271,6 +271,6 @@ def test_a_further_session_that_lasts_less_long_withdraws_what_was_confirmed(
     states: list[SessionState] = []
     one.on_state(states.append)
     # As a server with a lower bound would grant it.
-    one._session.members._granted(members(one)[2], SESSION_MS // 2)
+    one.store.session.members._granted(members(one)[2], SESSION_MS // 2)
     assert states == [SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
     assert one.confirm() - SYSTEM_CLOCK.monotonic_ms() <= SESSION_MS // 2

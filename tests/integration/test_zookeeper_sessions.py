@@ -34,9 +34,9 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.zookeeper import ZooKeeperCoordination
 from tests.support.proxy import Fate, Proxy
 from tests.support.waiting import wait_for
+from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 
 from .running import Program
-from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 
 HERE, THERE = Address("127.0.0.1", 5_001), Address("127.0.0.1", 5_002)
 KEY = SubscriptionKey("q", 0, "s")
@@ -111,7 +111,7 @@ def test_after_a_session_ended_presence_is_made_anew_and_claims_are_not(
     wait_for(lambda: views and len(views[-1]) == 3, "the first view")
     before = other.subscriptions.list("q")
 
-    expire(one)
+    expire(one.store)
 
     def made_anew() -> bool:
         now = other.subscriptions.list("q")
@@ -335,12 +335,12 @@ def test_a_connection_that_kazoo_gave_up_is_replaced(open_session: Open) -> None
     def broken(timeout: float) -> object:
         raise RuntimeError("bytes that are no answer")
 
-    (member,) = one._session.members
+    (member,) = one.store.session.members
     kazoo: Any = member.client
     kazoo._connection._read_socket = broken
     claimed = PartitionKey("q", 0)
     assert one.owners.claim("w", [claimed]) == {claimed}
-    assert member not in list(one._session.members)
+    assert member not in list(one.store.session.members)
     become_present(other, 2)
     wait_for(lambda: len(views[-1]) == 2, "its watch goes on")
     wait_for(lambda: list(other.workers.list()) == ["w"], "what it registered is there")
@@ -352,7 +352,7 @@ def test_the_session_time_out_that_counts_is_the_one_that_zookeeper_grants(
 ) -> None:
     one = open_session(zookeeper_session_timeout_ms=asked_ms)
     one.workers.list()
-    granted_ms = one._session.timeout_ms
+    granted_ms = one.store.session_timeout_ms
     assert 2_000 <= granted_ms <= 60_000, "as the local server has it"
     assert one.confirm() - SYSTEM_CLOCK.monotonic_ms() <= granted_ms
     assert f"keeps a session for {granted_ms} ms, not for {asked_ms}" in caplog.text
