@@ -127,6 +127,7 @@ class TreeCache:
                         dirty.add(path)
                     else:
                         self._drop(path)
+                        self._miss(path)
                 elif path.count("/") == self._depth:
                     record = record_of(answer)
                     self._unreported |= self._leaves.get(path) != record
@@ -142,6 +143,12 @@ class TreeCache:
     def _request(self, path: str) -> Request:
         read = get if path.count("/") == self._depth else children
         return read(path, self._on_event)
+
+    def _miss(self, path: str) -> None:
+        """Let the next listing of the node above find this one new, should it be there again."""
+        above, _, name = path.rpartition("/")
+        if above in self._children:
+            self._children[above] -= {name}
 
     def _drop(self, path: str) -> None:
         """Forget a node and all below it."""
