@@ -14,6 +14,7 @@ from hqueue.zookeeper import ZooKeeperStore
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from tests.support import zookeeper_faults
 from tests.support.memory.metadata import MemoryServer, MemoryStore
+from tests.support.memory.zookeeper import MemoryZooKeeper
 
 Open = Callable[[], Coordination]
 """Opens a session of its own; all of a test see the same records."""
@@ -66,19 +67,30 @@ class MemoryBackend:
 @pytest.fixture(
     params=[
         "memory",
+        "zookeeper-in-memory",
         pytest.param("zookeeper", marks=pytest.mark.servers),
         pytest.param("zookeeper-spread", marks=pytest.mark.servers),
     ]
 )
-def metadata_backend(request: pytest.FixtureRequest) -> MetadataBackend:
+def metadata_backend(request: pytest.FixtureRequest) -> Iterator[MetadataBackend]:
     """An empty metadata store."""
+    root = f"/hqueue-{uuid.uuid4().hex[:12]}"
     if request.param == "memory":
-        return MemoryBackend()
-    settings = request.getfixturevalue("server").settings(
-        zookeeper_root=f"/hqueue-{uuid.uuid4().hex[:12]}", zookeeper_session_timeout_ms=2_000
-    )
-    bytes_max = SESSION_BYTES_MAX if request.param == "zookeeper" else SPREAD_BYTES_MAX
-    return ZooKeeperBackend(settings, bytes_max)
+        yield MemoryBackend()
+    elif request.param == "zookeeper-in-memory":
+        with MemoryZooKeeper() as server:
+            settings = Settings(
+                zookeeper=f"127.0.0.1:{server.port}",
+                zookeeper_root=root,
+                zookeeper_session_timeout_ms=1_000,
+            )
+            yield ZooKeeperBackend(settings, SPREAD_BYTES_MAX)
+    else:
+        settings = request.getfixturevalue("server").settings(
+            zookeeper_root=root, zookeeper_session_timeout_ms=2_000
+        )
+        bytes_max = SESSION_BYTES_MAX if request.param == "zookeeper" else SPREAD_BYTES_MAX
+        yield ZooKeeperBackend(settings, bytes_max)
 
 
 @pytest.fixture
