@@ -93,6 +93,16 @@ def metadata_backend(request: pytest.FixtureRequest) -> Iterator[MetadataBackend
         yield ZooKeeperBackend(settings, bytes_max)
 
 
+@pytest.fixture(params=["in-memory", pytest.param("server", marks=pytest.mark.servers)])
+def zookeeper(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The connection string of a ZooKeeper."""
+    if request.param == "in-memory":
+        with MemoryZooKeeper() as server:
+            yield f"127.0.0.1:{server.port}"
+    else:
+        yield request.getfixturevalue("server").zookeeper
+
+
 @pytest.fixture
 def open_store(metadata_backend: MetadataBackend) -> Iterator[Callable[[], MetadataStore]]:
     """Sessions with an empty metadata store. They are closed after the test."""
