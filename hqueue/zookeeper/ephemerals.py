@@ -113,7 +113,7 @@ class ZooKeeperEphemerals:
         obstacle = None
         stale: list[tuple[Group, list[_Found]]] = []
         for group, found in zip(there, self._read(there, deadline), strict=True):
-            own = {node.path: node.value for node in found if self._is_own(node)}
+            own = {node.path: node.value for node in found if self._is_of_session(node)}
             self._session.members.settle(
                 (node.path, node.owner) for node in found if node.path in own
             )
@@ -149,7 +149,7 @@ class ZooKeeperEphemerals:
         }
         return [[found[path] for path in group if path in found] for group in groups]
 
-    def _is_own(self, node: _Found) -> bool:
+    def _is_of_session(self, node: _Found) -> bool:
         return self._session.members.is_own(node.owner)
 
     def _claim(self, nodes: Sequence[tuple[str, bytes]], deadline: Deadline) -> set[str]:

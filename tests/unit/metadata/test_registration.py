@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -171,18 +171,38 @@ def test_one_that_can_not_be_reached_when_its_session_is_over_goes_on_trying(
 
 
 def test_a_session_that_ends_while_it_is_made_does_not_count(scene: Scene) -> None:
-    put, ends = scene.one.ephemerals.put, [True]
+    put, on_state, ends = scene.one.ephemerals.put, scene.one.on_state, [True]
+    made: list[int] = []
 
     def end_meanwhile(*args: object, **options: object) -> object:
-        made = put(*args, **options)  # type: ignore[arg-type]
+        attempt = put(*args, **options)  # type: ignore[arg-type]
         if ends:
             ends.pop()
             scene.one.expire()
-        return made
+        return attempt
+
+    def listen(*args: object) -> object:
+        made.append(scene.count())
+        return on_state(*args)  # type: ignore[arg-type]
 
     scene.one.ephemerals.put = end_meanwhile  # type: ignore[assignment,method-assign]
+    scene.one.on_state = listen  # type: ignore[assignment,method-assign]
     scene.register(scene.one)
-    assert (scene.count(), scene.seen()) == (6, {b"me"})
+    assert made == [6], "it is present when it is waited for no more"
+
+
+def test_what_says_that_it_is_there_goes_first_and_nobody_waits_for_it(scene: Scene) -> None:
+    release = scene.one.ephemerals.release
+    released: list[tuple[list[str], bool]] = []
+
+    def record(keys: Iterable[str], *, wait: bool = True) -> None:
+        released.append(([*keys], wait))
+        release(released[-1][0], wait=wait)
+
+    scene.one.ephemerals.release = record  # type: ignore[method-assign]
+    scene.register(scene.one).close()
+    assert released == [(KEYS[::-1], False)]
+    assert scene.count() == 0
 
 
 def test_one_that_is_closed_while_it_is_cut_off_disappears_with_its_session(scene: Scene) -> None:
