@@ -13,7 +13,7 @@ from hqueue.metadata import Coordination, MetadataStore
 from hqueue.zookeeper import ZooKeeperStore
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from tests.support import zookeeper_faults
-from tests.support.memory.metadata import MemoryServer, MemoryStore
+from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.memory.zookeeper import MemoryZooKeeper
 
 Open = Callable[[], Coordination]
@@ -60,7 +60,7 @@ class MemoryBackend:
         return self._server.open()
 
     def expire(self, store: MetadataStore) -> None:
-        assert isinstance(store, MemoryStore)
+        assert isinstance(store, MemorySession)
         store.expire()
 
 

@@ -21,7 +21,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from tests.support.memory.records import MemoryRecords
 from tests.support.memory.tree import MemoryTree
 
-__all__ = ["MemoryCoordination", "MemoryServer", "MemoryStore"]
+__all__ = ["MemoryCoordination", "MemoryServer", "MemorySession"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class MemoryCoordination(Coordination):
         root: what all keys begin with.
     """
 
-    store: MemoryStore
+    store: MemorySession
 
     def __init__(self, server: MemoryServer | None = None, root: str = "/hqueue") -> None:
         server = server or MemoryServer()
@@ -64,17 +64,17 @@ class MemoryServer:
         self.session_timeout_ms = session_timeout_ms
         self.operation_timeout_ms = operation_timeout_ms
         self.tree = MemoryTree()
-        self._stores: list[MemoryStore] = []
+        self._stores: list[MemorySession] = []
         self._sessions = 0
 
-    def open(self) -> MemoryStore:
+    def open(self) -> MemorySession:
         """A session of its own."""
         with self.tree.changed:
-            store = MemoryStore(self)
+            store = MemorySession(self)
             self._stores.append(store)
             return store
 
-    def forget(self, store: MemoryStore) -> None:
+    def forget(self, store: MemorySession) -> None:
         """Expect nothing more of a session that was closed."""
         self._stores.remove(store)
 
@@ -88,7 +88,7 @@ class MemoryServer:
             store.end_if_overdue()
 
 
-class MemoryStore:
+class MemorySession:
     """The `MetadataStore` in memory: one client's session, connected from the beginning.
 
     It is suspended by `suspend`, until `resume`; it ends at the server by `expire`, or when it is
@@ -227,7 +227,7 @@ class _Watch:
 
     def __init__(
         self,
-        store: MemoryStore,
+        store: MemorySession,
         prefix: str,
         depth: int,
         on_change: Callable[[Mapping[str, Record]], None],
@@ -275,7 +275,7 @@ class _Watch:
 class MemoryEphemerals:
     """The `Ephemerals` in memory."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemorySession) -> None:
         self._store = store
         self._tree = store.server.tree
 

@@ -11,7 +11,7 @@ from hqueue import HQueueError, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import ANY, Change, Obstacle
 from hqueue.metadata.registration import Registration
 from tests.support.doubles import SteppedClock
-from tests.support.memory.metadata import MemoryServer, MemoryStore
+from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
 
 SESSION_MS = 2_000
@@ -33,7 +33,7 @@ class Scene:
         self.failures: list[HQueueError] = []
         self.one.records.create({f"/top/{number}": b"v" for number in range(3)})
 
-    def register(self, store: MemoryStore, who: bytes = b"me") -> Registration:
+    def register(self, store: MemorySession, who: bytes = b"me") -> Registration:
         return Registration(
             store,
             [{key: who if key.endswith("who") else v for key, v in g.items()} for g in GROUPS],
