@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import MessageID, topic_bytes
+from hqueue.metadata.ports import Version
 from hqueue.settings.addresses import Address
 from hqueue.settings.numbers import check_whole
 
@@ -127,7 +128,7 @@ class Presence:
     delivery: DeliveryOptions = DeliveryOptions()
     revision: int = 0
     """Differs whenever the presence was made again, also with the same content. Set by the
-    service; what is registered has 0."""
+    store; what is registered has 0."""
 
     def __post_init__(self) -> None:
         if self.topics is not None:
@@ -143,7 +144,7 @@ class Checkpoint:
 
     next: MessageID
     """The first ID that is not yet delivered. It need not be that of a message."""
-    revision: int
+    revision: Version
     """What compare-and-set compares. Meaningless to everybody else."""
 
 

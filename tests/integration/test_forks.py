@@ -45,3 +45,11 @@ def test_a_child_that_reads_an_open_scan_takes_nothing_from_its_parent(
         queue.put(Message("t", b"%03d" % n))
     with Program("fork_scan", queue.name, environment=process_environment) as program:
         assert program.result() == ["300"]
+
+
+def test_a_forked_child_has_a_session_of_its_own_and_leaves_its_parents_alone(
+    make_queue: Callable[..., hqueue.Queue], server_environment: dict[str, str]
+) -> None:
+    queue = make_queue()
+    with Program("fork_coordination", queue.name, environment=server_environment) as program:
+        assert program.result() == ["child 2 parent 1"]

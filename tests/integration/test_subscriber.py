@@ -36,9 +36,9 @@ from hqueue import (
 from hqueue.metadata import Coordination, SubscriptionKey
 from tests.support.delivering import Delivering
 from tests.support.waiting import wait_for
+from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 
 from .running import Program
-from .zookeeper_faults import cut, expire, zookeeper_proxy
 
 MakeQueue = Callable[..., hqueue.Queue]
 SESSION_MS = 2_000
@@ -228,7 +228,7 @@ def test_after_its_session_ended_it_goes_on_at_the_same_address(
     got: list[Message] = []
     with queue.subscriber(Subscription("s"), got.extend) as subscriber:
         before = client.coordination.subscriptions.list(queue.name)
-        expire(subscriber._coordination)  # type: ignore[arg-type]
+        expire(subscriber._coordination.store)  # type: ignore[union-attr,arg-type]
 
         def made_anew() -> bool:
             after = client.coordination.subscriptions.list(queue.name)

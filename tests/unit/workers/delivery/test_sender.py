@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from hqueue import CheckpointMovedError, Message, MessageID, Queue, StoreUnavailableError
-from hqueue.metadata import Checkpoint, CheckpointPort, DeliveryOptions, SubscriptionKey
+from hqueue.metadata import Checkpoint, Checkpoints, DeliveryOptions, SubscriptionKey
 from hqueue.push.dead_letters import DeadLetter
 from hqueue_workers.delivery import sender as delivery
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
@@ -75,7 +75,7 @@ class Subscriber:
         return answer
 
 
-class Checkpoints:
+class MovingCheckpoint:
     """A checkpoint that moves from revision to revision, until another moves it."""
 
     def __init__(self) -> None:
@@ -114,12 +114,12 @@ class Scene:
         self.runtime = SteppedRuntime()
         self.cursor = Calls(count)
         self.subscriber = Subscriber(answers)
-        self.checkpoints = Checkpoints()
+        self.checkpoints = MovingCheckpoint()
         self.lease = Held()
         self.checkpoint = CheckpointUpdater(
             KEY,
             Checkpoint(MessageID.from_int(0), 0),
-            cast(CheckpointPort, self.checkpoints),
+            cast(Checkpoints, self.checkpoints),
             self.runtime,
         )
         self.sender = MessageSender(
