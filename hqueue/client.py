@@ -6,11 +6,13 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Collection
-from typing import Any
+
+from typing_extensions import Unpack
 
 from hqueue import push
 from hqueue.errors import InvalidInputError
 from hqueue.format.rowkey import first_of
+from hqueue.handle import QueueLog
 from hqueue.hbase import (
     Gateways,
     Locations,
@@ -34,6 +36,7 @@ from hqueue.settings.attributes import (
     ttl_seconds,
 )
 from hqueue.settings.connection import Settings
+from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
 from hqueue.zookeeper import ZooKeeperCoordination
 
 __all__ = ["Client", "PartitionLocation", "connect"]
@@ -50,7 +53,7 @@ class PartitionLocation:
     port: int
 
 
-def connect(settings: Settings | None = None, **given: Any) -> Client:
+def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
     """Connect to the HBase that the settings name; without any, to the running local server.
 
     Nothing is sent before the first operation.
@@ -112,15 +115,17 @@ class Client:
             QueueNotFoundError: there is no such table.
             NotAQueueError: there is, but it was not created as a queue.
         """
+        return Queue(self._log(name), lambda: ZooKeeperCoordination(self.settings))
+
+    def _log(self, name: str) -> QueueLog:
         description = self.describe_queue(name)
         locations = Locations(self._gateways, name)
         key_of = functools.cache(functools.partial(PartitionKey, name))
-        return Queue(
+        return QueueLog(
             description,
             lambda: self.describe_queue(name),
             appends=TableAppends(self._gateways, name, locations, self._clock),
             reads=TableReads(self._gateways, name, locations),
-            coordinate=lambda: ZooKeeperCoordination(self.settings),
             on_append=lambda partition, appended, bodies: self._notifier.appended(
                 key_of(partition), appended.slot, appended.header, bodies.cells
             ),
@@ -129,7 +134,12 @@ class Client:
         )
 
     def create_queue(
-        self, name: str, *, partitions: int, ttl: Ttl = "7d", **attributes: Any
+        self,
+        name: str,
+        *,
+        partitions: int,
+        ttl: Ttl = "7d",
+        **attributes: Unpack[QueueAttributes],
     ) -> Queue:
         """Create a queue, presharded, and open it.
 
@@ -138,10 +148,7 @@ class Client:
             partitions: 1 to 32,767, and fixed for ever.
             ttl: how long messages are kept: seconds, a timedelta, a text as ``12h`` or ``7d``;
                 None or ``forever``.
-            attributes: as `hqueue.settings.attributes.ATTRIBUTES` names them:
-                ``partitions_per_region``, ``memstore_flush_bytes``, ``major_compaction_ms``,
-                ``compaction_files_min``, ``compaction_files_max``, ``compression``,
-                ``blocking_store_files``, ``durability``; those not given have HBase's defaults.
+            attributes: see `QueueAttributes`.
 
         Raises:
             InvalidInputError: an argument is out of range. Nothing was sent.
@@ -161,7 +168,9 @@ class Client:
         """What HBase says of a queue."""
         return self._tables.describe(check_queue_name(name))
 
-    def alter_queue(self, name: str, *, ttl: Ttl = "keep", **attributes: Any) -> QueueDescription:
+    def alter_queue(
+        self, name: str, *, ttl: Ttl = "keep", **attributes: Unpack[AlterableAttributes]
+    ) -> QueueDescription:
         """Change a queue's TTL and attributes; what is not given stays. Returns what is now.
 
         Messages that expired under a shorter TTL do not come back with a longer one.
@@ -201,7 +210,7 @@ class Client:
 
         Some small requests a partition and subscriber.
         """
-        return push.list_subscribers(self.queue(queue), self.coordination)
+        return push.list_subscribers(self._log(queue), self.coordination)
 
     def add_subscriber(
         self,
@@ -223,7 +232,7 @@ class Client:
         Raises:
             SubscriberExistsError: there is one of this name.
         """
-        push.add_subscriber(self.queue(queue), self.coordination, name, start, partitions)
+        push.add_subscriber(self._log(queue), self.coordination, name, start, partitions)
 
     def delete_subscriber(self, queue: str, name: str) -> None:
         """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
@@ -252,7 +261,7 @@ class Client:
             SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
             SubscriberConnectedError: it is connected.
         """
-        return push.seek_subscriber(self.queue(queue), self.coordination, name, start, partitions)
+        return push.seek_subscriber(self._log(queue), self.coordination, name, start, partitions)
 
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""

@@ -28,7 +28,7 @@ class Seen:
 
 def seen_by(messages: Iterable[hqueue.Message]) -> list[Seen]:
     """What a scanner gave."""
-    return [Seen(m.partition or 0, int(m.id or 0), m.value.decode()) for m in messages]
+    return [Seen(m.partition, int(m.id), m.value.decode()) for m in messages]
 
 
 def check(

@@ -7,15 +7,12 @@ import contextlib
 import logging
 import math
 from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from hqueue import CorruptLogError, HQueueError, PartitionReader, Queue, QueueStateError
+from hqueue import CorruptLogError, HQueueError, PartitionReader, Queue, QueueStateError, Row
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.segment import OVERHEAD_BYTES, Segment, SubscriptionFilter, segments_of
 from hqueue_workers.node.runtime import Runtime
-
-if TYPE_CHECKING:
-    from hqueue.log.ports import Row
 
 __all__ = ["Poller", "TailWaiter"]
 
