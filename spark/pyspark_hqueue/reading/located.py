@@ -29,14 +29,15 @@ __all__ = ["foreach_batch", "frame_of", "read"]
 
 logger = logging.getLogger(__name__)
 
-OptionValue = str | bool | int | float
-"""What an option of Spark's may be."""
-
 _TASKS = StructType([StructField("ranges", BinaryType(), nullable=False)])
 
 
 def read(
-    spark: SparkSession, queue: str, *, columns: Sequence[str] | None = None, **options: OptionValue
+    spark: SparkSession,
+    queue: str,
+    *,
+    columns: Sequence[str] | None = None,
+    **options: str | bool | float,
 ) -> DataFrame:
     """What is in a queue now, read by tasks on the hosts of its regions.
 
@@ -68,7 +69,7 @@ def foreach_batch(
     function: Callable[[DataFrame, int], None],
     *,
     columns: Sequence[str] | None = None,
-    **options: OptionValue,
+    **options: str | bool | float,
 ) -> DataStreamWriter:
     """A stream of a queue whose batches are read by tasks on the hosts of its regions.
 
@@ -99,7 +100,7 @@ def foreach_batch(
     return frame.writeStream.foreachBatch(located)
 
 
-def _texts(options: Mapping[str, OptionValue]) -> dict[str, str]:
+def _texts(options: Mapping[str, str | bool | float]) -> dict[str, str]:
     """Options as Spark takes them: flags in lower case, settings with their prefix's dot."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
