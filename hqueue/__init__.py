@@ -58,7 +58,8 @@ from hqueue.log.ports import Row
 from hqueue.message import Message, MessageID, MessageIDs, Messages, Moment, ReceivedMessage
 from hqueue.metadata import DeliveryOptions, Presence
 from hqueue.produce.delivery import Delivery, DeliveryCallback
-from hqueue.produce.producer import Producer, ProducerOptions
+from hqueue.produce.options import ProducerOptions
+from hqueue.produce.producer import Producer
 from hqueue.push import (
     DeadLetter,
     DeadLetters,

@@ -22,7 +22,8 @@ from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.message import Message, MessageID, Moment
 from hqueue.metadata import Coordination
-from hqueue.produce.producer import Producer, ProducerOptions
+from hqueue.produce.options import ProducerOptions
+from hqueue.produce.producer import Producer
 from hqueue.push import Listener, Subscriber, Subscription
 from hqueue.push.dead_letters import DeadLetters
 from hqueue.push.subscriber import SubscriberOptions

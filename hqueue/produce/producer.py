@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
 from hqueue.format import encode_values
@@ -23,35 +23,12 @@ from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_P
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Producer", "ProducerOptions"]
+__all__ = ["Producer"]
 
 logger = logging.getLogger(__name__)
 
 MESSAGE_OVERHEAD_BYTES = 200
 """What a buffered message takes beside its value, about."""
-
-
-class ProducerOptions(TypedDict, total=False):
-    """What a `Producer` can be told."""
-
-    linger_ms: float
-    """How long a message may wait for others to be batched with. 5 by default."""
-
-    batch_bytes_max: int
-    """Bodies of a batch, about. 1 MiB by default, 4 MiB at most."""
-
-    batch_messages_max: int
-    """Messages of a batch. 10,000 by default, 65,536 at most."""
-
-    buffer_bytes_max: int
-    """What may be in the buffer and under way, about; `Producer.send` waits for room. 64 MiB by
-    default."""
-
-    block_ms_max: float
-    """How long `Producer.send` waits for room. A minute by default."""
-
-    appends_max: int
-    """Appends under way at a time, in as many partitions. 4 by default."""
 
 
 class Producer:
