@@ -7,8 +7,6 @@ import datetime
 import functools
 from collections.abc import Collection
 
-from typing_extensions import Unpack
-
 from hqueue import push
 from hqueue.errors import InvalidInputError
 from hqueue.format.rowkey import first_of
@@ -36,7 +34,7 @@ from hqueue.settings.attributes import (
     ttl_seconds,
 )
 from hqueue.settings.connection import Settings
-from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
+from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes, Unpack
 from hqueue.zookeeper import ZooKeeperCoordination
 
 __all__ = ["Client", "PartitionLocation", "connect"]

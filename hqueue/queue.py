@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
-from typing_extensions import Unpack
-
 from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import (
     CombinedPartitionScanner,
@@ -29,7 +27,7 @@ from hqueue.push.dead_letters import DeadLetters
 from hqueue.push.subscriber import SubscriberOptions
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.attributes import QueueDescription
-from hqueue.settings.options import check_options
+from hqueue.settings.options import Unpack, check_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

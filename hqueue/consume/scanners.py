@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
-from typing_extensions import Unpack
-
 from hqueue.consume.decode import each_message_of
 from hqueue.consume.prefetch import PREFETCH_REQUESTS, Prefetcher
 from hqueue.consume.queue_reader import QueueReader
@@ -19,6 +17,7 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import MessageID, ReceivedMessage
 from hqueue.settings.limits import SCAN_BYTES_MAX
+from hqueue.settings.options import Unpack
 
 if TYPE_CHECKING:
     import pyarrow

@@ -5,6 +5,7 @@ What each stands for if it is left out is said where it is used; a test holds th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
@@ -13,7 +14,12 @@ from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import AccessRule, Credential
 from hqueue.settings.names import with_closest
 
-__all__ = ["AlterableAttributes", "ConnectOptions", "QueueAttributes", "check_options"]
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+else:
+    from typing_extensions import Unpack
+
+__all__ = ["AlterableAttributes", "ConnectOptions", "QueueAttributes", "Unpack", "check_options"]
 
 
 class ConnectOptions(TypedDict, total=False):
