@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hqueue
-from hqueue import Message, ReceivedMessage
+from hqueue import ListenerAnswer, Message, ReceivedMessage
 from hqueue.metadata import SubscriptionKey
 from hqueue_workers import Worker, WorkerSettings
 from tests.support.waiting import wait_for
@@ -151,18 +151,18 @@ class Received:
     """
 
     def __init__(self, pause_s: float = 0) -> None:
-        self.calls: list[tuple[Message, ...]] = []
+        self.calls: list[tuple[ReceivedMessage, ...]] = []
         self.at_s: list[float] = []
         self._pause_s = pause_s
 
-    def __call__(self, messages: Sequence[ReceivedMessage]) -> object:
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
         self.calls.append(tuple(messages))
         self.at_s.append(time.monotonic())
         if self._pause_s:
             time.sleep(self._pause_s)
         return self.answer(messages)
 
-    def answer(self, messages: Sequence[ReceivedMessage]) -> object:
+    def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
         """The status of a call."""
         return None
 
@@ -186,7 +186,7 @@ class Received:
         Raises:
             AssertionError: a message came for the first time after a later one.
         """
-        seen: dict[int | None, list[int]] = defaultdict(list)
+        seen: dict[int, list[int]] = defaultdict(list)
         repeated = 0
         for message in self.messages:
             ids = seen[message.partition]

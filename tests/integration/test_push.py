@@ -6,7 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 
 import hqueue
-from hqueue import Message, ReceivedMessage, Status, Subscription, local
+from hqueue import (
+    DeadLetter,
+    ListenerAnswer,
+    Message,
+    ReceivedMessage,
+    Status,
+    Subscription,
+    local,
+)
 from hqueue.metadata import DeliveryOptions
 from tests.support.proxy import Proxies
 from tests.support.waiting import wait_for
@@ -97,7 +105,7 @@ def test_a_subscriber_goes_on_where_its_checkpoint_is(
 
 def test_retry_brings_the_same_batch_again_before_any_later_one(make: Make, start: Start) -> None:
     class Hesitating(Received):
-        def answer(self, messages: Sequence[ReceivedMessage]) -> object:
+        def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
             return Status.RETRY if len(self.calls) <= 3 else Status.DONE
 
     queue = make(1)
@@ -119,11 +127,11 @@ def test_what_is_rejected_lies_with_the_dead_letters_and_can_be_put_back(
     make: Make, start: Start
 ) -> None:
     class Choosy(Received):
-        def answer(self, messages: Sequence[ReceivedMessage]) -> object:
+        def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
             bad = any(message.value == b"bad" for message in messages)
             return Status.REJECT if bad and len(waiting) < 1 else Status.DONE
 
-    waiting: list[object] = []
+    waiting: list[DeadLetter] = []
     queue = make(1)
     start()
     choosy, other = Choosy(), Received()
@@ -155,7 +163,7 @@ def test_a_message_that_is_retried_too_often_becomes_a_dead_letter(
     make: Make, start: Start
 ) -> None:
     class Failing(Received):
-        def answer(self, messages: Sequence[ReceivedMessage]) -> object:
+        def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
             if messages[0].value == b"poison":
                 raise ValueError("a bug in a listener")
             return None

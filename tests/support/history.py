@@ -26,7 +26,7 @@ class Seen:
         return cls(int(partition), int(message_id), value)
 
 
-def seen_by(messages: Iterable[hqueue.Message]) -> list[Seen]:
+def seen_by(messages: Iterable[hqueue.ReceivedMessage]) -> list[Seen]:
     """What a scanner gave."""
     return [Seen(m.partition, int(m.id), m.value.decode()) for m in messages]
 

@@ -11,7 +11,6 @@ import pytest
 
 from hqueue import (
     InvalidInputError,
-    Message,
     MessageID,
     MessageListener,
     ReceivedMessage,
@@ -20,7 +19,7 @@ from hqueue import (
 )
 from hqueue.push.listener import Listener, Listeners
 
-MESSAGES = [Message("t", b"a"), Message("t", b"b")]
+MESSAGES = [ReceivedMessage("t", value, MessageID(1, n), 0) for n, value in enumerate((b"a", b"b"))]
 TIMEOUT_MS = 5_000
 
 
