@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Callable, Collection
-from typing import Any, Literal
+from typing import Literal
 
 from hqueue import push
 from hqueue.errors import InvalidInputError
+from hqueue.handle import QueueLog
 from hqueue.log.store import PartitionLocation, StorePort
 from hqueue.message import MessageID
 from hqueue.metadata import Coordination, PartitionKey
@@ -25,6 +26,7 @@ from hqueue.settings.attributes import (
     ttl_seconds,
 )
 from hqueue.settings.connection import Settings
+from hqueue.settings.options import AlterableAttributes, QueueAttributes, Unpack
 
 __all__ = ["Client"]
 
@@ -87,15 +89,17 @@ class Client:
             QueueNotFoundError: there is no such table.
             NotAQueueError: there is, but it was not created as a queue.
         """
+        return Queue(self._log(name), self._coordinate)
+
+    def _log(self, name: str) -> QueueLog:
         description = self.describe_queue(name)
         log = self._store.log(name)
         key_of = functools.cache(functools.partial(PartitionKey, name))
-        return Queue(
+        return QueueLog(
             description,
             lambda: self.describe_queue(name),
             appends=log,
             reads=log,
-            coordinate=self._coordinate,
             on_append=lambda partition, appended, bodies: self._notifier.appended(
                 key_of(partition), appended.slot, appended.header, bodies.cells
             ),
@@ -104,7 +108,12 @@ class Client:
         )
 
     def create_queue(
-        self, name: str, *, partitions: int, ttl: Ttl = "7d", **attributes: Any
+        self,
+        name: str,
+        *,
+        partitions: int,
+        ttl: Ttl = "7d",
+        **attributes: Unpack[QueueAttributes],
     ) -> Queue:
         """Create a queue, presharded, and open it.
 
@@ -113,10 +122,7 @@ class Client:
             partitions: 1 to 32,767, and fixed for ever.
             ttl: how long messages are kept: seconds, a timedelta, a text as ``12h`` or ``7d``;
                 None or ``forever``.
-            attributes: as `hqueue.settings.attributes.ATTRIBUTES` names them:
-                ``partitions_per_region``, ``memstore_flush_bytes``, ``major_compaction_ms``,
-                ``compaction_files_min``, ``compaction_files_max``, ``compression``,
-                ``blocking_store_files``, ``durability``; those not given have HBase's defaults.
+            attributes: see `QueueAttributes`.
 
         Raises:
             InvalidInputError: an argument is out of range. Nothing was sent.
@@ -136,7 +142,9 @@ class Client:
         """What HBase says of a queue."""
         return self._store.tables.describe(check_queue_name(name))
 
-    def alter_queue(self, name: str, *, ttl: Ttl = "keep", **attributes: Any) -> QueueDescription:
+    def alter_queue(
+        self, name: str, *, ttl: Ttl = "keep", **attributes: Unpack[AlterableAttributes]
+    ) -> QueueDescription:
         """Change a queue's TTL and attributes; what is not given stays. Returns what is now.
 
         Messages that expired under a shorter TTL do not come back with a longer one.
@@ -176,7 +184,7 @@ class Client:
 
         Some small requests a partition and subscriber.
         """
-        return push.list_subscribers(self.queue(queue), self.coordination)
+        return push.list_subscribers(self._log(queue), self.coordination)
 
     def add_subscriber(
         self,
@@ -198,7 +206,7 @@ class Client:
         Raises:
             SubscriberExistsError: there is one of this name.
         """
-        push.add_subscriber(self.queue(queue), self.coordination, name, start, partitions)
+        push.add_subscriber(self._log(queue), self.coordination, name, start, partitions)
 
     def delete_subscriber(self, queue: str, name: str) -> None:
         """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
@@ -227,7 +235,7 @@ class Client:
             SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
             SubscriberConnectedError: it is connected.
         """
-        return push.seek_subscriber(self.queue(queue), self.coordination, name, start, partitions)
+        return push.seek_subscriber(self._log(queue), self.coordination, name, start, partitions)
 
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""

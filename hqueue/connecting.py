@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hqueue.client import Client
 from hqueue.errors import InvalidInputError
 from hqueue.hbase import GatewayStore
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.connection import Settings
+from hqueue.settings.options import ConnectOptions, Unpack
 from hqueue.zookeeper import ZooKeeperCoordination
 
 __all__ = ["connect", "open_client"]
 
 
-def connect(settings: Settings | None = None, **given: Any) -> Client:
+def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
     """Connect to the HBase that the settings name; without any, to the running local server.
 
     Nothing is sent before the first operation.

@@ -7,7 +7,7 @@ import functools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple, cast, overload
+from typing import Final, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.settings.limits import (
@@ -26,6 +26,7 @@ __all__ = [
     "MessageIDs",
     "Messages",
     "Moment",
+    "ReceivedMessage",
     "as_message_id",
     "id_of",
     "partition_of_key",
@@ -137,7 +138,7 @@ class MessageID(int):
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return MessageID.from_int, (int(self),)
 
 
@@ -181,20 +182,26 @@ class MessageIDs(Sequence[MessageID]):
 
 
 class _Fields(NamedTuple):
+    """How messages lie in memory: tuples, for those are made in bulk and read fastest."""
+
     topic: str
     value: bytes
-    id: MessageID | None = None
-    partition: int | None = None
+    id: MessageID
+    partition: int
 
 
-class Message(_Fields):
-    """A topic and a value; one that was read also says its ID and its partition. Immutable.
+_field = vars(_Fields)
+
+
+class Message(tuple[str | bytes | int, ...]):
+    """A topic and a value, to be put. Immutable.
+
+    One that was read is a `ReceivedMessage`, and can be put again. Two are equal if all their
+    fields are; so one that was read equals none that is to be put.
 
     Args:
         topic: 1 to 255 bytes of UTF-8.
         value: any bytes, also none.
-        id: where it lies, of a message that was read. A put ignores it.
-        partition: of a message that was read. A put ignores it.
 
     Raises:
         InvalidInputError: the topic or the value is of the wrong type or out of range.
@@ -203,13 +210,13 @@ class Message(_Fields):
 
     __slots__ = ()
 
-    def __new__(
-        cls,
-        topic: str,
-        value: bytes | bytearray | memoryview,
-        id: MessageID | None = None,
-        partition: int | None = None,
-    ) -> Message:
+    topic: Final[str] = _field["topic"]
+    """What the message is about."""
+
+    value: Final[bytes] = _field["value"]
+    """What it says."""
+
+    def __new__(cls, topic: str, value: bytes | bytearray | memoryview) -> Message:
         if type(topic) is not str:
             raise InvalidInputError("a topic is a str", topic=topic)
         topic_bytes(topic)
@@ -225,7 +232,51 @@ class Message(_Fields):
                 bytes=len(value),
                 bytes_max=BATCH_BYTES_MAX,
             )
-        return tuple.__new__(cls, (topic, value, id, partition))
+        return tuple.__new__(cls, (topic, value))
+
+    def __getnewargs__(self) -> tuple[str | bytes | int, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"Message(topic={self.topic!r}, value={self.value!r})"
+
+
+class ReceivedMessage(Message):
+    """A message that was read: also its ID and its partition. Immutable.
+
+    Args:
+        topic, value: as of a `Message`.
+        id: where it lies in its partition.
+        partition: the partition. A put takes neither over.
+    """
+
+    __slots__ = ()
+
+    id: Final[MessageID] = _field["id"]
+    """Where it lies in its partition, and when it was written."""
+
+    partition: Final[int] = _field["partition"]
+    """The partition that it was read from."""
+
+    def __new__(
+        cls,
+        topic: str,
+        value: bytes | bytearray | memoryview,
+        id: MessageID,
+        partition: int,
+    ) -> ReceivedMessage:
+        return tuple.__new__(cls, (*Message(topic, value), id, partition))
+
+    @property
+    def timestamp(self) -> int:
+        """When it was written: milliseconds since the epoch."""
+        return int(self.id) >> SEQUENCE_BITS
+
+    def __repr__(self) -> str:
+        return (
+            f"ReceivedMessage(topic={self.topic!r}, value={self.value!r}, id={self.id!r}, "
+            f"partition={self.partition})"
+        )
 
 
 class Messages(Sequence[Message]):

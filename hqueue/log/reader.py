@@ -37,7 +37,7 @@ class Batch:
 
 
 class PartitionReader:
-    """A cursor in one partition. Not thread-safe.
+    """A cursor in one partition. Not thread-safe. Made by `Queue.reader`.
 
     It gives every batch once and in order, and checks that each follows the one before: by its
     slot and by its ordinal. Batches that expired, or were collected, before they could be read

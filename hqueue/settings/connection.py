@@ -196,7 +196,7 @@ class Settings:
 
     @classmethod
     def load(
-        cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+        cls, arguments: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
     ) -> Settings:
         """Gather the settings from all sources.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hqueue import Message, MessageID, Status
+from hqueue import MessageID, ReceivedMessage, Status
 from hqueue.log.ports import Row
 from hqueue.metadata.append_keys import sign
 from hqueue.push.append_notifier import BATCH, row_of
@@ -56,7 +56,7 @@ def _bytes(given: Bytes) -> bytes:
 
 
 def _own_call(values: Sequence[bytes]) -> bytes:
-    messages = [Message("t", value, MessageID(9, at), 3) for at, value in enumerate(values)]
+    messages = [ReceivedMessage("t", value, MessageID(9, at), 3) for at, value in enumerate(values)]
     return b"".join([call_head(1, len(values)), *map(encode_message, messages), call_tail])
 
 

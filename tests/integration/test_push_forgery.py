@@ -140,7 +140,7 @@ def test_a_real_batch_that_is_replayed_after_a_truncation_is_not_delivered_again
             notification(queue.name, real, keys.current.id, mac_of(keys.current, queue.name, real))
             for real in (
                 Forged(row.partition, row.slot, row.header or b"", _encoded(row.cells))
-                for row in queue._reads.open(0, 0, MESSAGE_ID_MAX, None).read(10)
+                for row in queue._log.reader._port.open(0, 0, MESSAGE_ID_MAX, None).read(10)
             )
         ]
         assert len(heard) == 3

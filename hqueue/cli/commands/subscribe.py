@@ -32,7 +32,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.numbers import whole_number
 
 if TYPE_CHECKING:
-    from hqueue.message import Message
+    from hqueue.message import ReceivedMessage
     from hqueue.push import Status, Subscriber
 
 __all__ = ["register"]
@@ -116,7 +116,7 @@ class _Printer:
         self._left = limit
         self._last_ms = SYSTEM_CLOCK.monotonic_ms()
 
-    def consume(self, messages: Sequence[Message]) -> Status:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Write messages; they count as delivered if they could be written."""
         from hqueue.push import Status  # noqa: PLC0415  (not needed for help)
 

@@ -10,20 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from hqueue import Row
 from hqueue.push.append_notifier import WORKER_SERVICE, row_of
 from hqueue.rpc.calls import check_call
 from hqueue.rpc.messages import Processor
-
-if TYPE_CHECKING:
-    from hqueue.log.ports import Row
 
 __all__ = ["NotificationServer"]
 
 logger = logging.getLogger(__name__)
 
-Notify = Callable[[str, Sequence[int], "Sequence[Row]"], object]
+Notify = Callable[[str, Sequence[int], Sequence[Row]], object]
 
 FRAME_BYTES_MAX = 256 * 1024
 """A frame tells of all partitions that a queue can have, or of a small batch, at most."""

@@ -9,7 +9,7 @@ import logging
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hqueue import (
     Batch,
@@ -20,14 +20,12 @@ from hqueue import (
     Pace,
     PartitionReader,
     Queue,
+    Row,
     fetch_once,
 )
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.segment import OVERHEAD_BYTES, Segment, SubscriptionFilter, segments_of
 from hqueue_workers.node.runtime import Runtime
-
-if TYPE_CHECKING:
-    from hqueue.log.ports import Row
 
 __all__ = ["Poller", "TailWaiter"]
 

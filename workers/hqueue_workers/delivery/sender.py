@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from hqueue import HQueueError, Queue
+from hqueue import DeadLetter, HQueueError, Queue
 from hqueue.message import timestamp_of
 from hqueue.metadata import DeliveryOptions
 from hqueue.push import Status
-from hqueue.push.dead_letters import DeadLetter, put_dead_letters
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import Call, SubscriberCursor
@@ -194,7 +193,7 @@ class MessageSender:
         ]
         self._repeat_to = call.end
         await self._lease.wait()
-        await self._runtime.read(lambda: put_dead_letters(self._queue, letters))
+        await self._runtime.read(lambda: self._queue.dead_letters.put(letters))
         self._metrics.rejected(call.count)
         self._pass(call)
         await self.checkpoint.write()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 from hqueue import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
@@ -109,7 +108,7 @@ class WorkerSettings:
 
     @classmethod
     def load(
-        cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+        cls, arguments: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
     ) -> WorkerSettings:
         """Gather the settings from all sources.
 
