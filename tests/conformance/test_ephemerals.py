@@ -103,6 +103,7 @@ def test_what_is_registered_already_stays_as_it_is_and_gets_new_values(
     assert put(store, group(root, 0), group(root, 1, who=b"new")).obstacle is None
     assert store.records.read(group(root, 0)) == before
     assert values(store, group(root, 1)) == group(root, 1, who=b"new")
+    assert put(store, group(root, 0), group(root, 1)).obstacle is None, "whatever its value"
 
 
 def test_a_group_whose_part_was_removed_is_made_whole(open_store: Open, root: str) -> None:

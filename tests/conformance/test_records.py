@@ -66,6 +66,17 @@ def test_a_write_needs_the_version_that_is_there_and_makes_the_next(
     assert record.changed > known.changed
 
 
+def test_what_another_wrote_is_not_taken_for_one_s_own_though_it_is_the_very_same(
+    open_store: Open, root: str
+) -> None:
+    one, other = open_store(), open_store()
+    known = create(one, f"{root}/a")
+    assert write(one, f"{root}/a", b"2", known.version) is not None
+    assert write(other, f"{root}/a", b"2", known.version) is None
+    assert write(one, f"{root}/b", b"1", NEW) is not None
+    assert write(other, f"{root}/b", b"1", NEW) is None
+
+
 def test_a_new_record_is_written_only_where_there_is_none(store: MetadataStore, root: str) -> None:
     version = write(store, f"{root}/a/b/c", b"1", NEW)
     assert version is not None
