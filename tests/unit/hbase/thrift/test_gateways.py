@@ -118,7 +118,7 @@ def test_a_failed_gateway_is_avoided_for_a_time_that_doubles(
 
 
 def test_no_more_connections_are_in_use_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hqueue.hbase.thrift.gateway.Connection", FakeConnection)
+    monkeypatch.setattr("hqueue.hbase.thrift.gateway.connect", FakeConnection)
     settings = Settings(connections_max=2, operation_timeout_ms=30)
     gateway = Gateway(GatewayAddress(HOSTS[0]), Service.THRIFT1, settings, SteppedClock())
     first, second = gateway.acquire(), gateway.acquire()
