@@ -51,8 +51,9 @@ def zookeeper_servers(hosts: str) -> list[Address]:
     servers = []
     for written in hosts.partition("/")[0].split(","):
         server = written.strip()
-        port = "" if _split(server)[1] else f":{ZOOKEEPER_PORT}"
-        servers.append(Address.parse(server + port))
+        if _split(server)[1] is None:
+            server = f"{server}:{ZOOKEEPER_PORT}"
+        servers.append(Address.parse(server))
     return servers
 
 

@@ -63,7 +63,7 @@ def test_zookeepers_servers_are_those_before_its_path(
     assert zookeeper_servers(hosts) == servers
 
 
-@pytest.mark.parametrize("hosts", ["", "zk1,", "zk1:x", "zk1:0"])
+@pytest.mark.parametrize("hosts", ["", "zk1,", "zk1:", "zk1:x", "zk1:0"])
 def test_what_names_no_servers_is_no_zookeeper(hosts: str) -> None:
     with pytest.raises(InvalidInputError):
         zookeeper_servers(hosts)
