@@ -12,6 +12,7 @@ from hqueue.hbase import GatewayStore
 from hqueue.log.store import StorePort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
 from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.network import Network
 from tests.support.memory.store import MemoryStore
 from tests.support.proxy import Fate, Proxies, Served
@@ -62,28 +63,29 @@ class MemoryBackend:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.raw = MemoryCluster(clock)
+        self._coordination = MemoryServer()
 
     def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
-        return _client(self.raw, Network(), clock, **settings)
+        return _client(self.raw, self._coordination, Network(), clock, **settings)
 
     def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> MemoryStore:
         return MemoryStore(self.raw, Settings(**settings), clock)  # type: ignore[arg-type]
 
     @contextlib.contextmanager
     def lossy(self) -> Iterator[LossyWay]:
-        yield _LossyNetwork(self.raw)
+        yield _LossyNetwork(self.raw, self._coordination)
 
 
-def _client(cluster: MemoryCluster, network: Network, clock: Clock, **settings: object) -> Client:
+def _client(
+    cluster: MemoryCluster,
+    coordination: MemoryServer,
+    network: Network,
+    clock: Clock,
+    **settings: object,
+) -> Client:
     made = Settings(**{**settings, "notify_workers": False})  # type: ignore[arg-type]
-    return Client(made, MemoryStore(cluster, made, clock, network), _NoCoordination, clock)
-
-
-class _NoCoordination:
-    """What needs a coordination service does not run over memory."""
-
-    def close(self) -> None:
-        """Nothing is open."""
+    store = MemoryStore(cluster, made, clock, network)
+    return Client(made, store, lambda: MemoryCoordination(coordination), clock)
 
 
 class HastyClock(SystemClock):
@@ -94,12 +96,13 @@ class HastyClock(SystemClock):
 
 
 class _LossyNetwork:
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: MemoryCluster, coordination: MemoryServer) -> None:
         self._cluster = cluster
+        self._coordination = coordination
         self._network = Network()
 
     def connect(self, **settings: object) -> Client:
-        return _client(self._cluster, self._network, HastyClock(), **settings)
+        return _client(self._cluster, self._coordination, self._network, HastyClock(), **settings)
 
     def store(self, **settings: object) -> MemoryStore:
         made = Settings(**settings)  # type: ignore[arg-type]
