@@ -198,6 +198,26 @@ def test_a_queue_that_is_disabled_now_and_then_is_waited_for_each_time(
         assert next(values) == b"new"
 
 
+def test_a_queue_that_can_be_read_meanwhile_is_waited_for_again_though_nothing_came(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    rows.append(0, b"old")
+    values = iter(followed(rows, clock, 1, idle_ms_max=60_000))
+    assert next(values) == b"old"
+
+    def disable() -> None:
+        rows.failure = lambda method: QueueDisabledError("disabled")
+
+    def enable() -> None:
+        rows.failure = lambda method: None
+
+    for times in range(3):
+        clock.at.append((clock.now_ms + times * BOUND_MS, disable))
+        clock.at.append((clock.now_ms + times * BOUND_MS + BOUND_MS - 1_000, enable))
+    clock.at.append((clock.now_ms + 4 * BOUND_MS, lambda: rows.append(0, b"new")))
+    assert next(values) == b"new"
+
+
 def test_it_ends_when_nothing_came_for_so_long_and_not_before(
     rows: Rows, clock: EventfulClock
 ) -> None:
