@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 
 import hqueue
-from hqueue import DeliveryOptions, Message, MessageListener, Status, Subscription
+from hqueue import DeliveryOptions, MessageListener, ReceivedMessage, Status, Subscription
 
 
 class Indexer(MessageListener):
@@ -22,7 +22,7 @@ class Indexer(MessageListener):
         self._retried: set[bytes] = set()
         self.done = threading.Event()
 
-    def consume(self, messages: Sequence[Message]) -> Status:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         for message in messages:
             if message.value == b"broken":
                 print("rejected: broken", flush=True)

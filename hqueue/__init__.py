@@ -9,9 +9,17 @@ for message in queue.scan():
     print(message.id, message.topic, message.value)
 """
 
-from hqueue.client import Client, PartitionLocation, connect
+from hqueue.client import Client, Ttl
+from hqueue.connecting import connect
 from hqueue.consume.decode import messages_of
-from hqueue.consume.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
+from hqueue.consume.fetcher import Fetch, Fetcher, Pace, fetch_once
+from hqueue.consume.scan import Scan
+from hqueue.consume.scanners import (
+    CombinedPartitionScanner,
+    PartitionScanner,
+    QueueScanner,
+    ScannerOptions,
+)
 from hqueue.errors import (
     BufferFullError,
     CheckpointMovedError,
@@ -45,30 +53,63 @@ from hqueue.errors import (
 )
 from hqueue.format import Header, TopicEntry
 from hqueue.log import Batch, PartitionReader
-from hqueue.message import Message, MessageID, MessageIDs, Messages
-from hqueue.metadata import DeliveryOptions
-from hqueue.produce.delivery import Delivery
+from hqueue.log.check import Finding, PartitionCheck
+from hqueue.log.lag import PartitionLag
+from hqueue.log.offsets import PartitionOffsets
+from hqueue.log.ports import Row
+from hqueue.log.store import PartitionLocation
+from hqueue.message import Message, MessageID, MessageIDs, Messages, Moment, ReceivedMessage
+from hqueue.metadata import DeliveryOptions, Presence
+from hqueue.produce.delivery import Delivery, DeliveryCallback
+from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
-from hqueue.push import MessageListener, Status, Subscriber, Subscription
-from hqueue.queue import PartitionLag, PartitionOffsets, Queue
-from hqueue.settings.addresses import GatewayAddress
+from hqueue.push import (
+    DeadLetter,
+    DeadLetters,
+    Listener,
+    ListenerAnswer,
+    MessageListener,
+    Start,
+    Status,
+    Subscriber,
+    SubscriberOptions,
+    SubscriberState,
+    Subscription,
+)
+from hqueue.queue import Queue
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue.settings.addresses import Address, GatewayAddress
 from hqueue.settings.attributes import QueueDescription
-from hqueue.settings.connection import Settings
+from hqueue.settings.connection import AccessRule, Credential, Settings
+from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
 
 __version__ = "0.1.0"  # The one place: packaging reads it from here.
 
 __all__ = [
+    "AccessRule",
+    "Address",
+    "AlterableAttributes",
     "Batch",
     "BufferFullError",
     "CheckpointMovedError",
     "Client",
+    "Clock",
     "ClockSkewError",
     "ClosedError",
     "CombinedPartitionScanner",
+    "ConnectOptions",
     "CorruptLogError",
+    "Credential",
+    "DeadLetter",
+    "DeadLetters",
+    "Deadline",
     "Delivery",
+    "DeliveryCallback",
     "DeliveryOptions",
     "FencedError",
+    "Fetch",
+    "Fetcher",
+    "Finding",
     "GatewayAddress",
     "HQueueError",
     "Header",
@@ -76,6 +117,8 @@ __all__ = [
     "IdempotencyKeyReusedError",
     "IdempotencyKeyTooOldError",
     "InvalidInputError",
+    "Listener",
+    "ListenerAnswer",
     "LocalServerError",
     "Message",
     "MessageID",
@@ -83,15 +126,21 @@ __all__ = [
     "MessageListener",
     "MessageTooLargeError",
     "Messages",
+    "Moment",
     "NotAQueueError",
     "Outcome",
+    "Pace",
+    "PartitionCheck",
     "PartitionLag",
     "PartitionLocation",
     "PartitionOffsets",
     "PartitionReader",
     "PartitionScanner",
+    "Presence",
     "Producer",
+    "ProducerOptions",
     "Queue",
+    "QueueAttributes",
     "QueueDescription",
     "QueueDisabledError",
     "QueueEnabledError",
@@ -99,10 +148,14 @@ __all__ = [
     "QueueNotFoundError",
     "QueueScanner",
     "QueueStateError",
+    "ReceivedMessage",
     "RequestRefusedError",
+    "Row",
     "Scan",
+    "ScannerOptions",
     "Settings",
     "SettingsError",
+    "Start",
     "Status",
     "StoreError",
     "StoreUnavailableError",
@@ -110,11 +163,15 @@ __all__ = [
     "SubscriberConnectedError",
     "SubscriberExistsError",
     "SubscriberNotFoundError",
+    "SubscriberOptions",
+    "SubscriberState",
     "Subscription",
     "SubscriptionStateError",
     "TopicEntry",
+    "Ttl",
     "UnsupportedFormatError",
     "__version__",
     "connect",
+    "fetch_once",
     "messages_of",
 ]

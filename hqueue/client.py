@@ -1,24 +1,16 @@
-"""The way in: connecting, and administering queues."""
+"""The client: administering queues, and opening them."""
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Literal
 
 from hqueue import push
 from hqueue.errors import InvalidInputError
-from hqueue.format.rowkey import first_of
-from hqueue.hbase import (
-    Gateways,
-    Locations,
-    TableAppends,
-    TableReads,
-    Tables,
-    region_locations,
-)
+from hqueue.handle import QueueLog
+from hqueue.log.store import PartitionLocation, StorePort
 from hqueue.message import MessageID
 from hqueue.metadata import Coordination, PartitionKey
 from hqueue.push import EARLIEST, Start, SubscriberState
@@ -34,53 +26,38 @@ from hqueue.settings.attributes import (
     ttl_seconds,
 )
 from hqueue.settings.connection import Settings
-from hqueue.zookeeper import ZooKeeperCoordination
+from hqueue.settings.options import AlterableAttributes, QueueAttributes, Unpack
 
-__all__ = ["Client", "PartitionLocation", "connect"]
+__all__ = ["Client"]
 
 Ttl = str | int | datetime.timedelta | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PartitionLocation:
-    """Where a partition is served."""
-
-    partition: int
-    host: str
-    port: int
-
-
-def connect(settings: Settings | None = None, **given: Any) -> Client:
-    """Connect to the HBase that the settings name; without any, to the running local server.
-
-    Nothing is sent before the first operation.
-
-    Args:
-        settings: all settings at once; or
-        given: single ones by their names in `Settings`, as ``gateways="host:9090/9091"``. The
-            others come from the environment, the settings file and the defaults.
-
-    Raises:
-        SettingsError: a setting is unknown or has a wrong value.
-    """
-    if settings is not None and given:
-        raise InvalidInputError("give Settings or single settings, not both")
-    return Client(settings or Settings.load(given))
-
-
 class Client:
-    """A connection to a cluster. Thread-safe, and usable in a forked child.
+    """A connection to a cluster. Thread-safe, and usable in a forked child. Made by `connect`.
 
     Connections are pooled and opened when needed. Use it as a context manager, or `close` it.
+
+    Args:
+        settings: bounds, and how what is sent is compressed.
+        store: keeps the queues. The client closes it.
+        coordinate: begins a session with the coordination service, which connects when it is used.
+        clock: where time comes from.
     """
 
-    def __init__(self, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: StorePort,
+        coordinate: Callable[[], Coordination],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         keep_freed()
         self.settings = settings
+        self._store = store
+        self._coordinate = coordinate
         self._clock = clock
-        self._gateways = Gateways(settings)
-        self._tables = Tables(self._gateways)
-        self._coordination = ZooKeeperCoordination(settings)
+        self._coordination = coordinate()
         self._notifier = AppendNotifier(lambda: self._coordination, settings.zookeeper)
         if not settings.notify_workers:
             self._notifier.close()
@@ -93,13 +70,13 @@ class Client:
 
     def close(self) -> None:
         """Close all connections. What was made from this client can't be used any more."""
-        self._gateways.close()
+        self._store.close()
         self._notifier.close()
         self._coordination.close()
 
     @property
     def coordination(self) -> Coordination:
-        """The client's session with ZooKeeper, for subscriptions, checkpoints and workers.
+        """The client's session with the coordination service: subscriptions, checkpoints, workers.
 
         Connects when it is first used. What is present by it is so until the client is closed.
         """
@@ -112,15 +89,17 @@ class Client:
             QueueNotFoundError: there is no such table.
             NotAQueueError: there is, but it was not created as a queue.
         """
+        return Queue(self._log(name), self._coordinate)
+
+    def _log(self, name: str) -> QueueLog:
         description = self.describe_queue(name)
-        locations = Locations(self._gateways, name)
+        log = self._store.log(name)
         key_of = functools.cache(functools.partial(PartitionKey, name))
-        return Queue(
+        return QueueLog(
             description,
             lambda: self.describe_queue(name),
-            appends=TableAppends(self._gateways, name, locations, self._clock),
-            reads=TableReads(self._gateways, name, locations),
-            coordinate=lambda: ZooKeeperCoordination(self.settings),
+            appends=log,
+            reads=log,
             on_append=lambda partition, appended, bodies: self._notifier.appended(
                 key_of(partition), appended.slot, appended.header, bodies.cells
             ),
@@ -129,7 +108,12 @@ class Client:
         )
 
     def create_queue(
-        self, name: str, *, partitions: int, ttl: Ttl = "7d", **attributes: Any
+        self,
+        name: str,
+        *,
+        partitions: int,
+        ttl: Ttl = "7d",
+        **attributes: Unpack[QueueAttributes],
     ) -> Queue:
         """Create a queue, presharded, and open it.
 
@@ -138,10 +122,7 @@ class Client:
             partitions: 1 to 32,767, and fixed for ever.
             ttl: how long messages are kept: seconds, a timedelta, a text as ``12h`` or ``7d``;
                 None or ``forever``.
-            attributes: as `hqueue.settings.attributes.ATTRIBUTES` names them:
-                ``partitions_per_region``, ``memstore_flush_bytes``, ``major_compaction_ms``,
-                ``compaction_files_min``, ``compaction_files_max``, ``compression``,
-                ``blocking_store_files``, ``durability``; those not given have HBase's defaults.
+            attributes: see `QueueAttributes`.
 
         Raises:
             InvalidInputError: an argument is out of range. Nothing was sent.
@@ -150,18 +131,20 @@ class Client:
         check_queue_name(name)
         check_partitions(partitions)
         checked = check_attributes(attributes)
-        self._tables.create(name, partitions, ttl_seconds(ttl), checked)
+        self._store.tables.create(name, partitions, ttl_seconds(ttl), checked)
         return self.queue(name)
 
     def list_queues(self) -> list[QueueDescription]:
         """All queues, by name."""
-        return self._tables.list()
+        return self._store.tables.list()
 
     def describe_queue(self, name: str) -> QueueDescription:
         """What HBase says of a queue."""
-        return self._tables.describe(check_queue_name(name))
+        return self._store.tables.describe(check_queue_name(name))
 
-    def alter_queue(self, name: str, *, ttl: Ttl = "keep", **attributes: Any) -> QueueDescription:
+    def alter_queue(
+        self, name: str, *, ttl: Ttl = "keep", **attributes: Unpack[AlterableAttributes]
+    ) -> QueueDescription:
         """Change a queue's TTL and attributes; what is not given stays. Returns what is now.
 
         Messages that expired under a shorter TTL do not come back with a longer one.
@@ -170,17 +153,17 @@ class Client:
         checked = check_attributes(attributes)
         if "partitions_per_region" in checked:
             raise InvalidInputError("partitions_per_region is fixed when a queue is created")
-        seconds = "keep" if ttl == "keep" else ttl_seconds(ttl)
-        self._tables.alter(name, ttl_seconds=seconds, attributes=checked)
+        seconds: int | Literal["keep"] | None = "keep" if ttl == "keep" else ttl_seconds(ttl)
+        self._store.tables.alter(name, ttl_seconds=seconds, attributes=checked)
         return self.describe_queue(name)
 
     def enable_queue(self, name: str) -> None:
         """Let a queue take puts and reads again. One that is enabled stays so."""
-        self._tables.enable(check_queue_name(name))
+        self._store.tables.enable(check_queue_name(name))
 
     def disable_queue(self, name: str) -> None:
         """Let a queue refuse puts and reads; its messages stay. Needed before `delete_queue`."""
-        self._tables.disable(check_queue_name(name))
+        self._store.tables.disable(check_queue_name(name))
 
     def delete_queue(self, name: str) -> None:
         """Delete a disabled queue with all its messages.
@@ -188,20 +171,20 @@ class Client:
         Raises:
             QueueEnabledError: it is not disabled.
         """
-        self._tables.delete(check_queue_name(name))
+        self._store.tables.delete(check_queue_name(name))
 
     def truncate_queue(self, name: str) -> None:
         """Delete all messages of a queue, and keep its partitions. Takes some seconds, in which
         the queue is disabled; afterwards it is enabled.
         """
-        self._tables.truncate(check_queue_name(name))
+        self._store.tables.truncate(check_queue_name(name))
 
     def list_subscribers(self, queue: str) -> list[SubscriberState]:
         """Every subscriber of a queue in every partition: whether it is connected, and its lag.
 
         Some small requests a partition and subscriber.
         """
-        return push.list_subscribers(self.queue(queue), self.coordination)
+        return push.list_subscribers(self._log(queue), self.coordination)
 
     def add_subscriber(
         self,
@@ -223,7 +206,7 @@ class Client:
         Raises:
             SubscriberExistsError: there is one of this name.
         """
-        push.add_subscriber(self.queue(queue), self.coordination, name, start, partitions)
+        push.add_subscriber(self._log(queue), self.coordination, name, start, partitions)
 
     def delete_subscriber(self, queue: str, name: str) -> None:
         """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
@@ -252,16 +235,10 @@ class Client:
             SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
             SubscriberConnectedError: it is connected.
         """
-        return push.seek_subscriber(self.queue(queue), self.coordination, name, start, partitions)
+        return push.seek_subscriber(self._log(queue), self.coordination, name, start, partitions)
 
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""
         description = self.describe_queue(name)
         deadline = Deadline(self._clock, self.settings.operation_timeout_ms)
-        regions = deadline.run(lambda: region_locations(self._gateways, name))
-        located = []
-        for partition in range(description.partitions):
-            key = first_of(partition)
-            region = next(r for r in reversed(regions) if r.start_key <= key)
-            located.append(PartitionLocation(partition, region.host, region.port))
-        return located
+        return deadline.run(lambda: self._store.locations.locate(name, description.partitions))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import functools
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple, cast, overload
+from typing import Final, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.settings.limits import (
@@ -17,7 +18,7 @@ from hqueue.settings.limits import (
     TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
-from hqueue.settings.numbers import whole_number
+from hqueue.settings.numbers import is_whole, whole_number
 
 __all__ = [
     "Message",
@@ -25,11 +26,36 @@ __all__ = [
     "MessageIDs",
     "Messages",
     "Moment",
+    "ReceivedMessage",
     "as_message_id",
+    "id_of",
+    "partition_of_key",
+    "sequence_of",
+    "timestamp_of",
     "topic_bytes",
 ]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def id_of(timestamp: int, sequence: int = 0) -> int:
+    """A message's ID as a plain integer, as the log reckons with it. Nothing is checked."""
+    return timestamp << SEQUENCE_BITS | sequence
+
+
+def timestamp_of(message_id: int) -> int:
+    """The milliseconds since the epoch of an ID, also of one that is a plain integer."""
+    return message_id >> SEQUENCE_BITS
+
+
+def sequence_of(message_id: int) -> int:
+    """The place of an ID among those of its timestamp, also of one that is a plain integer."""
+    return message_id & SEQUENCE_MAX
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """The partition of a key, in a queue of so many: CRC-32 of the key, modulo their number."""
+    return zlib.crc32(key) % partitions
 
 
 class MessageID(int):
@@ -49,20 +75,20 @@ class MessageID(int):
     __slots__ = ()
 
     def __new__(cls, timestamp: int, sequence: int = 0) -> MessageID:
-        if not _is_int(timestamp) or not 0 <= timestamp <= TIMESTAMP_MS_MAX:
+        if not is_whole(timestamp, 0, TIMESTAMP_MS_MAX):
             raise InvalidInputError(
                 "a timestamp is milliseconds since the epoch, 0 to 2**48 - 1; an ID that is one "
                 "integer is read by MessageID.from_int",
                 timestamp=timestamp,
             )
-        if not _is_int(sequence) or not 0 <= sequence <= SEQUENCE_MAX:
+        if not is_whole(sequence, 0, SEQUENCE_MAX):
             raise InvalidInputError("a sequence is 0 to 32767", sequence=sequence)
-        return int.__new__(cls, timestamp << SEQUENCE_BITS | sequence)
+        return int.__new__(cls, id_of(timestamp, sequence))
 
     @classmethod
     def from_int(cls, value: int) -> MessageID:
         """The ID that ``int(message_id)`` gave."""
-        if not _is_int(value) or not 0 <= value <= MESSAGE_ID_MAX:
+        if not is_whole(value, 0, MESSAGE_ID_MAX):
             raise InvalidInputError("a MessageID as an integer is 0 to 2**63 - 1", value=value)
         return int.__new__(cls, value)
 
@@ -78,12 +104,12 @@ class MessageID(int):
     @property
     def timestamp(self) -> int:
         """Milliseconds since the epoch."""
-        return int(self) >> SEQUENCE_BITS
+        return timestamp_of(int(self))
 
     @property
     def sequence(self) -> int:
         """The place among the messages of this timestamp, 0 to 32,767."""
-        return int(self) & SEQUENCE_MAX
+        return sequence_of(int(self))
 
     @property
     def datetime(self) -> datetime.datetime:
@@ -112,7 +138,7 @@ class MessageID(int):
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return MessageID.from_int, (int(self),)
 
 
@@ -156,20 +182,26 @@ class MessageIDs(Sequence[MessageID]):
 
 
 class _Fields(NamedTuple):
+    """How messages lie in memory: tuples, for those are made in bulk and read fastest."""
+
     topic: str
     value: bytes
-    id: MessageID | None = None
-    partition: int | None = None
+    id: MessageID
+    partition: int
 
 
-class Message(_Fields):
-    """A topic and a value; one that was read also says its ID and its partition. Immutable.
+_field = vars(_Fields)
+
+
+class Message(tuple[str | bytes | int, ...]):
+    """A topic and a value, to be put. Immutable.
+
+    One that was read is a `ReceivedMessage`, and can be put again. Two are equal if all their
+    fields are; so one that was read equals none that is to be put.
 
     Args:
         topic: 1 to 255 bytes of UTF-8.
         value: any bytes, also none.
-        id: where it lies, of a message that was read. A put ignores it.
-        partition: of a message that was read. A put ignores it.
 
     Raises:
         InvalidInputError: the topic or the value is of the wrong type or out of range.
@@ -178,13 +210,13 @@ class Message(_Fields):
 
     __slots__ = ()
 
-    def __new__(
-        cls,
-        topic: str,
-        value: bytes | bytearray | memoryview,
-        id: MessageID | None = None,
-        partition: int | None = None,
-    ) -> Message:
+    topic: Final[str] = _field["topic"]
+    """What the message is about."""
+
+    value: Final[bytes] = _field["value"]
+    """What it says."""
+
+    def __new__(cls, topic: str, value: bytes | bytearray | memoryview) -> Message:
         if type(topic) is not str:
             raise InvalidInputError("a topic is a str", topic=topic)
         topic_bytes(topic)
@@ -200,7 +232,51 @@ class Message(_Fields):
                 bytes=len(value),
                 bytes_max=BATCH_BYTES_MAX,
             )
-        return tuple.__new__(cls, (topic, value, id, partition))
+        return tuple.__new__(cls, (topic, value))
+
+    def __getnewargs__(self) -> tuple[str | bytes | int, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"Message(topic={self.topic!r}, value={self.value!r})"
+
+
+class ReceivedMessage(Message):
+    """A message that was read: also its ID and its partition. Immutable.
+
+    Args:
+        topic, value: as of a `Message`.
+        id: where it lies in its partition.
+        partition: the partition. A put takes neither over.
+    """
+
+    __slots__ = ()
+
+    id: Final[MessageID] = _field["id"]
+    """Where it lies in its partition, and when it was written."""
+
+    partition: Final[int] = _field["partition"]
+    """The partition that it was read from."""
+
+    def __new__(
+        cls,
+        topic: str,
+        value: bytes | bytearray | memoryview,
+        id: MessageID,
+        partition: int,
+    ) -> ReceivedMessage:
+        return tuple.__new__(cls, (*Message(topic, value), id, partition))
+
+    @property
+    def timestamp(self) -> int:
+        """When it was written: milliseconds since the epoch."""
+        return int(self.id) >> SEQUENCE_BITS
+
+    def __repr__(self) -> str:
+        return (
+            f"ReceivedMessage(topic={self.topic!r}, value={self.value!r}, id={self.id!r}, "
+            f"partition={self.partition})"
+        )
 
 
 class Messages(Sequence[Message]):
@@ -282,7 +358,3 @@ def as_message_id(moment: Moment) -> MessageID:
             raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
         return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
     return MessageID(moment)
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

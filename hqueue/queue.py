@@ -2,71 +2,49 @@
 
 from __future__ import annotations
 
-import sys
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, overload
 
-from hqueue.consume.follow import poll
-from hqueue.consume.queue_log import QueueLog
-from hqueue.consume.scanners import CombinedPartitionScanner, PartitionScanner, QueueScanner, Scan
-from hqueue.errors import InvalidInputError
-from hqueue.format import CODECS, Bodies, compressed, encode_bodies, encode_values
-from hqueue.log import Appended, Batch, PartitionReader, PartitionWriter
+from hqueue.consume.scan import Scan
+from hqueue.consume.scanners import (
+    CombinedPartitionScanner,
+    PartitionScanner,
+    QueueScanner,
+    ScannerOptions,
+)
+from hqueue.format import Header
+from hqueue.handle import QueueLog
+from hqueue.log import Batch, PartitionReader
+from hqueue.log.check import PartitionCheck
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
-from hqueue.log.ports import ReadPort, WritePort
-from hqueue.log.skew import SkewGuard
-from hqueue.message import Message, MessageID, MessageIDs, Moment
+from hqueue.message import Message, MessageID, Moment
 from hqueue.metadata import Coordination
-from hqueue.produce.header_reaper import HeaderReaper
-from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
+from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
-from hqueue.produce.writer_pool import WriterPool
 from hqueue.push import Listener, Subscriber, Subscription
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.fork import register
+from hqueue.push.dead_letters import DeadLetters
+from hqueue.push.subscriber import SubscriberOptions
+from hqueue.runtime.clock import Deadline
 from hqueue.settings.attributes import QueueDescription
-from hqueue.settings.connection import Settings
+from hqueue.settings.options import Unpack, check_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PartitionLag", "PartitionOffsets", "Queue"]
+__all__ = ["Queue"]
 
 
-class Queue(QueueLog):
+class Queue:
     """A queue. Thread-safe, and usable in a forked child. Made by `Client.queue`.
 
     Messages of one partition have a total order, that of their IDs; between partitions there is
     none. A put is durable when it returns.
     """
 
-    def __init__(
-        self,
-        description: QueueDescription,
-        describe: Callable[[], QueueDescription],
-        *,
-        appends: WritePort,
-        reads: ReadPort,
-        coordinate: Callable[[], Coordination],
-        on_append: Callable[[int, Appended, Bodies], None],
-        settings: Settings,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        super().__init__(description, describe, reads=reads, settings=settings, clock=clock)
-        self._appends = appends
+    def __init__(self, log: QueueLog, coordinate: Callable[[], Coordination]) -> None:
+        self._log = log
         self._coordinate = coordinate
-        self._on_append = on_append
-        self._skew = SkewGuard(appends, settings.clock_skew_ms_max, clock)
-        self._epochs = ProducerEpochs(appends, clock)
-        self.after_fork_in_child()
-        register(self)
-
-    def after_fork_in_child(self) -> None:
-        self._writers = WriterPool(self.partitions, self._open_writer)
-        self._reaper = HeaderReaper(lambda: self._describe().ttl_seconds, self._clock)
-        self._skew.after_fork_in_child()
 
     def __enter__(self) -> Queue:
         return self
@@ -76,6 +54,28 @@ class Queue(QueueLog):
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r}, partitions={self.partitions})"
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._log.name
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has: they are 0 to one less."""
+        return self._log.partitions
+
+    def close(self) -> None:
+        """Refuse further puts and scans through this object. The client's connections stay."""
+        self._log.close()
+
+    def describe(self) -> QueueDescription:
+        """What HBase says of the queue now."""
+        return self._log.describe()
+
+    def deadline(self) -> Deadline:
+        """The bound on one operation, from now."""
+        return self._log.deadline()
 
     @overload
     def put(
@@ -111,8 +111,7 @@ class Queue(QueueLog):
         Exactly once for as long as this process lives: a put whose answer was lost is looked up
         in the log and repeated only if it is not there. With an idempotency key exactly once for
         good: a put with the same idempotency key finds the batch of the first one, in whatever
-            process, and returns its
-        IDs.
+        process, and returns its IDs.
 
         Args:
             messages: at most 65,536, and 8 MiB; for more use a `Producer`. `Messages`, and a
@@ -141,45 +140,17 @@ class Queue(QueueLog):
             IdempotencyKeyReusedError: the batch with this idempotency key has other messages.
             IdempotencyKeyTooOldError: the log is not kept back to `since`.
         """
-        partition = self.choose_partition(partition, key)
-        search = None
-        if idempotency_key is not None or since is not None:
-            skew_ms_max = self._settings.clock_skew_ms_max
-            search = search_for(idempotency_key, since, skew_ms_max, anywhere=partition is None)
-        if isinstance(messages, Message):
-            bodies = encode_values(messages[0], (messages[1],))
-            appended = self.append(bodies, partition, search)
-            return int.__new__(MessageID, appended.base)
-        appended = self.append(self.encode(messages), partition, search)
-        return MessageIDs(appended.base, appended.count)
-
-    def encode(self, messages: Sequence[Message] | pa.RecordBatch) -> Bodies:
-        """A batch of these messages, as `append` takes it.
-
-        Raises:
-            InvalidInputError, MessageTooLargeError: as `put`.
-        """
-        if isinstance(messages, Sequence) and not isinstance(messages, (str, bytes)):
-            return encode_bodies(cast("Sequence[Message]", messages))
-        if _is_record_batch(messages):
-            return _encode_record_batch(messages)
-        raise InvalidInputError(
-            "what is put is a Message, a sequence of them, or a pyarrow.RecordBatch"
+        return self._log.appender.put(
+            messages, partition=partition, key=key, idempotency_key=idempotency_key, since=since
         )
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
-        """The partition that these arguments of `put` mean; None for any."""
-        if key is not None:
-            if partition is not None:
-                raise InvalidInputError("give a partition or a key, not both")
-            if isinstance(key, str):
-                key = key.encode()
-            if not isinstance(key, bytes):
-                raise InvalidInputError("a key is str or bytes", type=type(key).__name__)
-            return zlib.crc32(key) % self.partitions
-        if partition is not None:
-            self._check_partition(partition)
-        return partition
+        """The partition that these arguments of `put` mean; None for any.
+
+        Raises:
+            InvalidInputError: both are given, or there is no such partition.
+        """
+        return self._log.appender.choose_partition(partition, key)
 
     def claim_epoch(self, producer: str, epoch: int = 0) -> MessageID:
         """Claim an epoch of a producer; returns when that epoch was claimed first.
@@ -199,76 +170,58 @@ class Queue(QueueLog):
             ClockSkewError: this machine's clock is off.
             StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
         """
-        self._check_open()
-        deadline = self.deadline()
-        self._skew.check(deadline)
-        return self._epochs.claim(producer, epoch, deadline)
+        return self._log.appender.claim_epoch(producer, epoch)
 
     def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
         """The latest epoch of a producer, and when it was claimed; None if there is none."""
-        self._check_open()
-        return self._epochs.current(producer, self.deadline())
+        return self._log.appender.current_epoch(producer)
 
-    def append(
-        self, bodies: Bodies, partition: int | None, search: Search | None = None
-    ) -> Appended:
-        """Append an encoded batch; `put` and `Producer` come down to this.
+    def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
+        """A `Producer` for this queue.
 
-        Without a partition it goes to one that no other thread of this process is writing to,
-        and to another as soon as some other writer is met there. So writers spread over the
-        partitions by themselves.
+        Args:
+            options: see `ProducerOptions`.
+
+        Raises:
+            InvalidInputError: an option is unknown or out of range.
         """
-        self._check_open()
-        bodies = compressed(bodies, CODECS[self._settings.codec])
-        deadline = self.deadline()
-        self._skew.check(deadline)
-        pooled = self._writers.acquire(partition, deadline)
-        try:
-            if search is None:
-                appended = pooled.writer.append(bodies, deadline)
-            else:
-                appended = pooled.writer.append_once(bodies, deadline, search.nonce, search.since)
-            self._on_append(pooled.writer.partition, appended, bodies)
-        finally:
-            pooled.lock.release()
-        self._reaper.collect_if_due(pooled.writer)
-        if partition is None and appended.contended:
-            self._writers.move_on()
-        return appended
-
-    def _open_writer(self, partition: int) -> PartitionWriter:
-        return PartitionWriter(
-            partition, self._appends, self._clock, self._settings.clock_skew_ms_max
-        )
-
-    def producer(self, **options: Any) -> Producer:
-        """A `Producer` for this queue; its options are that class's."""
-        return Producer(self, **options)
+        check_options("Producer", options, ProducerOptions.__annotations__)
+        return Producer(self._log.appender, **options)
 
     def subscriber(
         self,
         subscription: Subscription,
         listeners: Sequence[Listener] | Listener,
-        **options: Any,
+        **options: Unpack[SubscriberOptions],
     ) -> Subscriber:
-        """A `Subscriber` of this queue, to be started; its options are that class's."""
+        """A `Subscriber` of this queue, to be started.
+
+        Args:
+            subscription: what is wanted.
+            listeners: they get the messages: called in turn for each delivery.
+            options: see `SubscriberOptions`.
+
+        Raises:
+            InvalidInputError: an option is unknown, or an argument out of range.
+        """
+        check_options("Subscriber", options, SubscriberOptions.__annotations__)
         return Subscriber(
-            self,
-            subscription,
-            listeners,
-            coordinate=self._coordinate,
-            zookeeper=self._settings.zookeeper,
-            **options,
+            self._log, subscription, listeners, coordinate=self._coordinate, **options
         )
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """What subscribers of this queue did not take."""
+        return DeadLetters(self._log)
 
     def scan(
         self,
         *,
         partition: int | None = None,
-        start: Any = None,
-        stop: Any = None,
-        topics: Sequence[str] = (),
-        **options: Any,
+        start: Moment | None = None,
+        stop: Moment | None = None,
+        topics: Iterable[str] = (),
+        **options: Unpack[ScannerOptions],
     ) -> PartitionScanner | QueueScanner:
         """Read a partition, or all of them: a scanner, to be iterated over and closed.
 
@@ -278,47 +231,48 @@ class Queue(QueueLog):
                 epoch. The oldest message if None.
             stop: the first that is not wanted any more. If None, the end of the log.
             topics: the topics wanted; all if empty.
-            options: ``follow``, ``by_id``, ``bytes_max``, ``idle_ms_max``, as
-                `CombinedPartitionScanner` has them.
-        """
-        scan = Scan(start, stop)
-        if isinstance(topics, (str, bytes)):
-            raise InvalidInputError("topics is a sequence of texts, not one", topics=topics)
-        for topic in topics:
-            scan.add_topic(topic)
-        if partition is None:
-            return self.queue_scanner(scan, **options)
-        return self.partition_scanner(partition, scan, **options)
+            options: see `ScannerOptions`.
 
-    def queue_scanner(self, scan: Scan | None = None, **options: Any) -> QueueScanner:
-        """A scanner over all partitions."""
-        return QueueScanner(self, scan or Scan(), **options)
+        Raises:
+            InvalidInputError: an option is unknown, or an argument out of range.
+        """
+        wanted = Scan(start, stop, topics)
+        if partition is None:
+            return self.queue_scanner(wanted, **options)
+        return self.partition_scanner(partition, wanted, **options)
+
+    def queue_scanner(
+        self, scan: Scan | None = None, **options: Unpack[ScannerOptions]
+    ) -> QueueScanner:
+        """A scanner over all partitions; its options are those of `scan`."""
+        check_options("QueueScanner", options, ScannerOptions.__annotations__)
+        return QueueScanner(self._log.reader, scan or Scan(), **options)
 
     def partition_scanner(
-        self, partition: int, scan: Scan | None = None, **options: Any
+        self, partition: int, scan: Scan | None = None, **options: Unpack[ScannerOptions]
     ) -> PartitionScanner:
-        """A scanner over one partition."""
-        return PartitionScanner(self, partition, scan or Scan(), **options)
+        """A scanner over one partition; its options are those of `scan`."""
+        check_options("PartitionScanner", options, ScannerOptions.__annotations__)
+        return PartitionScanner(self._log.reader, partition, scan or Scan(), **options)
 
     def combined_partition_scanner(
-        self, scans: Mapping[int, Scan], **options: Any
+        self, scans: Mapping[int, Scan], **options: Unpack[ScannerOptions]
     ) -> CombinedPartitionScanner:
-        """A scanner over some partitions, each with a `Scan` of its own."""
-        return CombinedPartitionScanner(self, scans, **options)
+        """A scanner over some partitions, each with a `Scan` of its own; its options are those of
+        `scan`.
+        """
+        check_options("CombinedPartitionScanner", options, ScannerOptions.__annotations__)
+        return CombinedPartitionScanner(self._log.reader, scans, **options)
 
     def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
-        """The cursor that scanners read one partition with."""
-        self._check_open()
-        self._check_partition(partition)
-        return PartitionReader(
-            partition,
-            self._reads,
-            start=scan.start,
-            stop=scan.stop,
-            topics=frozenset(scan.topics) if scan.topics else None,
-            clock=self._clock,
-            bytes_max=bytes_max,
-        )
+        """The cursor that scanners read one partition with.
+
+        Args:
+            partition: the partition.
+            scan: what is wanted of it.
+            bytes_max: the bodies asked for in one request, about; at least one batch.
+        """
+        return self._log.reader.open(partition, scan, bytes_max)
 
     def poll(
         self,
@@ -341,21 +295,79 @@ class Queue(QueueLog):
         Raises:
             As `CombinedPartitionScanner.next`. What was given before stays given.
         """
-        return poll(readers, self._reads, deadline or self.deadline, bytes_max, rows_max)
+        return self._log.reader.poll(readers, bytes_max, rows_max=rows_max, deadline=deadline)
 
-    @property
-    def reads(self) -> ReadPort:
-        """The table's read port, for scanners that ask for many partitions at once."""
-        return self._reads
+    def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
+        """Where each partition begins and ends now. Two small requests a partition.
 
+        The difference of two ordinals is a number of messages. How far a reader is behind that is
+        somewhere between the two: `lag`.
 
-def _is_record_batch(value: object) -> bool:
-    # A caller with one has imported pyarrow; others don't pay for that.
-    pyarrow = sys.modules.get("pyarrow")
-    return pyarrow is not None and isinstance(value, pyarrow.RecordBatch)
+        Args:
+            partitions: which; all if None.
+        """
+        return self._log.reader.offsets(partitions)
 
+    def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
+        """The partitions that got a batch since these offsets were taken.
 
-def _encode_record_batch(batch: pa.RecordBatch) -> Bodies:
-    from hqueue.format.arrow import encode_record_batch  # noqa: PLC0415  (pyarrow is an extra)
+        One small request for up to 256 of them, so it can be asked often. What came after a
+        truncation it does not find: for that the offsets have to be taken again now and then.
+        """
+        return self._log.reader.appended_since(offsets)
 
-    return encode_record_batch(batch)
+    def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
+        """How far behind a reader is that goes on from these IDs, by partition.
+
+        Two or three small requests a partition, and no message is read. Messages that have
+        expired count as long as their headers are kept.
+
+        Args:
+            positions: for each partition the first ID that was not read yet.
+
+        Raises:
+            InvalidInputError: there is no such partition.
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            CorruptLogError: a header can't be read.
+        """
+        return self._log.reader.lag(positions)
+
+    def count_before(self, partition: int, message_id: MessageID) -> int:
+        """How many messages a partition ever had before an ID, expired ones too.
+
+        One small request, or two.
+        """
+        return self._log.reader.count_before(partition, message_id)
+
+    def id_at(self, partition: int, ordinal: int) -> MessageID:
+        """An ID that a partition ever had so many messages before: `count_before`, the other way.
+
+        So a part of the log is cut into pieces of equal numbers of messages. Where those
+        messages were collected it is the ID of the oldest that is known, and where there were
+        never so many, the end of the log. Some tens of small requests at most.
+        """
+        return self._log.reader.id_at(partition, ordinal)
+
+    def headers(
+        self, partition: int, start: Moment = 0, stop: Moment | None = None
+    ) -> Iterator[Header]:
+        """The headers of the batches that have messages in ``[start, stop)``, ascending.
+
+        They tell how many messages of which topics were written when, and of what size. No
+        message is read for it: HBase keeps headers apart, and 1,000 come with a request.
+        """
+        return self._log.reader.headers(partition, start, stop)
+
+    def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
+        """Walk the log from its first batch to its last: links, ordinals and every checksum.
+
+        What is wrong in one place does not stop the check of the rest. Yields the result of each
+        partition, several times while it grows; the last one of a partition is whole.
+
+        Args:
+            partitions: which; all if None.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+        """
+        return self._log.reader.check(partitions)

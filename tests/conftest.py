@@ -1,9 +1,13 @@
-"""Real servers for the tests: each started once, when a test first needs it, and stopped at the
-end. Tests keep apart by queue names of their own.
+"""What tests run over: a cluster in memory, and real servers, each started once, when a test first
+needs it, and stopped at the end. Tests keep apart by queue names of their own.
+
+A test that takes a `client`, or makes queues, runs over both, unless it takes something that only
+real servers have.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -16,6 +20,11 @@ import pytest
 
 import hqueue
 from hqueue import local
+from hqueue.log.store import StorePort
+from tests.support.backends import Backend, GatewayBackend, LossyWay, MemoryBackend
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.gateway import GatewayPair
+from tests.support.raw import RawHBase, RawTables
 
 # How long an example takes is the machine's matter, and nothing that a test could prove.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -50,12 +59,29 @@ MARKED_BY_FIXTURE = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs servers; what needs the cluster comes last: it takes time from others."""
+    """Mark what needs servers; what needs the cluster comes last: it takes time from others.
+
+    What takes something that only real servers have runs over no other back end. Gateways before
+    memory are for processes of their own, and for the suites of what every store must do.
+    """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             for marker in MARKED_BY_FIXTURE.get(fixture, ()):
                 item.add_marker(marker)
+    items[:] = filter(_is_wanted, items)
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
+
+
+def _is_wanted(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "fixturenames", ())
+    if "backend" not in fixtures:
+        return True
+    kind = item.callspec.params["backend"]  # type: ignore[attr-defined]
+    if not MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
+        return bool(kind == "hbase")
+    if "process_environment" in fixtures:
+        return bool(kind != "memory")
+    return kind != "gateways" or "conformance" in item.path.parts
 
 
 @pytest.fixture(scope="session")
@@ -88,17 +114,72 @@ def server_environment(
     }
 
 
+@pytest.fixture
+def process_environment(
+    backend: Backend, request: pytest.FixtureRequest, tmp_path: Path
+) -> dict[str, str]:
+    """The environment of a subprocess that is to find the back end."""
+    if request.node.callspec.params["backend"] == "hbase":
+        found: dict[str, str] = request.getfixturevalue("server_environment")
+        return found
+    assert isinstance(backend, GatewayBackend)
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith("HQUEUE_")},
+        "HQUEUE_LOCAL_HOME": str(tmp_path),
+        "HQUEUE_CONFIG": str(_empty_settings(tmp_path)),
+        "HQUEUE_GATEWAYS": ",".join(map(str, backend.gateways)),
+        "HQUEUE_NOTIFY_WORKERS": "false",
+    }
+
+
 def _empty_settings(home: Path) -> Path:
     path = home / "no-settings.toml"
     path.touch()
     return path
 
 
+@pytest.fixture(
+    scope="session",
+    params=["memory", "gateways", pytest.param("hbase", marks=pytest.mark.servers)],
+)
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """What the test runs over: memory, the same behind gateways, or a real HBase behind its own."""
+    if request.param == "memory":
+        yield MemoryBackend()
+    elif request.param == "gateways":
+        cluster = MemoryCluster()
+        with contextlib.closing(GatewayPair(cluster)) as pair:
+            yield GatewayBackend(pair, cluster)
+    else:
+        server = request.getfixturevalue("server")
+        yield GatewayBackend(server, RawHBase(server.gateways[0]))
+
+
 @pytest.fixture(scope="session")
-def client(server: local.LocalServer) -> Iterator[hqueue.Client]:
-    """A client of the standalone server."""
-    with hqueue.connect(server.settings()) as connected:
+def client(backend: Backend) -> Iterator[hqueue.Client]:
+    """A client of the back end."""
+    with backend.connect() as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def raw(backend: Backend) -> RawTables:
+    """The back end's tables, past hqueue."""
+    return backend.raw
+
+
+@pytest.fixture(scope="session")
+def store(backend: Backend) -> Iterator[StorePort]:
+    """The back end's store, without a client."""
+    with contextlib.closing(backend.store()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def lossy(backend: Backend) -> Iterator[LossyWay]:
+    """A way to the store on which requests and answers get lost."""
+    with backend.lossy() as way:
+        yield way
 
 
 @pytest.fixture
@@ -109,7 +190,7 @@ def queue_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_queue(client: hqueue.Client, queue_name: str) -> Iterator[Callable[..., hqueue.Queue]]:
-    """Creates queues on the standalone server that are deleted after the test."""
+    """Creates queues that are deleted after the test."""
     made: list[str] = []
 
     def make(partitions: int = 1, **attributes: object) -> hqueue.Queue:

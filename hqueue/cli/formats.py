@@ -20,11 +20,11 @@ from collections.abc import Callable
 from json.encoder import encode_basestring
 
 from hqueue.cli.framing import length_prefixed
-from hqueue.message import Message, MessageID
+from hqueue.message import MessageID, ReceivedMessage, sequence_of, timestamp_of
 
 __all__ = ["Encode", "Format", "encoder", "iso_timestamp", "printable"]
 
-Encode = Callable[[Message], bytes]
+Encode = Callable[[ReceivedMessage], bytes]
 
 _UTC = datetime.timezone.utc
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0))} | {
@@ -91,25 +91,24 @@ _utc = functools.lru_cache(maxsize=256)(iso_timestamp)
 _quoted = functools.lru_cache(maxsize=256)(encode_basestring)
 
 
-def _raw(message: Message) -> bytes:
-    return message[1] + b"\n"
+def _raw(message: ReceivedMessage) -> bytes:
+    return message.value + b"\n"
 
 
-def _length_prefixed(message: Message) -> bytes:
-    return length_prefixed(message[1])
+def _length_prefixed(message: ReceivedMessage) -> bytes:
+    return length_prefixed(message.value)
 
 
-def _json_line(message: Message) -> bytes:
-    topic, value, message_id, partition = message
-    assert message_id is not None
+def _json_line(message: ReceivedMessage) -> bytes:
     try:
-        text = '"value":' + encode_basestring(value.decode())
+        text = '"value":' + encode_basestring(message.value.decode())
     except UnicodeDecodeError:
-        text = f'"value_base64":"{base64.b64encode(value).decode()}"'
-    timestamp_ms = message_id >> 15
+        text = f'"value_base64":"{base64.b64encode(message.value).decode()}"'
+    timestamp_ms = timestamp_of(message.id)
+    name = f"{timestamp_ms}-{sequence_of(message.id)}"
     return (
-        f'{{"partition":{partition},"id":"{timestamp_ms}-{message_id & 32767}",'
-        f'"timestamp":"{_utc(timestamp_ms)}","topic":{_quoted(topic)},{text}}}\n'
+        f'{{"partition":{message.partition},"id":"{name}",'
+        f'"timestamp":"{_utc(timestamp_ms)}","topic":{_quoted(message.topic)},{text}}}\n'
     ).encode()
 
 
@@ -118,15 +117,14 @@ def _text(*, aligned: bool, partitions: int, zone: datetime.tzinfo | None) -> En
     shown = functools.lru_cache(maxsize=256)(printable)
     width = len(str(partitions - 1))
 
-    def columns(message: Message) -> bytes:
-        topic, value, message_id, partition = message
-        assert message_id is not None
-        timestamp_ms = message_id >> 15
-        name = f"{timestamp_ms}-{message_id & 32767}"
+    def columns(message: ReceivedMessage) -> bytes:
+        timestamp_ms = timestamp_of(message.id)
+        name = f"{timestamp_ms}-{sequence_of(message.id)}"
+        topic, partition = shown(message.topic), message.partition
         if aligned:
-            line = f"{at(timestamp_ms)}  {partition:>{width}}  {name:<19}  {shown(topic):<8}  "
+            line = f"{at(timestamp_ms)}  {partition:>{width}}  {name:<19}  {topic:<8}  "
         else:
-            line = f"{at(timestamp_ms)}\t{partition}\t{name}\t{shown(topic)}\t"
-        return f"{line}{printable(value)}\n".encode("utf-8", "backslashreplace")
+            line = f"{at(timestamp_ms)}\t{partition}\t{name}\t{topic}\t"
+        return f"{line}{printable(message.value)}\n".encode("utf-8", "backslashreplace")
 
     return columns

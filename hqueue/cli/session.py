@@ -60,7 +60,7 @@ class Session:
             SettingsError: a setting has a wrong value.
         """
         if self._client is None:
-            from hqueue.client import connect  # noqa: PLC0415  (not needed for help)
+            from hqueue.connecting import connect  # noqa: PLC0415  (not needed for help)
 
             self._client = connect(**self.given)
             self._timer = threading.Timer(SILENCE_S, _tell_if_away, [self._client.settings])

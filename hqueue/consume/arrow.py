@@ -68,7 +68,7 @@ def _by_message(batches: Iterable[Batch]) -> _Columns:
     messages = [message for batch in batches for message in messages_of(batch)]
     return (
         pa.array([message.partition for message in messages], pa.int16()),
-        pa.array([int(message.id or 0) for message in messages], pa.int64()),
+        pa.array([int(message.id) for message in messages], pa.int64()),
         pa.array([message.topic for message in messages], pa.string()),
         pa.array([message.value for message in messages], pa.binary()),
     )

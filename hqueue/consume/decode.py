@@ -9,14 +9,14 @@ from operator import itemgetter
 from hqueue.errors import CorruptLogError
 from hqueue.format import SCATTERED, TopicEntry, decode_bodies, positions
 from hqueue.log import Batch
-from hqueue.message import Message, MessageID
+from hqueue.message import MessageID, ReceivedMessage
 
 __all__ = ["each_message_of", "messages_of"]
 
 _id_of = itemgetter(2)
 
 
-def messages_of(batch: Batch) -> list[Message]:
+def messages_of(batch: Batch) -> list[ReceivedMessage]:
     """The wanted messages of a batch, by ID.
 
     Raises:
@@ -25,7 +25,7 @@ def messages_of(batch: Batch) -> list[Message]:
     return list(each_message_of(batch))
 
 
-def each_message_of(batch: Batch) -> Iterator[Message]:
+def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
     """The wanted messages of a batch, by ID, each made when it is taken.
 
     A message that was used up leaves its memory, which is in the processor's cache, to the next:
@@ -45,7 +45,7 @@ def each_message_of(batch: Batch) -> Iterator[Message]:
     return iter(sorted(chain.from_iterable(parts), key=_id_of))
 
 
-def _messages_of_cell(batch: Batch, entry: TopicEntry, cell: bytes) -> Iterator[Message]:
+def _messages_of_cell(batch: Batch, entry: TopicEntry, cell: bytes) -> Iterator[ReceivedMessage]:
     base = batch.header.base
     bodies = decode_bodies(entry, cell)
     ids: Iterable[int]
@@ -54,9 +54,9 @@ def _messages_of_cell(batch: Batch, entry: TopicEntry, cell: bytes) -> Iterator[
     else:
         ids = range(base + entry.first, base + entry.first + entry.count)
     # The tuples are built without a call in Python for each: this is where a scan's time goes.
-    messages: Iterator[Message] = map(
+    messages: Iterator[ReceivedMessage] = map(
         tuple.__new__,
-        repeat(Message),
+        repeat(ReceivedMessage),
         zip(
             repeat(entry.topic),
             bodies,

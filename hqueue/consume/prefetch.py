@@ -8,6 +8,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
+from hqueue.consume.fetcher import Fetch, Fetcher, Pace
 from hqueue.log import Batch, PartitionReader
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.fork import register
@@ -24,7 +25,7 @@ fifth of both."""
 class _Request:
     """What a reader was asked for, and where it stood before."""
 
-    reader: PartitionReader
+    fetch: Fetch
     cursor: int
     expired: int
     batches: concurrent.futures.Future[list[Batch]]
@@ -50,7 +51,7 @@ class Prefetcher:
     ) -> None:
         self.readers = list(readers)
         self._deadline = deadline
-        self._waiting = collections.deque(self.readers)
+        self._fetcher = Fetcher(Fetch(reader, Pace(), 0.0) for reader in self.readers)
         self._asked: collections.deque[_Request] = collections.deque()
         self._busy: set[PartitionReader] = set()
         self._lock = threading.Lock()
@@ -81,8 +82,8 @@ class Prefetcher:
                 break
             request = self._asked.popleft()
             batches = request.batches.result()
-            if not request.reader.at_tail:
-                self._waiting.appendleft(request.reader)
+            if not request.fetch.reader.at_tail:
+                self._fetcher.want(request.fetch)
             self._ask()
             if batches:
                 return batches
@@ -97,9 +98,12 @@ class Prefetcher:
                     reader.release()
 
     def _ask(self) -> None:
-        while self._waiting and len(self._asked) < PREFETCH_REQUESTS:
-            reader = self._waiting.popleft()
-            request = _Request(reader, reader.cursor, reader.expired, concurrent.futures.Future())
+        while len(self._asked) < PREFETCH_REQUESTS:
+            fetch = self._fetcher.take_first(0.0)
+            if fetch is None:
+                return
+            reader = fetch.reader
+            request = _Request(fetch, reader.cursor, reader.expired, concurrent.futures.Future())
             with self._lock:
                 if self._closed:
                     return
@@ -109,7 +113,7 @@ class Prefetcher:
             threading.Thread(target=self._read, args=(request,), name=name, daemon=True).start()
 
     def _read(self, request: _Request) -> None:
-        reader = request.reader
+        reader = request.fetch.reader
         batches: list[Batch] = []
         error: BaseException | None = None
         try:
@@ -129,7 +133,9 @@ class Prefetcher:
         """Give up what the parent's threads read, and the readers that they were reading with."""
         self._forked = False
         for request in reversed(self._asked):
-            reader = request.reader.reopened(request.cursor, request.expired)
-            self.readers[self.readers.index(request.reader)] = reader
-            self._waiting.appendleft(reader)
+            fetch = request.fetch
+            reader = fetch.reader.reopened(request.cursor, request.expired)
+            self.readers[self.readers.index(fetch.reader)] = reader
+            fetch.reader = reader
+            self._fetcher.want(fetch)
         self._asked.clear()

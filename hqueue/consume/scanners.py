@@ -1,4 +1,4 @@
-"""Scanning: what is wanted of a partition, and the three scanners of seed 001."""
+"""The three scanners of seed 001."""
 
 from __future__ import annotations
 
@@ -7,52 +7,53 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from hqueue.consume.decode import each_message_of
-from hqueue.consume.follow import follow
 from hqueue.consume.prefetch import PREFETCH_REQUESTS, Prefetcher
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.log import Batch, PartitionReader
-from hqueue.message import Message, MessageID, Moment, as_message_id, topic_bytes
-from hqueue.settings.limits import MESSAGE_ID_MAX, SCAN_BYTES_MAX
+from hqueue.message import MessageID, ReceivedMessage
+from hqueue.settings.limits import SCAN_BYTES_MAX
+from hqueue.settings.numbers import check_whole
+from hqueue.settings.options import Unpack
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from hqueue.queue import Queue
-
-__all__ = ["CombinedPartitionScanner", "PartitionScanner", "QueueScanner", "Scan"]
+__all__ = [
+    "CombinedPartitionScanner",
+    "PartitionScanner",
+    "QueueScanner",
+    "ScannerOptions",
+    "open_scanner",
+]
 
 BYTES_MAX = 16 * 1024 * 1024
 
 Result = TypeVar("Result")
 
 
-class Scan:
-    """What is wanted: the messages with IDs in ``[start, stop)``, of some topics or all.
+class ScannerOptions(TypedDict, total=False):
+    """What a scanner can be told besides what it reads."""
 
-    Args:
-        start: a `MessageID`, an aware datetime, or milliseconds since the epoch; None for the
-            oldest message there is.
-        stop: likewise; None for the end of the log.
+    follow: bool
+    """At the end, wait for new messages instead of ending. New messages are asked for in one
+    request for all partitions. False by default."""
 
-    Raises:
-        InvalidInputError: a moment is out of range, or `stop` lies before `start`.
-    """
+    idle_ms_max: int | None
+    """When following, end after so long without a message; None, the default, for never."""
 
-    def __init__(self, start: Moment | None = None, stop: Moment | None = None) -> None:
-        self.start = 0 if start is None else int(as_message_id(start))
-        self.stop = MESSAGE_ID_MAX + 1 if stop is None else int(as_message_id(stop))
-        if self.stop < self.start:
-            raise InvalidInputError("a scan's stop lies before its start", start=start, stop=stop)
-        self.topics: set[str] = set()
+    by_id: bool
+    """Give the messages of all partitions merged, in the order of IDs. Not together with `follow`:
+    a partition that is silent could still get an older ID. False by default."""
 
-    def add_topic(self, topic: str) -> Scan:
-        """Want this topic, and no other that was not added. Returns the scan itself."""
-        topic_bytes(topic)
-        self.topics.add(topic)
-        return self
+    bytes_max: int
+    """The bodies held at a time and on their way, about; at least five batches, or when merging
+    one a partition. A follower, which does not prefetch, asks for a fifth of it at a time. 16 MiB
+    by default, 512 at most."""
 
 
 class CombinedPartitionScanner:
@@ -68,22 +69,20 @@ class CombinedPartitionScanner:
     when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
     never an end. Not thread-safe, but for `close`.
 
+    Made by `Queue.combined_partition_scanner`.
+
     Args:
-        queue: the queue.
+        reader: reads the queue.
         scans: partition to `Scan`.
-        follow: at the end, wait for new messages instead of ending. New messages are asked for
-            in one request for all partitions.
-        idle_ms_max: when following, end after so long without a message; None for never.
-        by_id: give the messages of all partitions merged, in the order of IDs. Not together
-            with `follow`: a partition that is silent could still get an older ID.
-        bytes_max: the bodies held at a time and on their way, about; at least five batches, or
-            when merging one a partition. A follower, which does not prefetch, asks for a
-            fifth of it at a time.
+        follow, idle_ms_max, by_id, bytes_max: as `ScannerOptions` says.
+
+    Raises:
+        InvalidInputError: an argument is out of range.
     """
 
     def __init__(
         self,
-        queue: Queue,
+        reader: QueueReader,
         scans: Mapping[int, Scan],
         *,
         follow: bool = False,
@@ -95,15 +94,14 @@ class CombinedPartitionScanner:
             raise InvalidInputError("a scanner needs at least one partition")
         if follow and by_id:
             raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
-        if not 1 <= bytes_max <= SCAN_BYTES_MAX:
-            raise InvalidInputError("bytes_max is 1 to 512 MiB", bytes_max=bytes_max)
+        check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
         request_bytes_max = max(1, bytes_max // (len(scans) if by_id else 1 + PREFETCH_REQUESTS))
-        self._queue = queue
+        self._reader = reader
         readers = [
-            queue.reader(partition, scan, request_bytes_max)
+            reader.open(partition, scan, request_bytes_max)
             for partition, scan in sorted(scans.items())
         ]
-        self._prefetcher = Prefetcher(readers, queue.deadline)
+        self._prefetcher = Prefetcher(readers, reader.deadline)
         self._readers = self._prefetcher.readers
         self._follow = follow
         self._request_bytes_max = request_bytes_max
@@ -119,11 +117,11 @@ class CombinedPartitionScanner:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[ReceivedMessage]:
         self._check_failure()
         return self._messages
 
-    def next(self) -> Message | None:
+    def next(self) -> ReceivedMessage | None:
         """The next message; None at the end.
 
         Raises:
@@ -165,13 +163,13 @@ class CombinedPartitionScanner:
         self._closed = True
         self._release()
 
-    def _one_by_one(self) -> Iterator[Message]:
+    def _one_by_one(self) -> Iterator[ReceivedMessage]:
         return itertools.chain.from_iterable(
             self._noted(each_message_of, batch) for batches in self._batches() for batch in batches
         )
 
-    def _merged(self) -> Iterator[Message]:
-        def messages(reader: PartitionReader) -> Iterator[Message]:
+    def _merged(self) -> Iterator[ReceivedMessage]:
+        def messages(reader: PartitionReader) -> Iterator[ReceivedMessage]:
             for batches in self._drain(reader):
                 for batch in batches:
                     yield from self._noted(each_message_of, batch)
@@ -181,13 +179,11 @@ class CombinedPartitionScanner:
     def _batches(self) -> Iterator[list[Batch]]:
         if self._follow:
             yield from self._noting_failure(
-                follow(
+                self._reader.follow(
                     self._readers,
-                    self._queue.reads,
-                    self._queue.deadline,
+                    self._request_bytes_max,
                     idle_ms_max=self._idle_ms_max,
                     closed=lambda: self._closed,
-                    bytes_max=self._request_bytes_max,
                 )
             )
             return
@@ -196,7 +192,7 @@ class CombinedPartitionScanner:
     def _drain(self, reader: PartitionReader) -> Iterator[list[Batch]]:
         def batches() -> Iterator[list[Batch]]:
             while not reader.at_tail and not self._closed:
-                read = reader.read(self._queue.deadline())
+                read = reader.read(self._reader.deadline())
                 if read:
                     yield read
 
@@ -237,18 +233,29 @@ class CombinedPartitionScanner:
 
 
 class PartitionScanner(CombinedPartitionScanner):
-    """Reads one partition. Its options are those of `CombinedPartitionScanner`."""
+    """Reads one partition, as a `CombinedPartitionScanner`. Made by `Queue.partition_scanner`."""
 
-    def __init__(self, queue: Queue, partition: int, scan: Scan, **options: object) -> None:
-        super().__init__(queue, {partition: scan}, **options)  # type: ignore[arg-type]
+    def __init__(
+        self, reader: QueueReader, partition: int, scan: Scan, **options: Unpack[ScannerOptions]
+    ) -> None:
+        super().__init__(reader, {partition: scan}, **options)
 
 
 class QueueScanner(CombinedPartitionScanner):
-    """Reads all partitions. Its options are those of `CombinedPartitionScanner`."""
+    """Reads all partitions, as a `CombinedPartitionScanner`. Made by `Queue.queue_scanner`."""
 
-    def __init__(self, queue: Queue, scan: Scan, **options: object) -> None:
-        super().__init__(
-            queue,
-            dict.fromkeys(range(queue.partitions), scan),
-            **options,  # type: ignore[arg-type]
-        )
+    def __init__(self, reader: QueueReader, scan: Scan, **options: Unpack[ScannerOptions]) -> None:
+        super().__init__(reader, dict.fromkeys(range(reader.partitions), scan), **options)
+
+
+def open_scanner(
+    reader: QueueReader, partition: int | None, scan: Scan, **options: Unpack[ScannerOptions]
+) -> PartitionScanner | QueueScanner:
+    """A scanner over one partition, or over all if it is None.
+
+    Raises:
+        InvalidInputError: an option is unknown or out of range, or there is no such partition.
+    """
+    if partition is None:
+        return QueueScanner(reader, scan, **options)
+    return PartitionScanner(reader, partition, scan, **options)

@@ -7,7 +7,6 @@ compresses. An unknown version, codec, flag or layout is an `UnsupportedFormatEr
 """
 
 from hqueue.format.cells import (
-    Bodies,
     Column,
     bodies_of,
     check_count,
@@ -29,6 +28,7 @@ from hqueue.format.header import (
     RAW,
     SCATTERED,
     ZSTD,
+    Bodies,
     Header,
     TopicEntry,
     decode_header,

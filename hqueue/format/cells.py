@@ -9,7 +9,6 @@ a cell of bodies, by its layout; int32 and uint32 are little-endian
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import sys
 from array import array
@@ -22,11 +21,10 @@ from hqueue.errors import CorruptLogError, InvalidInputError, MessageTooLargeErr
 from hqueue.format.checksum import crc32
 from hqueue.format.header import (
     CONTROL,
-    MESSAGES,
     PACKED,
-    PLAIN,
     RAW,
     SCATTERED,
+    Bodies,
     Header,
     TopicEntry,
     encode_entry,
@@ -36,7 +34,6 @@ from hqueue.message import Message, Messages, topic_bytes
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 
 __all__ = [
-    "Bodies",
     "Column",
     "bodies_of",
     "check_cell",
@@ -50,37 +47,6 @@ __all__ = [
 ]
 
 CONTROL_BYTES_MAX = 64 * 1024
-
-
-@dataclasses.dataclass(slots=True)
-class Bodies:
-    """Everything of a batch that does not depend on where it will lie.
-
-    Never changed, though not frozen: that would cost a put of one message some microseconds.
-    """
-
-    count: int
-    cells: dict[bytes, bytes]
-    """Qualifier to value, in family ``message``."""
-    directory: bytes
-    kind: int = MESSAGES
-    control: bytes = b""
-    codec: int = PLAIN
-    """How the cells are compressed."""
-
-    @property
-    def size(self) -> int:
-        """How many bytes the cells have, as they are."""
-        return sum(map(len, self.cells.values()))
-
-    @property
-    def span(self) -> int:
-        return self.count if self.kind == MESSAGES else 1
-
-    @property
-    def fingerprint(self) -> int:
-        """A checksum of them; the same messages in the same order have the same."""
-        return crc32(self.control, crc32(self.directory))
 
 
 def encode_bodies(messages: Sequence[Message]) -> Bodies:

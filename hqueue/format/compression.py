@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import zstandard
 
 from hqueue.errors import CorruptLogError
-from hqueue.format.cells import Bodies, check_cell
-from hqueue.format.header import PLAIN, ZSTD, Header, TopicEntry
+from hqueue.format.cells import check_cell
+from hqueue.format.header import PLAIN, ZSTD, Bodies, Header, TopicEntry
 from hqueue.settings.limits import BATCH_BYTES_MAX
 
 __all__ = ["CODECS", "compressed", "plain_cell"]

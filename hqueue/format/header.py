@@ -35,15 +35,11 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import TYPE_CHECKING
 
 from hqueue.errors import CorruptLogError, UnsupportedFormatError
 from hqueue.format import rowkey
 from hqueue.format.checksum import crc32
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, MESSAGE_ID_MAX
-
-if TYPE_CHECKING:
-    from hqueue.format.cells import Bodies
 
 __all__ = [
     "CONTROL",
@@ -55,6 +51,7 @@ __all__ = [
     "RAW",
     "SCATTERED",
     "ZSTD",
+    "Bodies",
     "Header",
     "TopicEntry",
     "decode_header",
@@ -140,6 +137,37 @@ class Header:
             for entry in self.topics
         )
         return crc32(self.control, crc32(directory))
+
+
+@dataclasses.dataclass(slots=True)
+class Bodies:
+    """Everything of a batch that does not depend on where it will lie.
+
+    Never changed, though not frozen: that would cost a put of one message some microseconds.
+    """
+
+    count: int
+    cells: dict[bytes, bytes]
+    """Qualifier to value, in family ``message``."""
+    directory: bytes
+    kind: int = MESSAGES
+    control: bytes = b""
+    codec: int = PLAIN
+    """How the cells are compressed."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes the cells have, as they are."""
+        return sum(map(len, self.cells.values()))
+
+    @property
+    def span(self) -> int:
+        return self.count if self.kind == MESSAGES else 1
+
+    @property
+    def fingerprint(self) -> int:
+        """A checksum of them; the same messages in the same order have the same."""
+        return crc32(self.control, crc32(self.directory))
 
 
 def encode_entry(

@@ -11,10 +11,10 @@ from __future__ import annotations
 import struct
 
 from hqueue.errors import CorruptLogError
+from hqueue.message import id_of, sequence_of, timestamp_of
 from hqueue.settings.limits import (
     MESSAGE_ID_MAX,
     PARTITIONS_MAX,
-    SEQUENCE_BITS,
     SEQUENCE_MAX,
     TIMESTAMP_MS_MAX,
 )
@@ -32,7 +32,7 @@ def encode(partition: int, slot: int) -> bytes:
     """
     if slot > MESSAGE_ID_MAX:
         return first_of(partition + 1)
-    return _LAYOUT.pack(partition, slot >> SEQUENCE_BITS, slot & SEQUENCE_MAX)
+    return _LAYOUT.pack(partition, timestamp_of(slot), sequence_of(slot))
 
 
 def decode(row: bytes) -> tuple[int, int]:
@@ -48,7 +48,7 @@ def decode(row: bytes) -> tuple[int, int]:
             and timestamp <= TIMESTAMP_MS_MAX
             and sequence <= SEQUENCE_MAX
         ):
-            return partition, timestamp << SEQUENCE_BITS | sequence
+            return partition, id_of(timestamp, sequence)
     raise CorruptLogError("this row key is none of a queue's", row=row.hex())
 
 

@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterable, Mapping
 
 from hqueue.errors import LocalServerError
+from hqueue.settings.addresses import PORT_MAX
+from hqueue.settings.numbers import check_whole
 
 __all__ = ["choose_ports", "is_free", "is_listening"]
 
-PORT_MIN = 20_000
-PORT_MAX = 32_000
+CHOSEN_PORT_MIN = 20_000
+CHOSEN_PORT_MAX = 32_000
 """Below the range from which systems take the ports of outgoing connections."""
 
 TRIES_MAX = 2_000
@@ -41,8 +43,7 @@ def choose_ports(
     if unknown:
         raise LocalServerError("no process has a port of this name", unknown=unknown, known=names)
     for name, port in given.items():
-        if not 1 <= port <= 65_535:
-            raise LocalServerError("a port is a number from 1 to 65535", name=name, port=port)
+        check_whole(port, 1, PORT_MAX, error=LocalServerError, name=name)
         if not _becomes_free(port):
             raise LocalServerError(
                 "this port is in use; give another one or end the program that uses it",
@@ -67,10 +68,10 @@ def choose_ports(
 def _random_port(taken: set[int]) -> int:
     generator = random.SystemRandom()
     for _ in range(TRIES_MAX):
-        port = generator.randrange(PORT_MIN, PORT_MAX)
+        port = generator.randrange(CHOSEN_PORT_MIN, CHOSEN_PORT_MAX)
         if port not in taken and is_free(port):
             return port
-    raise LocalServerError("no free port was found", between=(PORT_MIN, PORT_MAX))
+    raise LocalServerError("no free port was found", between=(CHOSEN_PORT_MIN, CHOSEN_PORT_MAX))
 
 
 def _becomes_free(port: int) -> bool:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.resources
 import socket
 import uuid
 from typing import Any
 
 import happybase
-import thriftpy2
 from Hbase_thrift import AlreadyExists  # type: ignore[import-not-found]
-from thriftpy2.protocol import TBinaryProtocolFactory
-from thriftpy2.rpc import client_context
-from thriftpy2.thrift import TException
-from thriftpy2.transport import TBufferedTransportFactory
+
+from hqueue.rpc.connection import Connection, ThriftError
+from hqueue.rpc.services import load
 
 __all__ = ["PROBE_TABLE", "check_thrift1", "check_thrift2"]
 
@@ -26,12 +23,8 @@ ROW_TTL_S = 600
 _FAMILY = b"p"
 _COLUMN = b"p:v"
 
-with importlib.resources.as_file(
-    importlib.resources.files("hqueue.rpc").joinpath("idl/hbase2.thrift")
-) as _path:
-    _hbase2: Any = thriftpy2.load(str(_path), module_name="hqueue_local_hbase2_thrift")
-
-_FAILURES = (OSError, TException, EOFError)
+_hbase2: Any = load("hbase2")
+_FAILURES = (OSError, ThriftError, EOFError)
 
 
 def check_thrift1(host: str, port: int, timeout_s: float) -> str | None:
@@ -70,17 +63,13 @@ def check_thrift2(host: str, port: int, timeout_s: float) -> str | None:
     table = PROBE_TABLE.encode()
     cell = _hbase2.TColumnValue(family=_FAMILY, qualifier=b"v", value=value)
     try:
-        with client_context(
-            _hbase2.THBaseService,
-            host,
-            port,
-            connect_timeout=int(timeout_s * 1e3),
-            socket_timeout=int(timeout_s * 1e3),
-            proto_factory=TBinaryProtocolFactory(decode_response=False),  # type: ignore[no-untyped-call]
-            trans_factory=TBufferedTransportFactory(),
-        ) as client:
-            client.put(table, _hbase2.TPut(row=row, columnValues=[cell]))
-            result = client.get(table, _hbase2.TGet(row=row))
+        with contextlib.closing(
+            Connection(_hbase2.THBaseService, host, port, timeout_s)
+        ) as connection:
+            connection.socket.settimeout(timeout_s)
+            connection.client.put(table, _hbase2.TPut(row=row, columnValues=[cell]))
+            connection.socket.settimeout(timeout_s)
+            result = connection.client.get(table, _hbase2.TGet(row=row))
     except _FAILURES as exc:
         return _brief(exc)
     read = [bytes(cell.value) for cell in result.columnValues]

@@ -13,9 +13,11 @@ from hqueue.errors import (
 )
 from hqueue.format import Bodies, Header, decode_header, encode_header, rowkey
 from hqueue.log.ports import AppendPort
+from hqueue.log.rows import header_of
 from hqueue.log.tail import LogPosition, TailCache
+from hqueue.message import id_of
 from hqueue.runtime.clock import Clock
-from hqueue.settings.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS
+from hqueue.settings.limits import HEADER_GRACE_MS, TAIL_TRUST_MS
 
 __all__ = ["Appended", "Attempt", "check_same"]
 
@@ -107,7 +109,7 @@ class Attempt:
     ) -> None:
         self._partition, self._port, self._clock, self._tail = partition, port, clock, tail
         self._position, self._bodies, self._nonce = position, bodies, nonce
-        self._base = max(position.slot, now_ms << SEQUENCE_BITS)
+        self._base = max(position.slot, id_of(now_ms))
         self._count = bodies.count
         self._end = LogPosition(self._base + bodies.span, position.ordinal + bodies.count)
         self._key = rowkey.encode(partition, position.slot)
@@ -155,7 +157,7 @@ class Attempt:
         rows = self._port.backwards(self._partition, self._position.slot, 1)
         end = LogPosition(0, 0)
         if rows:
-            header = decode_header(rows[0].key, rows[0].header or b"")
+            header = header_of(rows[0])
             if rows[0].slot == self._position.slot:
                 return header, False
             end = LogPosition.after(header)
@@ -208,12 +210,13 @@ class Attempt:
 
     def _is_own(self, owner: Header) -> bool:
         # One with our nonce need not be what we sent: another may append it, too.
+        in_doubt, self.in_doubt = self.in_doubt, False
         self._base, self._count = owner.base, owner.count
         self._end = LogPosition.after(owner)
         if owner.nonce == self._nonce:
             check_same(self._bodies, owner.count, owner.fingerprint)
+            self.in_doubt = in_doubt
             return True
-        self.in_doubt = False
         # A header that was found says nothing of when it was written.
         self._tail.update(self._end, self._tail_seen_ms)
         return False
@@ -248,7 +251,7 @@ class Attempt:
             return True
         beside = rows[1]
         if beside.slot < slot:
-            return decode_header(beside.key, beside.header or b"").end == slot
+            return header_of(beside).end == slot
         return beside.slot == self._end.slot
 
     def _is_late(self) -> bool:

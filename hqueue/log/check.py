@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hqueue.errors import CorruptLogError
-from hqueue.format import MESSAGES, Header, decode_bodies, decode_header, plain_cell, positions
+from hqueue.format import MESSAGES, Header, decode_bodies, plain_cell, positions
 from hqueue.log.ports import ReadPort, Row
+from hqueue.log.rows import header_of
+from hqueue.message import timestamp_of
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.settings.limits import SEQUENCE_BITS
 
 __all__ = ["Finding", "PartitionCheck", "PartitionChecker"]
 
@@ -93,7 +94,7 @@ class PartitionChecker:
             for row in rows:
                 self.result.batches += 1
                 try:
-                    header = decode_header(row.key, row.header or b"")
+                    header = header_of(row)
                 except CorruptLogError as exc:
                     self._find(row, exc.text)
                     before = None
@@ -144,7 +145,7 @@ class PartitionChecker:
                 self._check_cells(row, header, cells)
             else:
                 self.result.expired += header.count
-                age_ms = self._clock.wall_ms() - (header.base >> SEQUENCE_BITS)
+                age_ms = self._clock.wall_ms() - timestamp_of(header.base)
                 if self._ttl_ms is None or age_ms < self._ttl_ms - EXPIRY_MARGIN_MS:
                     self._find(row, "its bodies are missing, and can't have expired")
 

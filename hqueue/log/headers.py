@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from hqueue.format import Header, decode_header
+from hqueue.format import Header
 from hqueue.log.ports import HeaderPort
+from hqueue.log.rows import header_of
 from hqueue.runtime.clock import Deadline
 
 __all__ = ["headers_of"]
@@ -27,7 +28,7 @@ def headers_of(
     while slot < stop:
         rows = deadline().run(partial(port.headers, partition, slot, HEADERS_A_REQUEST))
         for row in rows:
-            header = decode_header(row.key, row.header or b"")
+            header = header_of(row)
             if header.base >= stop:
                 return
             slot = header.end

@@ -6,8 +6,9 @@ import dataclasses
 import struct
 
 from hqueue.errors import CorruptLogError, IdempotencyKeyTooOldError, StoreUnavailableError
-from hqueue.format import Bodies, decode_header, rowkey
+from hqueue.format import Bodies, rowkey
 from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.rows import header_of
 from hqueue.log.tail import LogPosition
 from hqueue.runtime.clock import Deadline
 
@@ -103,7 +104,7 @@ class History:
             first, self.end = 0, LogPosition(0, 0)
         else:
             first = row.slot
-            self.end = LogPosition(first, decode_header(row.key, row.header or b"").ordinal)
+            self.end = LogPosition(first, header_of(row).ordinal)
         self._first, self._from_oldest = first, since is None or first == 0
         self._records.clear()
 
@@ -129,7 +130,7 @@ class History:
         while True:
             rows = deadline.run(self._page)
             for row in rows:
-                header = decode_header(row.key, row.header or b"")
+                header = header_of(row)
                 if (row.slot, header.ordinal) != self.end:
                     raise _BrokenOffError
                 seen = SeenBatch(header.base, header.count, header.fingerprint)
@@ -161,7 +162,7 @@ class History:
         before = self._port.newest(self._partition, self.end.slot - 1) if self.end.slot else None
         end = LogPosition(0, 0)
         if before is not None:
-            end = LogPosition.after(decode_header(before.key, before.header or b""))
+            end = LogPosition.after(header_of(before))
         if end == self.end:
             return
         self._shorter += 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from hqueue.format import Header, decode_header
+from hqueue.format import Header
 from hqueue.log.offsets import batch_at, passed_by
 from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.rows import header_of
+from hqueue.message import timestamp_of
 from hqueue.runtime.clock import Clock, Deadline
-from hqueue.settings.limits import MESSAGE_ID_MAX, SEQUENCE_BITS
+from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["PartitionLag", "lag_at"]
 
@@ -39,8 +41,8 @@ def lag_at(
     if newest is None or header is None:
         return PartitionLag(0, 0, 0)
     passed = passed_by(header, message_id)
-    messages = decode_header(newest.key, newest.header or b"").next_ordinal - passed
+    messages = header_of(newest).next_ordinal - passed
     if messages <= 0:
         return PartitionLag(0, 0, passed)
-    age_ms = clock.wall_ms() - (max(message_id, header.base) >> SEQUENCE_BITS)
+    age_ms = clock.wall_ms() - timestamp_of(max(message_id, header.base))
     return PartitionLag(messages, max(0, age_ms), passed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from hqueue.format import Header, decode_header
-from hqueue.log.ports import HeaderPort, Row
+from hqueue.format import Header
+from hqueue.log.ports import HeaderPort
+from hqueue.log.rows import header_of
 from hqueue.message import MessageID
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
@@ -45,8 +46,8 @@ def offsets_of(partition: int, port: HeaderPort, deadline: Deadline) -> Partitio
     )
     if newest is None or not oldest:
         return PartitionOffsets(partition, None, 0, MessageID(0), 0)
-    first = _header_of(oldest[0])
-    last = _header_of(newest)
+    first = header_of(oldest[0])
+    last = header_of(newest)
     return PartitionOffsets(
         partition,
         MessageID.from_int(first.base),
@@ -65,7 +66,7 @@ def batch_at(partition: int, message_id: int, port: HeaderPort) -> Header | None
     row = port.newest(partition, message_id)
     if row is None:
         row = next(iter(port.headers(partition, message_id, 1)), None)
-    return None if row is None else _header_of(row)
+    return None if row is None else header_of(row)
 
 
 def passed_by(header: Header | None, message_id: int) -> int:
@@ -91,11 +92,11 @@ def id_at(partition: int, ordinal: int, port: HeaderPort, deadline: Deadline) ->
     newest = deadline.run(lambda: port.newest(partition, MESSAGE_ID_MAX))
     if newest is None:
         return MessageID(0)
-    last = _header_of(newest)
+    last = header_of(newest)
     if ordinal >= last.next_ordinal:
         return MessageID.from_int(last.end)
     oldest = deadline.run(lambda: port.headers(partition, 0, 1))
-    first = _header_of(oldest[0]) if oldest else last
+    first = header_of(oldest[0]) if oldest else last
     # Messages with lower ordinals lie below `low`, and those with this or a higher at `high` or
     # above, or in the batch that covers it.
     low, low_ordinal = int(first.base), first.ordinal
@@ -106,7 +107,7 @@ def id_at(partition: int, ordinal: int, port: HeaderPort, deadline: Deadline) ->
         probe = min(high - 1, low + int((high - low) * share))
         proportional = not proportional
         row = deadline.run(partial(port.newest, partition, probe))
-        header = None if row is None else _header_of(row)
+        header = None if row is None else header_of(row)
         if row is None or header is None or header.end <= low:
             low = probe + 1  # Nothing lies between them.
         elif ordinal < header.ordinal:
@@ -116,7 +117,3 @@ def id_at(partition: int, ordinal: int, port: HeaderPort, deadline: Deadline) ->
         else:
             return MessageID.from_int(header.base + ordinal - header.ordinal)
     return MessageID.from_int(low)
-
-
-def _header_of(row: Row) -> Header:
-    return decode_header(row.key, row.header or b"")

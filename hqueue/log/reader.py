@@ -6,8 +6,9 @@ import dataclasses
 import logging
 
 from hqueue.errors import CorruptLogError, HQueueError
-from hqueue.format import CONTROL, Header, TopicEntry, decode_header, plain_cell
+from hqueue.format import CONTROL, Header, TopicEntry, plain_cell
 from hqueue.log.ports import ReadPort, Row, RowStream
+from hqueue.log.rows import header_of
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 
@@ -36,7 +37,7 @@ class Batch:
 
 
 class PartitionReader:
-    """A cursor in one partition. Not thread-safe.
+    """A cursor in one partition. Not thread-safe. Made by `Queue.reader`.
 
     It gives every batch once and in order, and checks that each follows the one before: by its
     slot and by its ordinal. Batches that expired, or were collected, before they could be read
@@ -180,7 +181,7 @@ class PartitionReader:
         self._known = {}
         for row in self._port.headers(self.partition, self.next_slot[1], LOOKAHEAD_HEADERS):
             try:
-                self._known[row.slot] = (row.header, _header_of(row))
+                self._known[row.slot] = (row.header, header_of(row))
             except CorruptLogError:
                 break  # What lies before it is read; then `accept` meets it.
         self._sizes = [
@@ -205,7 +206,7 @@ class PartitionReader:
             return None
         data, header = self._known.pop(row.slot, (None, None))
         if header is None or data != row.header:
-            header = _header_of(row)
+            header = header_of(row)
         if self._ordinal is not None and row.slot != slot:
             if not self._jump(row, header, deadline):
                 return None
@@ -233,7 +234,7 @@ class PartitionReader:
         """
         if not self.at_tail or row.slot != self._slot or row.slot == 0:
             return None
-        header = _header_of(row)
+        header = header_of(row)
         if row.cells.keys() != {entry.topic for entry in header.topics}:
             # In the store they could have expired; of what was just written they can't.
             raise CorruptLogError("a row has other topics than its header says", row=row.key.hex())
@@ -262,7 +263,7 @@ class PartitionReader:
                 logger.warning("partition %d was truncated", self.partition)
                 self._move(0, None)
             return
-        header = _header_of(newest)
+        header = header_of(newest)
         if header.end > self.cursor:
             self.at_tail = False
             if self._ordinal is not None and newest.slot < self.cursor:
@@ -278,7 +279,7 @@ class PartitionReader:
         if row is None:
             self._slot = 0
             return
-        header = _header_of(row)
+        header = header_of(row)
         if header.end > start:
             self._slot, self._ordinal = row.slot, header.ordinal
         else:
@@ -296,7 +297,7 @@ class PartitionReader:
             before = self._port.newest(self.partition, slot)
             if before is None:
                 break
-            end = _header_of(before)
+            end = header_of(before)
             if end.end > slot:
                 logger.warning("partition %d was truncated", self.partition)
                 self._move(before.slot, end.ordinal)
@@ -350,7 +351,3 @@ class PartitionReader:
             (entry, plain_cell(row.key, header, entry, row.cells[entry.topic])) for entry in there
         )
         return Batch(self.partition, row.key, header, cells, start, stop)
-
-
-def _header_of(row: Row) -> Header:
-    return decode_header(row.key, row.header or b"")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hqueue.errors import StoreUnavailableError
-from hqueue.format import Header, decode_header
+from hqueue.format import Header
 from hqueue.log.ports import HeaderPort
+from hqueue.log.rows import header_of
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX, TAIL_TRUST_MS
 
@@ -86,7 +87,7 @@ class TailCache:
         row = self._port.newest(self._partition, MESSAGE_ID_MAX)
         position = LogPosition(0, 0)
         if row is not None:
-            position = LogPosition.after(decode_header(row.key, row.header or b""))
+            position = LogPosition.after(header_of(row))
         self.update(position, asked_ms)
         return position
 

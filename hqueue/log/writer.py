@@ -13,8 +13,9 @@ from hqueue.log.attempt import Appended, Attempt, check_same
 from hqueue.log.history import History
 from hqueue.log.ports import AppendPort
 from hqueue.log.tail import LogPosition, TailCache
+from hqueue.message import timestamp_of
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.settings.limits import HEADER_GRACE_MS, SEQUENCE_BITS
+from hqueue.settings.limits import HEADER_GRACE_MS
 
 __all__ = ["PartitionWriter"]
 
@@ -153,7 +154,7 @@ class PartitionWriter:
             )
 
     def _warn_of_future(self, slot: int, now_ms: int) -> None:
-        ahead_ms = (slot >> SEQUENCE_BITS) - now_ms
+        ahead_ms = timestamp_of(slot) - now_ms
         if ahead_ms > self._skew_ms_max and not self._warned:
             self._warned = True
             logger.warning(
@@ -178,7 +179,7 @@ class PartitionWriter:
             return 0
         horizon = self._clock.wall_ms() - ttl_ms - HEADER_GRACE_MS
         # A row's end is the slot of the row after it: the whole batch is older than the horizon.
-        old = [row.slot for row, after in pairwise(rows) if after.slot >> SEQUENCE_BITS < horizon]
+        old = [row.slot for row, after in pairwise(rows) if timestamp_of(after.slot) < horizon]
         if old:
             self._port.delete_headers(self.partition, old)
         if rows:

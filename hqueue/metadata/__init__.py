@@ -1,34 +1,30 @@
-"""What push delivery needs of a coordination service: small records, presence, and claims.
+"""What is kept beside the log: small records, presence, and claims.
 
-Subscribers and workers are written against these ports alone; `hqueue.zookeeper` provides them.
-Nothing in them is a path or a session's detail, so that another store with compare-and-set and
-leases can stand behind them. How a record looks as bytes is in `hqueue.metadata.encoding`. A
-client's session is `Client.coordination`.
+Two primitives carry all of it (`hqueue.metadata.ports`): versioned records, and ephemeral
+registrations. A `MetadataStore` has both: `hqueue.zookeeper` is one, the tests have one in memory.
+What is made of them here knows no store. `Coordination` is what push delivery needs: who
+subscribes to what, how far each subscriber is, which workers there are, and which serves what.
+Where each lies is in `hqueue.metadata.paths`, how it looks as bytes in `hqueue.metadata.encoding`.
+A client's session is `Client.coordination`.
 
-Each method is bounded by the operation's bound of its settings and repeats what is safe to
-repeat. Each raises
+Each method is bounded, call by call of the primitives, by the operation's bound of its settings
+and repeats what is safe to repeat. Each raises
 
-- `StoreUnavailableError` when the service gave no usable answer within the bound;
+- `StoreUnavailableError` when the store gave no usable answer within the bound;
 - `RequestRefusedError` when it will not do it (access rights, for example);
 - `UnsupportedFormatError` for a record of a version that this release doesn't know;
-- `ClosedError` after `Coordination.close`, and in a forked child.
+- `ClosedError` after `Coordination.close`.
 
 What exists for as long as its maker lives is called *present*: it disappears by itself when the
 maker's session ends, orderly or not, and never because of a connection that was merely cut and
 came back in time.
 """
 
-from hqueue.metadata.ports import (
-    AppendKeyPort,
-    CheckpointPort,
-    Coordination,
-    OwnerPort,
-    Registration,
-    SessionState,
-    SubscriptionPort,
-    Watch,
-    WorkerPort,
-)
+from hqueue.metadata.append_key_record import AppendKeyRecord
+from hqueue.metadata.checkpoints import Checkpoints
+from hqueue.metadata.coordination import Coordination
+from hqueue.metadata.owners import Owners
+from hqueue.metadata.ports import MetadataStore, SessionState, Watch
 from hqueue.metadata.records import (
     Checkpoint,
     DeliveryOptions,
@@ -38,24 +34,28 @@ from hqueue.metadata.records import (
     WorkerRecord,
     check_name,
 )
+from hqueue.metadata.registration import Registration
+from hqueue.metadata.subscriptions import Subscriptions
+from hqueue.metadata.workers import Workers
 from hqueue.settings.addresses import Address
 
 __all__ = [
     "Address",
-    "AppendKeyPort",
+    "AppendKeyRecord",
     "Checkpoint",
-    "CheckpointPort",
+    "Checkpoints",
     "Coordination",
     "DeliveryOptions",
-    "OwnerPort",
+    "MetadataStore",
+    "Owners",
     "PartitionKey",
     "Presence",
     "Registration",
     "SessionState",
     "SubscriptionKey",
-    "SubscriptionPort",
+    "Subscriptions",
     "Watch",
-    "WorkerPort",
     "WorkerRecord",
+    "Workers",
     "check_name",
 ]

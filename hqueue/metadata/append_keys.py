@@ -21,6 +21,8 @@ import secrets
 import struct
 from collections.abc import Mapping
 
+from hqueue.metadata.ports import NEW, Version
+
 __all__ = ["AppendKey", "AppendKeys", "sign"]
 
 KEY_ID_BYTES = 8
@@ -62,8 +64,8 @@ class AppendKeys:
 
     current: AppendKey
     previous: AppendKey | None = None
-    revision: int = 0
-    """What compare-and-set compares. Set by the service."""
+    revision: Version = NEW
+    """What compare-and-set compares. Set by the store."""
 
     def needs_renewal(self, now_ms: float) -> bool:
         """Whether the key to sign with is a day old, or of a clock that is a day ahead."""

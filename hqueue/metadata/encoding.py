@@ -27,8 +27,10 @@ from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError, UnsupportedFormatError
 from hqueue.message import MessageID
-from hqueue.metadata import Address, DeliveryOptions, WorkerRecord
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys
+from hqueue.metadata.ports import Version
+from hqueue.metadata.records import DeliveryOptions, WorkerRecord
+from hqueue.settings.addresses import Address
 
 __all__ = [
     "decode_address",
@@ -133,7 +135,7 @@ def encode_append_keys(keys: AppendKeys) -> bytes:
     )
 
 
-def decode_append_keys(data: bytes, path: str, revision: int) -> AppendKeys:
+def decode_append_keys(data: bytes, path: str, revision: Version) -> AppendKeys:
     """The keys of this revision."""
 
     def read(fields: dict[str, Any]) -> AppendKeys:

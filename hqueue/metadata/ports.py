@@ -1,37 +1,106 @@
-"""What a coordination service must do. What all of it has in common is said in the package."""
+"""What a metadata store must do: two primitives, and the session that they live by.
+
+*Versioned records* are what HBase has as well; *ephemeral registrations* are records that are
+there for as long as the session that made them. A key is a path, ``/`` and segments parted by
+``/``, each of which could be a file's name. Records lie below others: what has records below it is
+created before them, if it is to be a record itself. A value has at most `VALUE_BYTES_MAX`: who
+writes it sees to that.
+
+Each method that asks the store is bounded by the operation's bound of its settings and repeats
+what is safe to repeat. Many keys cost few round trips. Each raises
+
+- `StoreUnavailableError` when the store gave no usable answer within the bound;
+- `RequestRefusedError` when it will not do it (access rights, for example);
+- `ClosedError` after `MetadataStore.close`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
-
-from hqueue.errors import HQueueError
-from hqueue.message import MessageID
-from hqueue.metadata.append_keys import AppendKeys
-from hqueue.metadata.records import (
-    Checkpoint,
-    PartitionKey,
-    Presence,
-    SubscriptionKey,
-    WorkerRecord,
-)
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, NewType, Protocol, TypeAlias
 
 __all__ = [
-    "AppendKeyPort",
-    "CheckpointPort",
-    "Coordination",
-    "OwnerPort",
-    "Registration",
+    "ANY",
+    "NEW",
+    "VALUE_BYTES_MAX",
+    "Attempt",
+    "Change",
+    "Ephemerals",
+    "Group",
+    "GuardedWrite",
+    "MetadataStore",
+    "Obstacle",
+    "Record",
+    "Records",
     "SessionState",
-    "SubscriptionPort",
+    "Version",
     "Watch",
-    "WorkerPort",
 ]
+
+VALUE_BYTES_MAX = 512 * 1024
+"""The largest value, so that every store can take it with what surrounds it."""
+
+Version = NewType("Version", int)
+"""Which of a record's values is meant: another after each write. Opaque."""
+
+ANY = Version(-1)
+"""Whichever there is."""
+
+NEW = Version(-2)
+"""None: the record is created."""
+
+Group: TypeAlias = Mapping[str, bytes]
+"""Registrations beside each other, in the order in which they become visible, if not at once. The
+last one says whether the group is there, and whose it is."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it is."""
+
+    value: bytes
+    version: Version
+    changed: int
+    """Greater with each change of anything, also when a key was deleted and created again."""
+
+
+class Change(NamedTuple):
+    """What a record becomes, if it is of this version."""
+
+    value: bytes
+    version: Version
+
+
+class GuardedWrite(NamedTuple):
+    """What a record becomes, if nothing is registered at another key."""
+
+    key: str
+    value: bytes
+    absent: str
+
+
+class Obstacle(NamedTuple):
+    """What stands in the way of registrations, or of guarded writes."""
+
+    key: str
+    value: bytes | None
+    """What is registered there; None where a record that is needed is missing: this one, or the
+    one above it."""
+
+
+class Attempt(NamedTuple):
+    """What came of an attempt to register."""
+
+    session_id: int | None
+    """By which session it was made; see `MetadataStore.session_id`."""
+    obstacle: Obstacle | None
+    """What is not this session's yet."""
 
 
 class SessionState(enum.Enum):
-    """The state of the connection to the coordination service."""
+    """The state of the connection to the store."""
 
     CONNECTED = "connected"
 
@@ -51,200 +120,138 @@ class Watch(Protocol):
         """Call it no more. A call that is under way may still end. Never raises."""
 
 
-class Registration(Protocol):
-    """Something that is present, and is made again after its session was lost, until closed."""
+class Records(Protocol):
+    """Versioned records. What is registered is read as a record, too. Thread-safe."""
 
-    @property
-    def failure(self) -> HQueueError | None:
-        """Why it could not be made again: it is gone for good. None while all is well."""
+    def keys(self, prefix: str, depth: int) -> Sequence[str]:
+        """The keys so many segments below a prefix that are records, or have records below."""
 
-    def close(self) -> None:
-        """Remove what this registration made, and only that. Never raises: what can't be removed
-        now disappears with the session.
+    def list(self, prefix: str, depth: int) -> Mapping[str, Record]:
+        """The records so many segments below a prefix."""
+
+    def read(self, keys: Iterable[str]) -> Mapping[str, Record]:
+        """Those of these records that exist."""
+
+    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
+        """Create records where there are none; returns what is there now for each key."""
+
+    def write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
+        """Change records, each on its own, if it is of the version that is known.
+
+        When an answer is lost it is looked up: a record with the version after the one that was
+        known, and with the very value, was written by this call. Where several may write the same
+        value, and it matters who did, the value names its writer.
+
+        Returns:
+            The version that each has now; None for one that was not of the known version, or
+            didn't exist, and was left as it is.
+
+        Raises:
+            StoreUnavailableError: with an outcome; some may have been written.
         """
 
-
-class SubscriptionPort(Protocol):
-    """Who wants what."""
-
-    def register(
-        self,
-        queue: str,
-        subscriber: str,
-        presence: Presence,
-        partitions: Collection[int],
-        on_failure: Callable[[HQueueError], None],
-    ) -> Registration:
-        """Make a subscriber present in some partitions. Their checkpoints exist already.
-
-        One that seems to be present already, at another address, may have died a moment ago: it
-        is waited for until its session must be over. One at the very same address can't be alive,
-        because the caller listens there; it is replaced.
+    def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
+        """Delete records, each if it is of this version and has nothing below it.
 
         Args:
-            on_failure: called if the registration can't be made again after a session was lost:
-                another subscriber of that name may have come.
+            levels_above: so many levels above them hold no records, but only lead there: a store
+                that has them as nodes deletes those that lead nowhere any more.
 
-        Raises:
-            SubscriberConnectedError: another subscriber of that name stays present.
-            SubscriberNotFoundError: a checkpoint is missing.
-        """
-
-    def list(self, queue: str | None = None) -> Mapping[SubscriptionKey, Presence | None]:
-        """Every subscriber in every partition of a queue, or of all; None for one that is not
-        present. A record that can't be read is left out, and logged.
-        """
-
-    def watch(self, listener: Callable[[Mapping[SubscriptionKey, Presence]], None]) -> Watch:
-        """Tell a listener who is present, in all queues: the whole view, when it is first known
-        and after each change.
-
-        Changes that come together are reported once. The listener is called by one thread, never
-        twice at a time. While the session is suspended the last view stands; after that, and
-        after it was lost, the view is read again. A record that can't be read is left out, and
-        logged. Costs nothing while nothing changes; checkpoints are not looked at.
+        Returns:
+            Those that stay. What isn't there counts as deleted.
         """
 
 
-class CheckpointPort(Protocol):
-    """How far each subscriber is."""
+class Ephemerals(Protocol):
+    """Ephemeral registrations: there until they are released, or the session ends. Thread-safe."""
 
-    def read(self, key: SubscriptionKey) -> Checkpoint | None:
-        """A checkpoint as it is now; None if there is none."""
+    def put(
+        self, groups: Sequence[Group], *, is_own: Callable[[bytes], bool], parents: bool = False
+    ) -> Attempt:
+        """Register groups once, each as a whole: what is this session's already gets these values.
 
-    def read_many(self, keys: Iterable[SubscriptionKey]) -> Mapping[SubscriptionKey, Checkpoint]:
-        """Those of these checkpoints that exist, in a few round trips."""
+        A group that is another session's is replaced if `is_own` says of its last value that its
+        holder can't be alive; else it stays.
 
-    def create(
-        self, starts: Mapping[SubscriptionKey, MessageID]
-    ) -> Mapping[SubscriptionKey, Checkpoint]:
-        """Create checkpoints where there are none; returns what is there now for each key."""
-
-    def compare_and_set(
-        self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
-    ) -> Checkpoint:
-        """Move a checkpoint ahead, if nobody changed it since it was `known`.
-
-        When the answer is lost it is looked up, so this either happened or it did not.
-
-        Raises:
-            InvalidInputError: it would go back. Only `seek` may.
-            CheckpointMovedError: it was changed or deleted by somebody else; a caller that thinks
-                it is in charge of this checkpoint no longer is.
-            StoreUnavailableError: with an outcome.
+        Args:
+            parents: whether what is missing above a key is created; if not, it is an obstacle.
         """
 
-    def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> None:
-        """Set checkpoints, also back, of a subscriber that is not present: each only if it isn't,
-        and all or none of as many as the service changes at once. That is at least 250, unless
-        the service's own root has a name of more than 200 bytes.
-
-        Raises:
-            SubscriberConnectedError: it is present.
-            SubscriberNotFoundError: there is no such checkpoint.
+    def claim(self, values: Mapping[str, bytes]) -> Collection[str]:
+        """Register keys that nobody has; returns those that are this session's now, also from
+        before. What is missing above them is created.
         """
 
-    def delete(self, keys: Iterable[SubscriptionKey]) -> None:
-        """Forget a subscriber that is not present. What isn't there counts as done.
+    def release(self, keys: Iterable[str], *, wait: bool = True) -> None:
+        """Remove those of these keys that are this session's, in this order.
 
-        Raises:
-            SubscriberConnectedError: it is present.
+        Args:
+            wait: whether to wait for a connection, and to try again.
+        """
+
+    def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Obstacle | None:
+        """Change records whose guards are absent: each only then, and all or none of as many as
+        the store changes at once. That is at least 250 with values of up to 50 bytes and keys of
+        a root of up to 200 bytes and three of the longest names below it.
+
+        Returns:
+            What stood in the way: then those after it were not done.
         """
 
 
-class WorkerPort(Protocol):
-    """Which workers are there."""
+class MetadataStore(Protocol):
+    """A session with a store of records and registrations. Thread-safe.
 
-    def register(
-        self, worker: WorkerRecord, on_failure: Callable[[HQueueError], None]
-    ) -> Registration:
-        """Make a worker present. Names are chosen by the workers, different for each process.
-
-        Raises:
-            RequestRefusedError: there is a worker of that name.
-        """
-
-    def update(self, worker: WorkerRecord) -> None:
-        """Change the record of a worker that this session registered."""
-
-    def list(self) -> Mapping[str, WorkerRecord]:
-        """All workers that are present, by name."""
-
-    def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Watch:
-        """Tell a listener which workers are present; as `SubscriptionPort.watch`."""
-
-
-class OwnerPort(Protocol):
-    """Which worker serves a partition. A claim is present by the claimer's session."""
-
-    def claim(self, worker: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
-        """Claim partitions that nobody has; returns those that are this session's now.
-
-        Never made again after a lost session: a worker that wants it back claims it again.
-        """
-
-    def release(self, partitions: Collection[PartitionKey]) -> None:
-        """Give up claims of this session; others stay. What isn't there counts as done."""
-
-    def list(self) -> Mapping[PartitionKey, str]:
-        """Every claim: which worker has which partition."""
-
-    def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> Watch:
-        """Tell a listener of the claims; as `SubscriptionPort.watch`."""
-
-
-class AppendKeyPort(Protocol):
-    """The keys that notifications of appends are signed with. Readable by those that have the
-    right to read, and nobody else.
+    In a forked child it begins anew: what was registered stays the parent's, and the parent's
+    watches tell nothing in the child.
     """
 
-    def read(self) -> AppendKeys | None:
-        """The keys as they are now; None if nobody made any yet."""
-
-    def replace(self, known: AppendKeys | None, keys: AppendKeys) -> AppendKeys | None:
-        """Put these keys in place of those that are known, None for none, if they still are what
-        is there; returns what is there then: these, or those of one who was faster, or None if
-        they were deleted.
-        """
-
-    def watch(self, listener: Callable[[AppendKeys | None], None]) -> Watch:
-        """Tell a listener of the keys; as `SubscriptionPort.watch`. None where there are none, or
-        none that this release knows how to read.
-        """
-
-
-class Coordination(Protocol):
-    """A session with a coordination service. Thread-safe."""
+    @property
+    def records(self) -> Records: ...
 
     @property
-    def subscriptions(self) -> SubscriptionPort: ...
-
-    @property
-    def checkpoints(self) -> CheckpointPort: ...
-
-    @property
-    def workers(self) -> WorkerPort: ...
-
-    @property
-    def owners(self) -> OwnerPort: ...
-
-    @property
-    def append_keys(self) -> AppendKeyPort: ...
+    def ephemerals(self) -> Ephemerals: ...
 
     @property
     def state(self) -> SessionState:
         """The session's state as far as it is known here."""
 
-    def on_state(self, listener: Callable[[SessionState], None]) -> Watch:
-        """Tell a listener of every change of state, in order, beginning with the state now.
+    @property
+    def session_id(self) -> int | None:
+        """Another one each time that the session begins again. None while not connected."""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long the store keeps a session without a sign of life."""
+
+    def watch(
+        self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]
+    ) -> Watch:
+        """Report the records so many segments below a prefix: all of them, when they are first
+        known and after each change.
+
+        Changes that come together are reported once. The listener is called by one thread, never
+        twice at a time. While the session is suspended the last view stands; after that, and
+        after it was lost, the records are read again. Costs nothing while nothing changes; what
+        lies above the depth may change unnoticed.
+        """
+
+    def on_state(
+        self, on_change: Callable[[SessionState], None], on_close: Callable[[], None] | None = None
+    ) -> Watch:
+        """Report every change of state, in order, beginning with the state now.
 
         It is called by a thread that must not be held up: it takes notice and returns. A session
-        is LOST when the service says so, or when the connection stays cut for longer than the
-        service would keep the session: then nothing that was present can be relied on.
+        is LOST when the store says so, or when the connection stays cut for longer than the
+        store would keep the session: then nothing that was present can be relied on.
+
+        Args:
+            on_change: called with the state.
+            on_close: called when the session is closed for good.
         """
 
     def confirm(self) -> float:
-        """Ask the service whether the session still is; until when that is certain.
+        """Ask the store whether the session still is; until when that is certain.
 
         One round trip, and no wait for a connection. Until the time that it returns, on the
         clock of `hqueue.runtime.clock.SYSTEM_CLOCK.monotonic_ms`, nobody else can have what is

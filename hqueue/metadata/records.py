@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import MessageID, topic_bytes
+from hqueue.metadata.ports import Version
 from hqueue.settings.addresses import Address
+from hqueue.settings.numbers import check_whole
 
 __all__ = [
     "Checkpoint",
@@ -96,14 +98,7 @@ class DeliveryOptions:
             value, (low, high) = getattr(self, field.name), _BOUNDS[field.name]
             if value is None and field.name == "attempts_max":
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidInputError(
-                    "a delivery option is out of range",
-                    option=field.name,
-                    value=value,
-                    low=low,
-                    high=high,
-                )
+            check_whole(value, low, high, option=field.name)
         if self.backoff_ms_min > self.backoff_ms_max:
             raise InvalidInputError(
                 "backoff_ms_min is above backoff_ms_max",
@@ -133,7 +128,7 @@ class Presence:
     delivery: DeliveryOptions = DeliveryOptions()
     revision: int = 0
     """Differs whenever the presence was made again, also with the same content. Set by the
-    service; what is registered has 0."""
+    store; what is registered has 0."""
 
     def __post_init__(self) -> None:
         if self.topics is not None:
@@ -149,7 +144,7 @@ class Checkpoint:
 
     next: MessageID
     """The first ID that is not yet delivered. It need not be that of a message."""
-    revision: int
+    revision: Version
     """What compare-and-set compares. Meaningless to everybody else."""
 
 

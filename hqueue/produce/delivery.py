@@ -9,9 +9,9 @@ from typing import Generic, TypeVar, cast
 from hqueue.format import Bodies
 from hqueue.message import MessageID, MessageIDs
 
-__all__ = ["Callback", "Delivery", "PendingBatch"]
+__all__ = ["Delivery", "DeliveryCallback", "PendingBatch"]
 
-Callback = Callable[[MessageID | None, BaseException | None], object]
+DeliveryCallback = Callable[[MessageID | None, BaseException | None], object]
 """What a producer calls with (ID, None) or (None, error)."""
 
 _IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
@@ -35,12 +35,15 @@ class PendingBatch:
         self.kinds: set[str] = set()
         """The topics, each once."""
         self.bodies: Bodies | None = None
-        self.callbacks: list[tuple[int, Callback]] = []
+        self.callbacks: list[tuple[int, DeliveryCallback]] = []
         self.future: concurrent.futures.Future[MessageIDs] = concurrent.futures.Future()
 
 
 class Delivery(Generic[_IDs]):
-    """What becomes of one message, or of one batch, that was sent through a `Producer`."""
+    """What becomes of one message, or of one batch, that was sent through a `Producer`.
+
+    Made by `Producer.send` and `Producer.send_batch`.
+    """
 
     __slots__ = ("_future", "_index")
 

@@ -8,10 +8,10 @@ import hashlib
 from hqueue.errors import FencedError, InvalidInputError, StoreUnavailableError
 from hqueue.format import NONCE_BYTES
 from hqueue.log.ports import RecordPort
-from hqueue.message import MessageID, Moment, as_message_id
+from hqueue.message import MessageID, Moment, as_message_id, id_of
 from hqueue.metadata import check_name, encoding
 from hqueue.runtime.clock import Clock, Deadline
-from hqueue.settings.limits import SEQUENCE_BITS
+from hqueue.settings.numbers import is_whole
 
 __all__ = ["ProducerEpochs", "Search", "search_for"]
 
@@ -58,7 +58,7 @@ def search_for(
     ).digest()
     if since is None:
         return Search(nonce, None)
-    return Search(nonce, max(0, as_message_id(since) - (2 * skew_ms_max << SEQUENCE_BITS)))
+    return Search(nonce, max(0, as_message_id(since) - id_of(2 * skew_ms_max)))
 
 
 class ProducerEpochs:
@@ -76,7 +76,7 @@ class ProducerEpochs:
     def claim(self, name: str, epoch: int, deadline: Deadline) -> MessageID:
         """As `Queue.claim_epoch`."""
         check_name(name)
-        if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= EPOCH_MAX:
+        if not is_whole(epoch, 0, EPOCH_MAX):
             raise InvalidInputError("an epoch is 0 to 2**63 - 1", epoch=epoch)
         return deadline.run(lambda: self._claim(name, epoch))
 

@@ -1,4 +1,4 @@
-"""Producing message by message: a buffer in front of `Queue.append`."""
+"""Producing message by message: a buffer in front of an `Appender`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
 from hqueue.format import encode_values
 from hqueue.message import Message, MessageID, MessageIDs
-from hqueue.produce.delivery import Callback, Delivery, PendingBatch
+from hqueue.produce.appender import Appender
+from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
+from hqueue.produce.encode import encode_batch
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.settings.numbers import check_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from hqueue.queue import Queue
 
 __all__ = ["Producer"]
 
@@ -40,16 +41,13 @@ class Producer:
     at a time: the next batch's place is where that one ends.
 
     Use it as a context manager, or `close` it: what is in the buffer is lost if the process is
-    killed, and written when it exits in order. In a forked child it can't be used.
+    killed, and written when it exits in order. In a forked child it can't be used. Made by
+    `Queue.producer`.
 
     Args:
-        queue: the queue.
-        linger_ms: how long a message may wait for others to be batched with.
-        batch_bytes_max: bodies of a batch, about.
-        batch_messages_max: messages of a batch.
-        buffer_bytes_max: what may be in the buffer and under way, about; `send` waits for room.
-        block_ms_max: how long `send` waits for room.
-        appends_max: appends under way at a time, in as many partitions.
+        appender: appends to the queue.
+        linger_ms, batch_bytes_max, batch_messages_max, buffer_bytes_max, block_ms_max, appends_max:
+            as `ProducerOptions` says.
 
     Raises:
         InvalidInputError: an option is out of range.
@@ -57,7 +55,7 @@ class Producer:
 
     def __init__(
         self,
-        queue: Queue,
+        appender: Appender,
         *,
         linger_ms: float = 5,
         batch_bytes_max: int = 1024 * 1024,
@@ -66,13 +64,13 @@ class Producer:
         block_ms_max: float = 60_000,
         appends_max: int = 4,
     ) -> None:
-        _check("linger_ms", linger_ms, 0, 60_000)
-        _check("batch_bytes_max", batch_bytes_max, 1, BATCH_BYTES_MAX // 2)
-        _check("batch_messages_max", batch_messages_max, 1, BATCH_MESSAGES_MAX)
-        _check("buffer_bytes_max", buffer_bytes_max, 1, 2**40)
-        _check("block_ms_max", block_ms_max, 0, 86_400_000)
-        _check("appends_max", appends_max, 1, 256)
-        self._queue = queue
+        _check_ms("linger_ms", linger_ms, 60_000)
+        check_whole(batch_bytes_max, 1, BATCH_BYTES_MAX // 2, option="batch_bytes_max")
+        check_whole(batch_messages_max, 1, BATCH_MESSAGES_MAX, option="batch_messages_max")
+        check_whole(buffer_bytes_max, 1, 2**40, option="buffer_bytes_max")
+        _check_ms("block_ms_max", block_ms_max, 86_400_000)
+        check_whole(appends_max, 1, 256, option="appends_max")
+        self._appender = appender
         self._linger_ms = linger_ms
         self._batch_bytes_max = batch_bytes_max
         self._batch_messages_max = batch_messages_max
@@ -91,7 +89,7 @@ class Producer:
         self._closed = False
         self._threads = [
             threading.Thread(target=self._run, name=f"hqueue-producer-{n}", daemon=True)
-            for n in range(min(appends_max, queue.partitions))
+            for n in range(min(appends_max, appender.partitions))
         ]
         for thread in self._threads:
             thread.start()
@@ -121,7 +119,7 @@ class Producer:
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
-        callback: Callback | None = None,
+        callback: DeliveryCallback | None = None,
     ) -> Delivery[MessageID]:
         """Take a message into the buffer. Returns at once, unless the buffer is full.
 
@@ -139,7 +137,7 @@ class Producer:
         if not isinstance(message, Message):
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
         return self.send_value(
-            message[0], message[1], partition=partition, key=key, callback=callback
+            message.topic, message.value, partition=partition, key=key, callback=callback
         )
 
     def send_value(
@@ -149,7 +147,7 @@ class Producer:
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
-        callback: Callback | None = None,
+        callback: DeliveryCallback | None = None,
     ) -> Delivery[MessageID]:
         """`send` of ``Message(topic, value)``, without the time that making one takes.
 
@@ -158,9 +156,9 @@ class Producer:
         """
         target = partition
         if partition is not None or key is not None:
-            target = self._queue.choose_partition(partition, key)
+            target = self._appender.choose_partition(partition, key)
         if type(topic) is not str or type(value) is not bytes:
-            value = Message(topic, value)[1]
+            value = Message(topic, value).value
         size = len(value)
         with self._lock:
             batch = self._open.get(target)
@@ -222,8 +220,8 @@ class Producer:
             BufferFullError: there was no room within ``block_ms_max``. Nothing was taken.
             ClosedError: the producer was closed, or belongs to the parent process.
         """
-        target = self._queue.choose_partition(partition, key)
-        bodies = self._queue.encode(messages)
+        target = self._appender.choose_partition(partition, key)
+        bodies = encode_batch(messages)
         batch = PendingBatch(
             target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max - bodies.size
         )
@@ -348,7 +346,7 @@ class Producer:
         ids = MessageIDs(0, 0)
         try:
             bodies = batch.bodies or encode_values(batch.topics, batch.values)
-            appended = self._queue.append(bodies, batch.target)
+            appended = self._appender.append(bodies, batch.target)
             ids = MessageIDs(appended.base, appended.count)
         except Exception as exc:  # Whatever it is, the senders must learn it.
             error = exc
@@ -373,8 +371,8 @@ class Producer:
             self._work.notify()
 
 
-def _check(option: str, value: float, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+def _check_ms(option: str, value: float, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= high:
         raise InvalidInputError(
-            "a producer's option is out of range", option=option, value=value, low=low, high=high
+            "this must be a number in its range", option=option, value=value, low=0, high=high
         )

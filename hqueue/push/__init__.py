@@ -15,18 +15,23 @@ from hqueue.push.administration import (
     list_subscribers,
     seek_subscriber,
 )
-from hqueue.push.listener import Listener, MessageListener, Status
-from hqueue.push.subscriber import Subscriber
+from hqueue.push.dead_letters import DeadLetter, DeadLetters
+from hqueue.push.listener import Listener, ListenerAnswer, MessageListener, Status
+from hqueue.push.subscriber import Subscriber, SubscriberOptions
 from hqueue.push.subscription import EARLIEST, LATEST, Start, Subscription
 
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "DeadLetter",
+    "DeadLetters",
     "Listener",
+    "ListenerAnswer",
     "MessageListener",
     "Start",
     "Status",
     "Subscriber",
+    "SubscriberOptions",
     "SubscriberState",
     "Subscription",
     "add_subscriber",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from hqueue.errors import (
     QueueStateError,
@@ -12,12 +11,10 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
 )
+from hqueue.handle import QueueLog
 from hqueue.message import MessageID, as_message_id
 from hqueue.metadata import Coordination, Presence, SubscriptionKey
 from hqueue.push.subscription import LATEST, Start, Subscription, check_start
-
-if TYPE_CHECKING:
-    from hqueue.queue import Queue
 
 __all__ = [
     "SubscriberState",
@@ -44,32 +41,32 @@ class SubscriberState:
     read now."""
 
 
-def list_subscribers(queue: Queue, coordination: Coordination) -> list[SubscriberState]:
+def list_subscribers(log: QueueLog, coordination: Coordination) -> list[SubscriberState]:
     """Every subscriber in every partition that it has a checkpoint in, by name and partition."""
-    present = coordination.subscriptions.list(queue.name)
+    present = coordination.subscriptions.list(log.name)
     checkpoints = coordination.checkpoints.read_many(present)
     states = []
     for key in sorted(checkpoints, key=lambda key: (key.subscriber, key.partition)):
         at = checkpoints[key].next
         states.append(
             SubscriberState(
-                key.subscriber, key.partition, present[key], at, _lag(queue, key.partition, at)
+                key.subscriber, key.partition, present[key], at, _lag(log, key.partition, at)
             )
         )
     return states
 
 
-def _lag(queue: Queue, partition: int, at: MessageID) -> int | None:
-    if partition >= queue.partitions:
+def _lag(log: QueueLog, partition: int, at: MessageID) -> int | None:
+    if partition >= log.partitions:
         return None  # The queue was made again with fewer.
     try:
-        return queue.lag({partition: at})[partition].messages
+        return log.reader.lag({partition: at})[partition].messages
     except QueueStateError:
         return None
 
 
 def add_subscriber(
-    queue: Queue,
+    log: QueueLog,
     coordination: Coordination,
     name: str,
     start: Start,
@@ -82,14 +79,14 @@ def add_subscriber(
     """
     starts = Subscription(name, start=start).add_partitions(partitions or ())
     keys = {
-        SubscriptionKey(queue.name, partition, name): where
-        for partition, where in starts.starts(queue.partitions).items()
+        SubscriptionKey(log.name, partition, name): where
+        for partition, where in starts.starts(log.partitions).items()
     }
-    if any(key.subscriber == name for key in coordination.subscriptions.list(queue.name)):
+    if any(key.subscriber == name for key in coordination.subscriptions.list(log.name)):
         raise SubscriberExistsError(
-            "there is a subscriber of this name already", queue=queue.name, subscriber=name
+            "there is a subscriber of this name already", queue=log.name, subscriber=name
         )
-    coordination.checkpoints.create(_ids(queue, keys))
+    coordination.checkpoints.create(_ids(log, keys))
 
 
 def delete_subscriber(queue_name: str, coordination: Coordination, name: str) -> None:
@@ -109,7 +106,7 @@ def delete_subscriber(queue_name: str, coordination: Coordination, name: str) ->
 
 
 def seek_subscriber(
-    queue: Queue,
+    log: QueueLog,
     coordination: Coordination,
     name: str,
     start: Start,
@@ -122,14 +119,14 @@ def seek_subscriber(
         SubscriberConnectedError: it is connected. Nothing was changed.
     """
     start = check_start(start)
-    keys = _keys_of(queue.name, coordination, name, partitions)
-    ids = _ids(queue, dict.fromkeys(keys, start))
+    keys = _keys_of(log.name, coordination, name, partitions)
+    ids = _ids(log, dict.fromkeys(keys, start))
     coordination.checkpoints.seek(ids)
     return {key.partition: at for key, at in ids.items()}
 
 
 def create_checkpoints(
-    queue: Queue,
+    log: QueueLog,
     coordination: Coordination,
     starts: Mapping[SubscriptionKey, Start],
     *,
@@ -141,17 +138,19 @@ def create_checkpoints(
         SubscriberConnectedError: with `reset`, that the subscriber is connected.
     """
     existing = coordination.checkpoints.read_many(starts)
-    ids = _ids(queue, {k: start for k, start in starts.items() if reset or k not in existing})
+    ids = _ids(log, {k: start for k, start in starts.items() if reset or k not in existing})
     coordination.checkpoints.create({k: at for k, at in ids.items() if k not in existing})
     moved = {k: at for k, at in ids.items() if k in existing}
     if moved:
         coordination.checkpoints.seek(moved)
 
 
-def _ids(queue: Queue, starts: Mapping[SubscriptionKey, Start]) -> dict[SubscriptionKey, MessageID]:
+def _ids(
+    log: QueueLog, starts: Mapping[SubscriptionKey, Start]
+) -> dict[SubscriptionKey, MessageID]:
     """Where each start lies now. Nothing is asked of HBase but for the latest."""
     latest = [key.partition for key, start in starts.items() if start == LATEST]
-    offsets = {each.partition: each.end for each in queue.offsets(latest)} if latest else {}
+    offsets = {each.partition: each.end for each in log.reader.offsets(latest)} if latest else {}
     return {
         key: offsets[key.partition]
         if start == LATEST

@@ -7,25 +7,23 @@ worker need not read from HBase what was written a millisecond ago.
 
 from __future__ import annotations
 
-import importlib.resources
 import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import thriftpy2
-from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TClient
-from thriftpy2.transport import TCyMemoryBuffer
-
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.format import rowkey
 from hqueue.log.ports import Row
 from hqueue.metadata import Address, Coordination, PartitionKey, Watch, WorkerRecord
 from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
+from hqueue.rpc.connection import open_socket
+from hqueue.rpc.messages import encode_call
+from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
+from hqueue.settings.addresses import zookeeper_servers
 
 __all__ = ["BATCH", "WORKER_SERVICE", "AppendNotifier", "row_of"]
 
@@ -38,12 +36,8 @@ BATCH_BYTES_MAX = 32 * 1024
 """A batch up to this size goes along, its header counted, which can have a thousand long topics.
 Reading a heavier one costs little beside delivering it."""
 
-with importlib.resources.as_file(
-    importlib.resources.files("hqueue.rpc").joinpath("idl/worker.thrift")
-) as _path:
-    _IDL: Any = thriftpy2.load(str(_path), module_name="hqueue_worker_thrift")
-    WORKER_SERVICE: Any = _IDL.HQueueWorkerService
-    BATCH: Any = _IDL.TBatch
+WORKER_SERVICE: Any = load("worker").HQueueWorkerService
+BATCH: Any = load("worker").TBatch
 
 
 class AppendNotifier:
@@ -210,8 +204,7 @@ class _Connection:
         if self._socket is not None:
             return True
         try:
-            opened = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened = open_socket(*self._address, CONNECT_TIMEOUT_S)
             opened.setblocking(False)
         except OSError as exc:
             with self._lock:
@@ -249,10 +242,7 @@ def _size(header: bytes, cells: Mapping[bytes, bytes]) -> int:
 
 def _frame(key: PartitionKey, *batches: Any) -> bytes:
     """The call that notifies of an append, as it is on the wire."""
-    sent = TCyMemoryBuffer()
-    client = TClient(WORKER_SERVICE, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
-    client.appended(key.queue, [key.partition], list(batches))
-    call: bytes = sent.getvalue()
+    call = encode_call(WORKER_SERVICE, "appended", key.queue, [key.partition], list(batches))
     return len(call).to_bytes(4, "big") + call
 
 
@@ -269,11 +259,9 @@ def row_of(batch: Any) -> Row:
 
 def _listens(hosts: str) -> bool:
     """Whether anything listens at one of ZooKeeper's hosts."""
-    for part in hosts.partition("/")[0].split(","):
-        host, colon, port = part.strip().rpartition(":")
-        address = (host.strip("[]"), int(port)) if colon and port.isdecimal() else (part, 2181)
+    for server in zookeeper_servers(hosts):
         try:
-            socket.create_connection(address, CONNECT_TIMEOUT_S).close()
+            socket.create_connection(server, CONNECT_TIMEOUT_S).close()
         except OSError:
             continue
         return True

@@ -19,25 +19,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from hqueue.consume.scan import Scan
+from hqueue.consume.scanners import PartitionScanner, QueueScanner, open_scanner
 from hqueue.errors import InvalidInputError, UnsupportedFormatError
-from hqueue.message import Message, MessageID
+from hqueue.handle import QueueLog
+from hqueue.message import Message, MessageID, ReceivedMessage
 from hqueue.settings.limits import BATCH_BYTES_MAX
-
-if TYPE_CHECKING:
-    from hqueue.queue import Queue
 
 __all__ = [
     "DeadLetter",
+    "DeadLetters",
     "dead_letter_topic",
     "is_delivered_unasked",
-    "put_dead_letters",
-    "redrive",
     "redrive_topic",
-    "unwrap",
-    "waiting_dead_letters",
     "wrapped_dead_letter",
     "wrapped_redrive",
 ]
@@ -79,7 +75,7 @@ class DeadLetter:
         expired: whether the value is gone: it was left in the log, and has expired.
     """
 
-    message: Message
+    message: ReceivedMessage
     subscriber: str
     reason: str
     attempts: int
@@ -87,60 +83,129 @@ class DeadLetter:
     expired: bool = False
 
 
-def put_dead_letters(queue: Queue, letters: Sequence[DeadLetter]) -> None:
-    """Write dead letters, in their order, each into its message's partition. Durable on return.
+class DeadLetters:
+    """The dead letters in a queue. Made by `Queue.dead_letters`.
 
-    Raises:
-        As `Queue.put`. Some of them may be written then.
-    """
-    _put(queue, ((letter, wrapped_dead_letter(letter)) for letter in letters))
-
-
-def waiting_dead_letters(
-    queue: Queue, subscriber: str, partition: int | None = None
-) -> Iterator[DeadLetter]:
-    """A subscriber's dead letters that were not put back yet; each partition in its order.
-
-    Raises:
-        As `Queue.scan`, and UnsupportedFormatError.
-    """
-    with queue.scan(partition=partition, topics=[redrive_topic(subscriber)]) as scanner:
-        redriven = {(each.partition, _fields(each).get("dead_letter")) for each in scanner}
-    with queue.scan(partition=partition, topics=[dead_letter_topic(subscriber)]) as scanner:
-        for message in scanner:
-            if (message.partition, str(message.id)) not in redriven:
-                yield _letter(queue, message)
-
-
-def redrive(queue: Queue, letters: Iterable[DeadLetter]) -> int:
-    """Put dead letters back to their subscriber, and to no other; how many.
-
-    They are delivered like new messages: after what its partition has already, with new IDs.
-
-    Raises:
-        InvalidInputError: a value has expired.
-        As `Queue.put`. Some of them may be put back then.
+    Args:
+        log: the queue's.
     """
 
-    def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
-        for letter in letters:
-            if letter.expired:
-                raise InvalidInputError("the value of this dead letter has expired", id=letter.id)
-            yield letter, wrapped_redrive(letter)
+    def __init__(self, log: QueueLog) -> None:
+        self._log = log
 
-    return _put(queue, wrapped())
+    def waiting(self, subscriber: str, partition: int | None = None) -> Iterator[DeadLetter]:
+        """A subscriber's dead letters that were not put back yet; each partition in its order.
 
+        Args:
+            subscriber: the subscriber's name.
+            partition: which; all if None.
 
-def unwrap(queue: Queue, message: Message) -> Message | None:
-    """What a redrive delivers: the original's topic and value under its own ID; None if expired.
+        Raises:
+            As `Queue.scan`, and UnsupportedFormatError.
+        """
+        with self._scanner(partition, Scan(topics=[redrive_topic(subscriber)])) as scanner:
+            redriven = {(each.partition, _fields(each).get("dead_letter")) for each in scanner}
+        with self._scanner(partition, Scan(topics=[dead_letter_topic(subscriber)])) as scanner:
+            for message in scanner:
+                if (message.partition, str(message.id)) not in redriven:
+                    yield self._letter(message)
 
-    Raises:
-        UnsupportedFormatError: this message is no redrive.
-    """
-    letter = _letter(queue, message)
-    if letter.expired:
-        return None
-    return Message(letter.message.topic, letter.message.value, message.id, message.partition)
+    def put(self, letters: Iterable[DeadLetter]) -> None:
+        """Write dead letters, in their order, each into its message's partition. Durable on return.
+
+        Raises:
+            As `Queue.put`. Some of them may be written then.
+        """
+        self._put((letter, wrapped_dead_letter(letter)) for letter in letters)
+
+    def redrive(self, letters: Iterable[DeadLetter]) -> int:
+        """Put dead letters back to their subscriber, and to no other; how many.
+
+        They are delivered like new messages: after what its partition has already, with new IDs.
+
+        Raises:
+            InvalidInputError: a value has expired.
+            As `Queue.put`. Some of them may be put back then.
+        """
+
+        def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
+            for letter in letters:
+                if letter.expired:
+                    raise InvalidInputError(
+                        "the value of this dead letter has expired", id=letter.id
+                    )
+                yield letter, wrapped_redrive(letter)
+
+        return self._put(wrapped())
+
+    def unwrap(self, message: ReceivedMessage) -> ReceivedMessage | None:
+        """What a redrive delivers: the original's topic and value under its own ID; None if
+        expired.
+
+        Raises:
+            UnsupportedFormatError: this message is no redrive.
+        """
+        letter = self._letter(message)
+        if letter.expired:
+            return None
+        original = letter.message
+        return ReceivedMessage(original.topic, original.value, message.id, message.partition)
+
+    def _scanner(self, partition: int | None, scan: Scan) -> PartitionScanner | QueueScanner:
+        return open_scanner(self._log.reader, partition, scan)
+
+    def _put(self, wrapped: Iterable[tuple[DeadLetter, Message]]) -> int:
+        """Put messages into their letters' partitions, in batches."""
+        count = size = 0
+        open_for: int | None = None
+        batch: list[Message] = []
+
+        def flush() -> None:
+            nonlocal size
+            if batch:
+                self._log.appender.put(batch, partition=open_for)
+            batch.clear()
+            size = 0
+
+        for letter, message in wrapped:
+            full = size + len(message.value) > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
+            if full or letter.message.partition != open_for:
+                flush()
+            open_for = letter.message.partition
+            batch.append(message)
+            size += len(message.value)
+            count += 1
+        flush()
+        return count
+
+    def _letter(self, message: ReceivedMessage) -> DeadLetter:
+        """Read a dead letter or a redrive."""
+        fields = _fields(message)
+        try:
+            original_id = MessageID.parse(str(fields["id"]))
+            topic = str(fields["topic"])
+            value: bytes | None = message.value[message.value.index(b"\n") + 1 :]
+            if fields.get("value") == _IN_THE_LOG:
+                value = self._value_in_log(message.partition, original_id)
+            return DeadLetter(
+                ReceivedMessage(topic, value or b"", original_id, message.partition),
+                str(fields["subscriber"]),
+                str(fields["reason"]),
+                int(str(fields["attempts"])),
+                message.id,
+                expired=value is None,
+            )
+        except (KeyError, ValueError) as exc:
+            raise UnsupportedFormatError(
+                "a dead letter lacks a field, or has a wrong one", id=message.id
+            ) from exc
+
+    def _value_in_log(self, partition: int, message_id: MessageID) -> bytes | None:
+        with self._scanner(partition, Scan(message_id, message_id.next())) as scanner:
+            message = scanner.next()
+        if message is not None and message.topic.startswith(_REDRIVE):
+            message = self.unwrap(message)
+        return None if message is None else message.value
 
 
 def wrapped_dead_letter(letter: DeadLetter) -> Message:
@@ -151,31 +216,6 @@ def wrapped_dead_letter(letter: DeadLetter) -> Message:
 def wrapped_redrive(letter: DeadLetter) -> Message:
     """What puts a dead letter back, as a message."""
     return _wrap(letter, redrive_topic(letter.subscriber))
-
-
-def _put(queue: Queue, wrapped: Iterable[tuple[DeadLetter, Message]]) -> int:
-    """Put messages into their letters' partitions, in batches."""
-    count = size = 0
-    open_for: int | None = None
-    batch: list[Message] = []
-
-    def flush() -> None:
-        nonlocal size
-        if batch:
-            queue.put(batch, partition=open_for)
-        batch.clear()
-        size = 0
-
-    for letter, message in wrapped:
-        full = size + len(message.value) > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
-        if full or letter.message.partition != open_for:
-            flush()
-        open_for = letter.message.partition
-        batch.append(message)
-        size += len(message.value)
-        count += 1
-    flush()
-    return count
 
 
 def _wrap(letter: DeadLetter, topic: str) -> Message:
@@ -198,7 +238,7 @@ def _line(fields: dict[str, object]) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _fields(message: Message) -> dict[str, object]:
+def _fields(message: ReceivedMessage) -> dict[str, object]:
     """The first line of a dead letter's or a redrive's value."""
     try:
         fields = json.loads(message.value[: message.value.index(b"\n")])
@@ -214,35 +254,3 @@ def _fields(message: Message) -> dict[str, object]:
             version=version,
         )
     return dict(fields)
-
-
-def _letter(queue: Queue, message: Message) -> DeadLetter:
-    """Read a dead letter or a redrive."""
-    fields = _fields(message)
-    try:
-        original_id = MessageID.parse(str(fields["id"]))
-        topic = str(fields["topic"])
-        value: bytes | None = message.value[message.value.index(b"\n") + 1 :]
-        if fields.get("value") == _IN_THE_LOG:
-            value = _value_in_log(queue, message.partition, original_id)
-        return DeadLetter(
-            Message(topic, value or b"", original_id, message.partition),
-            str(fields["subscriber"]),
-            str(fields["reason"]),
-            int(str(fields["attempts"])),
-            message.id,
-            expired=value is None,
-        )
-    except (KeyError, ValueError) as exc:
-        raise UnsupportedFormatError(
-            "a dead letter lacks a field, or has a wrong one", id=message.id
-        ) from exc
-
-
-def _value_in_log(queue: Queue, partition: int | None, message_id: MessageID) -> bytes | None:
-    stop = message_id.next()
-    with queue.scan(partition=partition, start=message_id, stop=stop) as scanner:
-        message = scanner.next()
-    if message is not None and message.topic.startswith(_REDRIVE):
-        message = unwrap(queue, message)
-    return None if message is None else message.value

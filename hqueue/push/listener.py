@@ -9,13 +9,12 @@ import enum
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import Message
+from hqueue.message import ReceivedMessage
 
-__all__ = ["Listener", "Listeners", "MessageListener", "Status"]
+__all__ = ["Listener", "ListenerAnswer", "Listeners", "MessageListener", "Status"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +32,14 @@ class Status(enum.IntEnum):
     """They can't be dealt with: to the dead letters, and on with the next ones."""
 
 
+ListenerAnswer = Status | None | Awaitable[Status | None]
+"""What a listener returns: None stands for `Status.DONE`; an async one's is awaited."""
+
+
 class MessageListener:
     """A listener as a class: override `consume`, as a plain or an async method."""
 
-    def consume(self, messages: Sequence[Message]) -> Any:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
         """Deal with some messages of one partition, in their order.
 
         Returns:
@@ -45,7 +48,9 @@ class MessageListener:
         raise NotImplementedError
 
 
-Listener = MessageListener | Callable[[Sequence[Message]], Any]
+_Consume = Callable[[Sequence[ReceivedMessage]], ListenerAnswer]
+
+Listener = MessageListener | _Consume
 """A `MessageListener`, or a plain or async function that does what its `consume` does."""
 
 
@@ -64,7 +69,7 @@ class Listeners:
         if not isinstance(listeners, Sequence):
             listeners = [listeners]
         self._timeout_ms = timeout_ms
-        self._consume: list[Callable[[Sequence[Message]], Any]] = []
+        self._consume: list[_Consume] = []
         for listener in listeners:
             consume = listener.consume if isinstance(listener, MessageListener) else listener
             if not callable(consume):
@@ -104,7 +109,7 @@ class Listeners:
             self._loop.close()
         self._loop = None
 
-    def consume(self, messages: Sequence[Message]) -> Status:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Call the listeners in turn, until one answers anything but done; that is the answer.
 
         Never raises: a listener that does is logged, and the messages come again. So do the
@@ -120,9 +125,7 @@ class Listeners:
                 return status
         return Status.DONE
 
-    def _call(
-        self, consume: Callable[[Sequence[Message]], Any], messages: Sequence[Message]
-    ) -> Status:
+    def _call(self, consume: _Consume, messages: Sequence[ReceivedMessage]) -> Status:
         answer = consume(messages)
         if inspect.isawaitable(answer):
             if self._loop is None:
@@ -145,7 +148,7 @@ def _is_async(consume: object) -> bool:
     )
 
 
-async def _awaited(answer: Any) -> Any:
+async def _awaited(answer: Awaitable[Status | None]) -> Status | None:
     return await answer
 
 

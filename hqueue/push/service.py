@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.resources
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import thriftpy2
-from thriftpy2.thrift import TApplicationException
-
 from hqueue.errors import InvalidInputError
-from hqueue.message import Message, MessageID
+from hqueue.message import MessageID, ReceivedMessage
 from hqueue.push.listener import Listeners, Status
 from hqueue.push.worker_call import known_topic
+from hqueue.rpc.messages import RefusedCallError
+from hqueue.rpc.services import load
 
 __all__ = ["Consumption", "subscriber_service"]
 
 
-@functools.cache
 def subscriber_service() -> Any:
-    """The service of the IDL, as thriftpy2 has it. Reading the IDL takes a while."""
-    idl = importlib.resources.files("hqueue.rpc").joinpath("idl/subscriber.thrift")
-    with importlib.resources.as_file(idl) as path:
-        return thriftpy2.load(
-            str(path), module_name="hqueue_subscriber_thrift"
-        ).HQueueSubscriberService
+    """The service of the IDL. Reading the IDL takes a while, the first time."""
+    return load("subscriber").HQueueSubscriberService
 
 
 class Consumption:
@@ -46,26 +38,24 @@ class Consumption:
         self._listeners = listeners
         self._timeout_ms = timeout_ms
         self._turn = threading.BoundedSemaphore(calls_max)
-        self._partitions: dict[int | None, threading.Lock] = {}
+        self._partitions: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def consumeMessages(self, messages: Sequence[Any] | None) -> int:  # noqa: N802  (the IDL's)
         """As the IDL has it. Returns a `Status`.
 
         Raises:
-            TApplicationException: a message could be in no queue, or there is no list of them.
+            RefusedCallError: a message could be in no queue, or there is no list of them.
         """
         if messages is None:
-            raise TApplicationException(TApplicationException.PROTOCOL_ERROR, "messages is missing")
+            raise RefusedCallError("messages is missing")
         try:
             received = [_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
-            raise TApplicationException(
-                TApplicationException.PROTOCOL_ERROR, "a message could be in no queue"
-            ) from exc
+            raise RefusedCallError("a message could be in no queue") from exc
         return self.consume(received)
 
-    def consume(self, messages: Sequence[Message]) -> Status:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Give messages of one partition to the listeners, when it is their turn."""
         if not messages:
             return Status.DONE
@@ -88,13 +78,17 @@ def _held(lock: threading.Lock | threading.Semaphore, timeout_s: float) -> Itera
             lock.release()
 
 
-def _message(message: Any) -> Message:
-    """A message as the library has it. What the IDL leaves optional may be missing."""
-    message_id = None
-    if message.id is not None:
-        message_id = MessageID(message.id.timestamp, message.id.sequenceID)
+def _message(message: Any) -> ReceivedMessage:
+    """A message as the library has it.
+
+    Raises:
+        InvalidInputError, UnicodeDecodeError: it could be in no queue.
+    """
+    if message.id is None or message.partitionID is None:
+        raise InvalidInputError("a message that is delivered has an ID and a partition")
+    message_id = MessageID(message.id.timestamp, message.id.sequenceID)
     # Built without a call in Python: its value is bounded with the call, and its topic is checked.
     return tuple.__new__(
-        Message,
+        ReceivedMessage,
         (known_topic(message.topic or b""), message.value or b"", message_id, message.partitionID),
     )

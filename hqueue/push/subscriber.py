@@ -8,9 +8,10 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TypedDict
 
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
+from hqueue.handle import QueueLog
 from hqueue.metadata import Address, Coordination, Presence, Registration, SubscriptionKey
 from hqueue.push.administration import create_checkpoints
 from hqueue.push.listener import Listener, Listeners
@@ -18,17 +19,37 @@ from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.subscription import Subscription
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
+from hqueue.settings.addresses import PORT_MAX, zookeeper_servers
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
+from hqueue.settings.numbers import check_whole
 
-if TYPE_CHECKING:
-    from hqueue.queue import Queue
-
-__all__ = ["Subscriber"]
+__all__ = ["Subscriber", "SubscriberOptions"]
 
 logger = logging.getLogger(__name__)
 
 CALL_IDLE_MS_MAX = 10_000
 MESSAGE_OVERHEAD_BYTES = TOPIC_BYTES_MAX + 64
+
+
+class SubscriberOptions(TypedDict, total=False):
+    """What a `Subscriber` can be told besides what it receives."""
+
+    port: int
+    """Where to listen; any free port if 0, the default."""
+
+    host: str | None
+    """The host that workers are told, and that is listened on. If None, the default, the address
+    that this machine has towards ZooKeeper."""
+
+    listen_host: str | None
+    """The host to listen on, if it is not that."""
+
+    calls_max: int
+    """Deliveries that are handled at a time. With more than one, the default, the listeners must be
+    thread-safe; messages of one partition stay in order."""
+
+    connections_max: int
+    """Connections of workers; further ones wait. 1,024 by default."""
 
 
 class Subscriber:
@@ -43,18 +64,11 @@ class Subscriber:
     Use it as a context manager, or `stop` it. In a forked child it can't be used.
 
     Args:
-        queue: the queue.
+        log: the queue's.
         subscription: what is wanted.
         listeners: they get the messages: called in turn for each delivery.
         coordinate: opens a session.
-        zookeeper: where ZooKeeper is, to find out this machine's address towards it.
-        port: where to listen; any free port if 0.
-        host: the host that workers are told, and that is listened on. If None, the address that
-            this machine has towards ZooKeeper.
-        listen_host: the host to listen on, if it is not that.
-        calls_max: deliveries that are handled at a time. With more than one the listeners must be
-            thread-safe; messages of one partition stay in order.
-        connections_max: connections of workers; further ones wait.
+        port, host, listen_host, calls_max, connections_max: as `SubscriberOptions` says.
 
     Raises:
         InvalidInputError: an argument is out of range.
@@ -62,38 +76,27 @@ class Subscriber:
 
     def __init__(
         self,
-        queue: Queue,
+        log: QueueLog,
         subscription: Subscription,
         listeners: Sequence[Listener] | Listener,
         *,
         coordinate: Callable[[], Coordination],
-        zookeeper: str,
         port: int = 0,
         host: str | None = None,
         listen_host: str | None = None,
         calls_max: int = 1,
         connections_max: int = 1_024,
     ) -> None:
-        for option, value, low, high in (
-            ("port", port, 0, 65_535),
-            ("calls_max", calls_max, 1, 256),
-            ("connections_max", connections_max, 1, 65_536),
-        ):
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise InvalidInputError(
-                    "a subscriber's option is out of range",
-                    option=option,
-                    value=value,
-                    low=low,
-                    high=high,
-                )
-        self._starts = subscription.starts(queue.partitions)
-        self._queue = queue
+        check_whole(port, 0, PORT_MAX, option="port")
+        check_whole(calls_max, 1, 256, option="calls_max")
+        check_whole(connections_max, 1, 65_536, option="connections_max")
+        self._starts = subscription.starts(log.partitions)
+        self._log = log
         self._subscription = subscription
         self._delivery = subscription.delivery
         self._listeners = Listeners(listeners, self._delivery.timeout_ms)
         self._coordinate = coordinate
-        self._zookeeper = zookeeper
+        self._zookeeper = log.settings.zookeeper
         self._port = port
         self._host = host
         self._listen_host = listen_host
@@ -153,7 +156,7 @@ class Subscriber:
             except BaseException:
                 self._end()
                 raise
-        logger.info("subscriber %s of %s listens at %s", self.name, self._queue.name, self._address)
+        logger.info("subscriber %s of %s listens at %s", self.name, self._log.name, self._address)
 
     def stop(self, reason: str = "") -> bool:
         """Disappear from ZooKeeper, finish the deliveries under way, and end.
@@ -177,7 +180,7 @@ class Subscriber:
         with self._lock:
             if self._ended or not self._begun:
                 return True
-            logger.info("subscriber %s of %s stops: %s", self.name, self._queue.name, reason)
+            logger.info("subscriber %s of %s stops: %s", self.name, self._log.name, reason)
             return self._end()
 
     def request_stop(self) -> None:
@@ -215,12 +218,12 @@ class Subscriber:
         self._server.start()
         self._coordination = self._coordinate()
         keys = {
-            SubscriptionKey(self._queue.name, partition, self.name): start
+            SubscriptionKey(self._log.name, partition, self.name): start
             for partition, start in self._starts.items()
         }
-        create_checkpoints(self._queue, self._coordination, keys, reset=self._subscription.reset)
+        create_checkpoints(self._log, self._coordination, keys, reset=self._subscription.reset)
         self._registration = self._coordination.subscriptions.register(
-            self._queue.name,
+            self._log.name,
             self.name,
             Presence(self._address, self._subscription.topics or None, self._delivery),
             self.partitions,
@@ -261,13 +264,9 @@ class Subscriber:
 
 def _host_towards(zookeeper: str) -> str:
     """The address of this machine that it reaches ZooKeeper from. Nothing is sent."""
-    first = zookeeper.split("/", 1)[0].split(",", 1)[0]
-    host, _, port = first.rpartition(":")
-    host, port = (host, port) if host and port.isdecimal() else (first, "2181")
+    host, port = zookeeper_servers(zookeeper)[0]
     try:
-        family, kind, _, _, target = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_DGRAM
-        )[0]
+        family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(target)
             return str(probe.getsockname()[0])

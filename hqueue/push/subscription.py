@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from hqueue.errors import InvalidInputError
 from hqueue.message import Moment, as_message_id, topic_bytes
 from hqueue.metadata import DeliveryOptions, check_name
+from hqueue.settings.attributes import check_partition
 from hqueue.settings.limits import TOPICS_PER_BATCH_MAX
 
 __all__ = ["EARLIEST", "LATEST", "Start", "Subscription"]
@@ -86,14 +87,7 @@ class Subscription:
             InvalidInputError: one that was added isn't there.
         """
         for partition in self._partitions:
-            if (
-                not isinstance(partition, int)
-                or isinstance(partition, bool)
-                or not 0 <= partition < partitions
-            ):
-                raise InvalidInputError(
-                    "there is no such partition", partition=partition, partitions=partitions
-                )
+            check_partition(partition, partitions)
         return dict(self._partitions) or dict.fromkeys(range(partitions), self.start)
 
 

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import Message, MessageID, topic_bytes
+from hqueue.message import MessageID, ReceivedMessage, topic_bytes
 from hqueue.push.listener import Status
 from hqueue.rpc.calls import NoCallError
 from hqueue.settings.limits import SEQUENCE_BITS, TIMESTAMP_MS_MAX, TOPIC_BYTES_MAX
@@ -65,10 +65,12 @@ class WorkerCall:
         bytes_max: what the call may have.
     """
 
-    def __init__(self, consume: Callable[[Sequence[Message]], Status], bytes_max: int) -> None:
+    def __init__(
+        self, consume: Callable[[Sequence[ReceivedMessage]], Status], bytes_max: int
+    ) -> None:
         self._consume = consume
         self._bytes_max = bytes_max
-        self._messages: list[Message] = []
+        self._messages: list[ReceivedMessage] = []
         self._seqid = 0
         self._left = -1
         """Messages that are still to come; -1 before the call says how many."""
@@ -156,7 +158,7 @@ class WorkerCall:
             message_id = int.__new__(MessageID, timestamp << SEQUENCE_BITS | sequence)
             add(
                 tuple.__new__(
-                    Message,
+                    ReceivedMessage,
                     (
                         known_topic(piece[topic_at:topic_end]),
                         piece[value_at:value_end],

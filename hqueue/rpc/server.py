@@ -13,11 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TProcessor
-from thriftpy2.transport import TCyMemoryBuffer
-
 from hqueue.rpc.calls import CallWalk, NoCallError
+from hqueue.rpc.messages import Processor
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.settings.limits import BATCH_MESSAGES_MAX
@@ -84,7 +81,7 @@ class ThriftServer:
     as many as have come, and nothing for those that are promised.
 
     Args:
-        service: the service, as thriftpy2 loaded it.
+        service: the service, as `hqueue.rpc.services.load` has it.
         handler: has its methods.
         listener: a socket that listens. It is the server's from now on.
         threads: calls answered at a time.
@@ -108,7 +105,7 @@ class ThriftServer:
         idle_ms_max: int,
         quick: Callable[[int], QuickCall] | None = None,
     ) -> None:
-        self._processor = TProcessor(service, handler)
+        self._processor = Processor(service, handler)
         self._listener = listener
         self._connections_max = connections_max
         self._call_bytes_max = call_bytes_max
@@ -298,7 +295,7 @@ class ThriftServer:
                 except NoCallError:
                     quick = None
             if not quick and (end := walk.end(connection.received)):
-                return functools.partial(self._process, connection.take(end))
+                return functools.partial(self._processor.answer, connection.take(end))
             missing = self._call_bytes_max - len(connection.received)
             if not missing:
                 raise NoCallError(f"it has more than {self._call_bytes_max} bytes")
@@ -310,14 +307,3 @@ class ThriftServer:
             if not data:
                 return None
             connection.received += data
-
-    def _process(self, call: bytes) -> bytes:
-        """What thriftpy2 makes of a call; the reply to it."""
-        reply = TCyMemoryBuffer()
-        self._processor.process(_protocol(TCyMemoryBuffer(call)), _protocol(reply))
-        answer: bytes = reply.getvalue()
-        return answer
-
-
-def _protocol(memory: Any) -> Any:
-    return TCyBinaryProtocol(memory, decode_response=False)  # type: ignore[no-untyped-call]

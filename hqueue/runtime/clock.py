@@ -8,9 +8,9 @@ from typing import Protocol, TypeVar
 
 import tenacity
 
-from hqueue.errors import StoreUnavailableError
+from hqueue.errors import HQueueError, StoreUnavailableError
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "SystemClock"]
+__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "Patience", "SystemClock"]
 
 Result = TypeVar("Result")
 
@@ -91,3 +91,29 @@ class Deadline:
             ),
             reraise=True,
         )(next_try)
+
+
+class Patience:
+    """Bears a fault that should pass by itself, until it has lasted for a bound.
+
+    Args:
+        bound: makes the bound, from now.
+    """
+
+    def __init__(self, bound: Callable[[], Deadline]) -> None:
+        self._bound = bound
+        self._ends: Deadline | None = None
+
+    def bear(self, error: HQueueError) -> None:
+        """The fault is there.
+
+        Raises:
+            HQueueError: `error`: it was there for the whole bound.
+        """
+        self._ends = self._ends or self._bound()
+        if self._ends.expired:
+            raise error
+
+    def renew(self) -> None:
+        """The fault is not there any more."""
+        self._ends = None

@@ -6,13 +6,16 @@ import dataclasses
 from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError, SettingsError
-from hqueue.settings.numbers import whole_number
+from hqueue.settings.numbers import check_whole, is_whole, whole_number
 
-__all__ = ["Address", "GatewayAddress"]
+__all__ = ["PORT_MAX", "Address", "GatewayAddress", "zookeeper_servers"]
+
+PORT_MAX = 65_535
+ZOOKEEPER_PORT = 2_181
 
 
 class Address(NamedTuple):
-    """Where a Thrift server listens. Written ``host:port``; IPv6 hosts stand in brackets."""
+    """Where a server listens. Written ``host:port``; IPv6 hosts stand in brackets."""
 
     host: str
     port: int
@@ -24,21 +27,46 @@ class Address(NamedTuple):
         Raises:
             InvalidInputError: it is no host and port.
         """
-        host, colon, port = text.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
+        host, rest = _split(text)
+        port = whole_number(rest or "")
         if (
-            not colon
-            or not host
+            not host
             or any(c.isspace() for c in host)
             or not _resolvable(host)
-            or not (port.isascii() and port.isdecimal() and 1 <= int(port[:6]) <= 65_535)
+            or not is_whole(port, 1, PORT_MAX)
         ):
             raise InvalidInputError("an address is written host:port", address=text)
-        return cls(host, int(port))
+        return cls(host, port)
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{_bracketed(self.host)}:{self.port}"
+
+
+def zookeeper_servers(hosts: str) -> list[Address]:
+    """The servers of a ZooKeeper, written ``host:port,host:port/path``; port 2181 where none is.
+
+    Raises:
+        InvalidInputError: one of them is no host and port.
+    """
+    servers = []
+    for written in hosts.partition("/")[0].split(","):
+        server = written.strip()
+        if _split(server)[1] is None:
+            server = f"{server}:{ZOOKEEPER_PORT}"
+        servers.append(Address.parse(server))
+    return servers
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """A host without its brackets, and what follows its colon; None if it has no colon."""
+    host, colon, rest = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, colon, rest = text, "", ""
+    return host.removeprefix("[").removesuffix("]"), rest if colon else None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _resolvable(host: str) -> bool:
@@ -65,22 +93,19 @@ class GatewayAddress:
         if not self.host or any(c.isspace() or c in "/,[]" for c in self.host):
             raise SettingsError("a gateway needs a host name", host=self.host)
         for port in (self.thrift1_port, self.thrift2_port):
-            if not 1 <= port <= 65_535:
-                raise SettingsError("a port is a number from 1 to 65535", port=port)
+            check_whole(port, 1, PORT_MAX, error=SettingsError, setting="gateways")
 
     @classmethod
     def parse(cls, text: str) -> GatewayAddress:
         """Read ``host``, or ``host:thrift1_port/thrift2_port``."""
-        text = text.strip()
-        host, colon, ports = text.rpartition(":")
-        if not colon or (text.startswith("[") and text.endswith("]")):
-            return cls(text.strip("[]"))
-        first, slash, second = ports.partition("/")
+        host, ports = _split(text.strip())
+        if ports is None:
+            return cls(host)
+        first, _, second = ports.partition("/")
         thrift1_port, thrift2_port = whole_number(first), whole_number(second)
-        if not slash or thrift1_port is None or thrift2_port is None:
+        if thrift1_port is None or thrift2_port is None:
             raise SettingsError("a gateway is written host:thrift1_port/thrift2_port", gateway=text)
-        return cls(host.strip("[]"), thrift1_port, thrift2_port)
+        return cls(host, thrift1_port, thrift2_port)
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.thrift1_port}/{self.thrift2_port}"
+        return f"{_bracketed(self.host)}:{self.thrift1_port}/{self.thrift2_port}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,13 +15,15 @@ from hqueue.settings.limits import (
     TTL_SECONDS_MAX,
     TTL_SECONDS_MIN,
 )
-from hqueue.settings.numbers import whole_number
+from hqueue.settings.names import with_closest
+from hqueue.settings.numbers import is_whole, read_whole
 
 __all__ = [
     "ATTRIBUTES",
     "Attribute",
     "QueueDescription",
     "check_attributes",
+    "check_partition",
     "check_partitions",
     "check_queue_name",
     "ttl_seconds",
@@ -55,15 +56,7 @@ class Attribute:
 
 
 def _number(low: int, high: int) -> Callable[[Any], int]:
-    def parse(value: Any) -> int:
-        number = whole_number(value.strip()) if isinstance(value, str) else value
-        if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
-            raise InvalidInputError(
-                "an attribute's value is out of range", value=value, low=low, high=high
-            )
-        return number
-
-    return parse
+    return lambda value: read_whole(value, low, high)
 
 
 def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
@@ -169,8 +162,8 @@ def check_attributes(given: Mapping[str, Any]) -> dict[str, int | str]:
     checked: dict[str, int | str] = {}
     for name, value in given.items():
         if name not in by_name:
-            closest = difflib.get_close_matches(name, by_name, n=1, cutoff=0.0)[0]
-            raise InvalidInputError("unknown attribute", attribute=name, closest=closest)
+            unknown = InvalidInputError("unknown attribute", attribute=name)
+            raise with_closest(unknown, name, by_name)
         attribute = by_name[name]
         try:
             checked[attribute.name] = attribute.parse(value)
@@ -214,13 +207,22 @@ def check_partitions(partitions: object) -> int:
     Raises:
         InvalidInputError: it is not 1 to 32,767.
     """
-    if (
-        not isinstance(partitions, int)
-        or isinstance(partitions, bool)
-        or not 1 <= partitions <= PARTITIONS_MAX
-    ):
+    if not is_whole(partitions, 1, PARTITIONS_MAX):
         raise InvalidInputError("a queue has 1 to 32767 partitions", partitions=partitions)
     return partitions
+
+
+def check_partition(partition: object, partitions: int, **facts: object) -> int:
+    """A partition of a queue that has so many of them.
+
+    Raises:
+        InvalidInputError: it has none of this number. `facts` say which queue it is.
+    """
+    if not is_whole(partition, 0, partitions - 1):
+        wrong = InvalidInputError("there is no such partition")
+        wrong.facts.update(facts, partition=partition, partitions=partitions)
+        raise wrong
+    return partition
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -246,7 +248,7 @@ def ttl_seconds(ttl: str | int | datetime.timedelta | None) -> int | None:
         if match is None:
             raise InvalidInputError("a TTL is seconds, or as 90s, 15m, 12h, 7d, 2w", ttl=ttl)
         seconds = int(match[1]) * _UNITS[match[2] or "s"]
-    elif isinstance(ttl, int) and not isinstance(ttl, bool):
+    elif is_whole(ttl):
         seconds = ttl
     else:
         raise InvalidInputError("a TTL is seconds, or as 90s, 15m, 12h, 7d, 2w", ttl=ttl)

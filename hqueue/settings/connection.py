@@ -24,7 +24,7 @@ from hqueue.settings.loading import (
     local_connection_file,
     user_file,
 )
-from hqueue.settings.numbers import whole_number
+from hqueue.settings.numbers import read_whole
 
 __all__ = ["AccessRule", "Credential", "Settings"]
 
@@ -172,13 +172,8 @@ class Settings:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                if isinstance(value, str) and (number := whole_number(value.strip())) is not None:
-                    value = number
-                    object.__setattr__(self, field.name, value)
-                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                    raise SettingsError(
-                        "this setting is a whole number above 0", **_at(field, value)
-                    )
+                number = read_whole(value, 1, error=SettingsError, setting=field.name)
+                object.__setattr__(self, field.name, number)
             elif field.type == "bool":
                 value = _SWITCH.get(value.strip().lower()) if isinstance(value, str) else value
                 if not isinstance(value, bool):
@@ -201,7 +196,7 @@ class Settings:
 
     @classmethod
     def load(
-        cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+        cls, arguments: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
     ) -> Settings:
         """Gather the settings from all sources.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any
 import platformdirs
 
 from hqueue.errors import SettingsError
+from hqueue.settings.names import with_closest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -70,8 +70,7 @@ def all_known(
     known = [field.name for field in dataclasses.fields(kind)]
     for name in merged:
         if name not in known:
-            closest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            raise SettingsError("unknown setting", setting=name, closest=closest[0])
+            raise with_closest(SettingsError("unknown setting", setting=name), name, known)
     return merged
 
 

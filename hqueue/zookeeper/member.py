@@ -13,7 +13,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id, Permissions
 
-from hqueue.metadata import SessionState
+from hqueue.metadata.ports import SessionState
 from hqueue.settings.connection import Settings
 
 __all__ = ["Member", "end_all"]

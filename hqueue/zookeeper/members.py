@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kazoo.hosts import collect_hosts
 
 from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
-from hqueue.metadata import SessionState
+from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.fork import register
 from hqueue.settings.connection import Settings

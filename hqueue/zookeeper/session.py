@@ -9,7 +9,7 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsistency
 from kazoo.handlers.threading import KazooTimeoutError
 
-from hqueue.metadata import SessionState
+from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
@@ -85,7 +85,7 @@ class Session:
         return self.members.states.listen(on_change, on_close)
 
     def confirm(self) -> float:
-        """As `Coordination.confirm`: all members are asked at once.
+        """As `MetadataStore.confirm`: all members are asked at once.
 
         A member that comes later is not in it, and needs not be: it owns nothing before, and the
         request by which it comes to own something is a later sign of its life than this is.

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from hqueue.metadata import SessionState
+from hqueue.metadata.ports import SessionState
 
 __all__ = ["StateListener", "States"]
 

@@ -10,10 +10,10 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from hqueue.errors import ClosedError, HQueueError
-from hqueue.metadata import SessionState
+from hqueue.metadata.ports import Record, SessionState
+from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
-from hqueue.zookeeper.tree import Leaf
 
 __all__ = ["TreeCache"]
 
@@ -37,7 +37,7 @@ class TreeCache:
         session: the session.
         top: the node at depth 0. It is created if it isn't there.
         depth: where the nodes with data are.
-        on_change: the listener: path to leaf.
+        on_change: the listener: path to record.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class TreeCache:
         session: Session,
         top: str,
         depth: int,
-        on_change: Callable[[Mapping[str, Leaf]], None],
+        on_change: Callable[[Mapping[str, Record]], None],
     ) -> None:
         self._session = session
         self._top = top
         self._depth = top.count("/") + depth
         self._on_change = on_change
         self._children: dict[str, frozenset[str]] = {}
-        self._leaves: dict[str, Leaf] = {}
+        self._leaves: dict[str, Record] = {}
         self._dirty: set[str] = {top}
         self._unreported = True
         self._closed = False
@@ -127,31 +127,31 @@ class TreeCache:
                         dirty.add(path)
                     else:
                         self._drop(path)
+                        self._miss(path)
                 elif path.count("/") == self._depth:
-                    leaf = Leaf(answer[0], answer[1].mzxid)
-                    self._unreported |= self._leaves.get(path) != leaf
-                    self._leaves[path] = leaf
+                    record = record_of(answer)
+                    self._unreported |= self._leaves.get(path) != record
+                    self._leaves[path] = record
                 else:
                     found = frozenset(answer)
                     known = self._children.get(path, frozenset())
+                    self._children[path] = found
                     dirty |= {f"{path}/{name}" for name in found - known}
                     for name in known - found:
                         self._drop(f"{path}/{name}")
-                    self._children[path] = found
 
     def _request(self, path: str) -> Request:
         read = get if path.count("/") == self._depth else children
         return read(path, self._on_event)
 
-    def _drop(self, path: str) -> None:
-        """Forget a node and all below it.
+    def _miss(self, path: str) -> None:
+        """Let the next listing of the node above find this one new, should it be there again."""
+        above, _, name = path.rpartition("/")
+        if above in self._children:
+            self._children[above] -= {name}
 
-        Its parent's children are forgotten to have it, too: it may be back before they are read,
-        and is to be found new then.
-        """
-        parent, _, name = path.rpartition("/")
-        if parent in self._children:
-            self._children[parent] -= {name}
+    def _drop(self, path: str) -> None:
+        """Forget a node and all below it."""
         if path.count("/") == self._depth:
             self._unreported |= self._leaves.pop(path, None) is not None
         for name in self._children.pop(path, frozenset()):

@@ -1,15 +1,20 @@
-"""The real command, as a subprocess, against the real server."""
+"""The real command, as a subprocess, against the real server; and over memory, in this process."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import hqueue
 from tests.acceptance.commands import DEADLINE_S, Ended, Run, Running, Start, command
+from tests.support.backends import Backend, MemoryBackend
+from tests.support.command_line import run_here
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +27,11 @@ def environment(
 
 
 @pytest.fixture
-def run(environment: dict[str, str]) -> Run:
+def run(backend: Backend, request: pytest.FixtureRequest) -> Run:
     """Run a command to its end."""
+    if isinstance(backend, MemoryBackend):
+        return _run_here(backend, request.getfixturevalue("tmp_path"))
+    environment = request.getfixturevalue("environment")
 
     def run_command(
         *arguments: str | bytes, stdin: bytes = b"", env: dict[str, str] | None = None
@@ -39,6 +47,23 @@ def run(environment: dict[str, str]) -> Run:
         err = done.stderr.decode()
         assert "Traceback" not in err, err
         return Ended(done.returncode, done.stdout, err)
+
+    return run_command
+
+
+def _run_here(backend: MemoryBackend, home: Path) -> Run:
+    environment = {"HOME": str(home), "HQUEUE_LOCAL_HOME": str(home), "COLUMNS": "120"}
+
+    def connect(**given: object) -> hqueue.Client:
+        return backend.connect(**hqueue.Settings.load(given).__dict__)
+
+    def run_command(
+        *arguments: str | bytes, stdin: bytes = b"", env: dict[str, str] | None = None
+    ) -> Ended:
+        with mock.patch("hqueue.connecting.connect", connect):
+            ended = run_here([*map(os.fsdecode, arguments)], stdin, {**environment, **(env or {})})
+        assert "Traceback" not in ended[2], ended[2]
+        return Ended(*ended)
 
     return run_command
 

@@ -97,6 +97,7 @@ def test_a_queue_that_is_not_there_is_told_with_exit_code_1(run: Run, verb: str)
     assert "there is no such queue [queue='cli-no-such-queue']" in ended.err
 
 
+@pytest.mark.usefixtures("server")
 def test_an_hbase_that_is_away_is_told_with_exit_code_3(run: Run) -> None:
     away = ("--gateways", "127.0.0.1:1/1", "--operation-timeout-ms", "300")
     for arguments in (("list",), ("scan", "q"), ("put", "q", "-t", "t", "x")):

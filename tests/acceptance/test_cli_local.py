@@ -6,8 +6,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 import hqueue
 from tests.acceptance.commands import Run, Start
+
+pytestmark = pytest.mark.usefixtures("server")
 
 
 def test_status_shows_the_server_and_start_finds_it_running(run: Run) -> None:

@@ -18,6 +18,8 @@ from hqueue import Message
 from tests.acceptance.commands import DEADLINE_S, Run
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("server")
+
 LOCAL = ("--master", "local[1]", "--conf", "spark.ui.enabled=false")
 MESSAGES = 900
 
@@ -122,7 +124,7 @@ def test_a_killed_archive_goes_on_and_is_replayed(
     assert len(archived(path)) < MESSAGES
     ended = run("pipeline", "archive", filled, str(path), *LOCAL)
     assert ended.code == 0, ended.err
-    wanted = sorted((m.partition, int(m.id or 0)) for m in client.queue(filled).scan())
+    wanted = sorted((m.partition, int(m.id)) for m in client.queue(filled).scan())
     assert archived(path) == wanted
     ended = run("pipeline", "replay", str(path), opened.name, *LOCAL)
     assert ended.code == 0, ended.err

@@ -10,10 +10,12 @@ import subprocess
 import pytest
 
 import hqueue
-from hqueue import Message, MessageID
+from hqueue import Message, MessageID, ReceivedMessage
 from hqueue.metadata import Address
 from tests.acceptance.commands import DEADLINE_S, Run, Running, Start, command
 from tests.support.delivering import Delivering
+
+pytestmark = pytest.mark.usefixtures("server")
 
 
 @pytest.fixture
@@ -131,7 +133,7 @@ def test_a_limit_and_a_silence_end_it(start: Start, queue: hqueue.Queue) -> None
     running = start("subscribe", queue.name, "--name", "s", "--limit", "2", "--format", "raw")
     with Delivering(address_of(running)) as worker:
         for number in range(2):
-            assert worker.deliver([Message("t", b"%d" % number, MessageID(number), 0)]) == 0
+            assert worker.deliver([ReceivedMessage("t", b"%d" % number, MessageID(number), 0)]) == 0
     ended = running.end()
     assert (ended.code, running.line(), running.line()) == (0, "0", "1")
     idle = start("subscribe", queue.name, "--name", "s", "--idle-ms", "200")

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue import DeliveryOptions, Message, Status, Subscription
+from hqueue import DeliveryOptions, Message, ReceivedMessage, Status, Subscription
 from tests.acceptance.commands import Run, Running, Start
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("server")
 
 DEPLOY = Path(__file__).parents[2] / "workers" / "deploy"
 
@@ -26,7 +28,7 @@ class Choosy:
         self.values: list[bytes] = []
         self.mended = False
 
-    def __call__(self, messages: Sequence[Message]) -> Status:
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> Status:
         self.values.extend(message.value for message in messages)
         bad = any(message.value.startswith(b"bad") for message in messages)
         return Status.REJECT if bad and not self.mended else Status.DONE

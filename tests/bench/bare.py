@@ -12,9 +12,9 @@ import happybase
 
 from hqueue import GatewayAddress, Message, Settings
 from hqueue.format import encode_bodies, encode_header, rowkey
-from hqueue.hbase.thrift.connection import Connection, Service
+from hqueue.hbase.thrift.connection import Service, connect
 from hqueue.hbase.thrift.idl import hbase2
-from hqueue.hbase.thrift.wire import LARGE_BYTES
+from hqueue.rpc.transports import LARGE_BYTES
 
 __all__ = ["BarePuts", "one_message_rows", "scan_rows"]
 
@@ -28,7 +28,7 @@ class BarePuts:
     """
 
     def __init__(self, gateway: GatewayAddress, table: str, partition: int) -> None:
-        connection = Connection(gateway, Service.THRIFT2, Settings())
+        connection = connect(gateway, Service.THRIFT2, Settings())
         connection.socket.settimeout(LASTS_S_MAX)
         self._connection = connection
         self._table = table.encode()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
-from hqueue import DeliveryOptions, Message, Queue, Subscription
+from hqueue import DeliveryOptions, Message, Queue, ReceivedMessage, Subscription
 
 from .cases import VALUE_BYTES, Bench
 from .measure import Comparison
@@ -86,7 +86,7 @@ def push_latency(bench: Bench) -> Iterator[Comparison]:
     queue = bench.queue("push-latency")
     took_ms: list[float] = []
 
-    def listen(messages: Sequence[Message]) -> None:
+    def listen(messages: Sequence[ReceivedMessage]) -> None:
         now_ns = time.perf_counter_ns()
         took_ms.extend((now_ns - int(message.value)) / 1e6 for message in messages)
 

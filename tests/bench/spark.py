@@ -77,7 +77,6 @@ class TupleReader(DataSourceReader):
         for range_ in partition.ranges:
             start, stop = MessageID.from_int(range_.start), MessageID.from_int(range_.stop)
             for message in queue.scan(partition=range_.partition, start=start, stop=stop):
-                assert message.id is not None
                 yield (
                     message.partition, message.id.datetime, message.id.sequence, int(message.id),
                     message.topic, message.value,

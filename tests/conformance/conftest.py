@@ -4,38 +4,125 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import pytest
 
-from hqueue import local
-from hqueue.metadata import Coordination
-from hqueue.zookeeper import ZooKeeperCoordination
+from hqueue import Settings
+from hqueue.metadata import Coordination, MetadataStore
+from hqueue.zookeeper import ZooKeeperStore
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
+from tests.support import zookeeper_faults
+from tests.support.memory.metadata import MemoryServer, MemorySession
+from tests.support.memory.zookeeper import MemoryZooKeeper
 
 Open = Callable[[], Coordination]
 """Opens a session of its own; all of a test see the same records."""
-
 
 SPREAD_BYTES_MAX = 512
 """So little that nearly every test needs several sessions at ZooKeeper."""
 
 
-@pytest.fixture(params=["zookeeper", "zookeeper-spread"])
-def open_coordination(request: pytest.FixtureRequest, server: local.LocalServer) -> Iterator[Open]:
-    """Sessions on an empty coordination service. They are closed after the test."""
-    opened: list[Coordination] = []
-    bytes_max = SESSION_BYTES_MAX if request.param == "zookeeper" else SPREAD_BYTES_MAX
-    settings = server.settings(
-        zookeeper_root=f"/hqueue-{uuid.uuid4().hex[:12]}", zookeeper_session_timeout_ms=2_000
-    )
+class MetadataBackend(Protocol):
+    """Where sessions are opened; all of a test see the same records."""
 
-    def open_session() -> Coordination:
-        opened.append(ZooKeeperCoordination(settings, session_bytes_max=bytes_max))
+    root: str
+    """What exists, and nothing below it."""
+
+    def open(self) -> MetadataStore:
+        """A session of its own."""
+
+    def expire(self, store: MetadataStore) -> None:
+        """End a session at the server. When this returns, the next one has begun."""
+
+
+class ZooKeeperBackend:
+    def __init__(self, settings: Settings, session_bytes_max: int) -> None:
+        self._settings = settings
+        self._session_bytes_max = session_bytes_max
+        self.root = settings.zookeeper_root
+
+    def open(self) -> MetadataStore:
+        return ZooKeeperStore(self._settings, session_bytes_max=self._session_bytes_max)
+
+    def expire(self, store: MetadataStore) -> None:
+        assert isinstance(store, ZooKeeperStore)
+        zookeeper_faults.expire(store)
+
+
+class MemoryBackend:
+    root = "/hqueue"
+
+    def __init__(self) -> None:
+        self._server = MemoryServer(session_timeout_ms=200)
+
+    def open(self) -> MetadataStore:
+        return self._server.open()
+
+    def expire(self, store: MetadataStore) -> None:
+        assert isinstance(store, MemorySession)
+        store.expire()
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        "zookeeper-in-memory",
+        pytest.param("zookeeper", marks=pytest.mark.servers),
+        pytest.param("zookeeper-spread", marks=pytest.mark.servers),
+    ]
+)
+def metadata_backend(request: pytest.FixtureRequest) -> Iterator[MetadataBackend]:
+    """An empty metadata store."""
+    root = f"/hqueue-{uuid.uuid4().hex[:12]}"
+    if request.param == "memory":
+        yield MemoryBackend()
+    elif request.param == "zookeeper-in-memory":
+        with MemoryZooKeeper() as server:
+            settings = Settings(
+                zookeeper=f"127.0.0.1:{server.port}",
+                zookeeper_root=root,
+                zookeeper_session_timeout_ms=1_000,
+            )
+            yield ZooKeeperBackend(settings, SPREAD_BYTES_MAX)
+    else:
+        settings = request.getfixturevalue("server").settings(
+            zookeeper_root=root, zookeeper_session_timeout_ms=2_000
+        )
+        bytes_max = SESSION_BYTES_MAX if request.param == "zookeeper" else SPREAD_BYTES_MAX
+        yield ZooKeeperBackend(settings, bytes_max)
+
+
+@pytest.fixture(params=["in-memory", pytest.param("server", marks=pytest.mark.servers)])
+def zookeeper(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The connection string of a ZooKeeper."""
+    if request.param == "in-memory":
+        with MemoryZooKeeper() as server:
+            yield f"127.0.0.1:{server.port}"
+    else:
+        yield request.getfixturevalue("server").zookeeper
+
+
+@pytest.fixture
+def open_store(metadata_backend: MetadataBackend) -> Iterator[Callable[[], MetadataStore]]:
+    """Sessions with an empty metadata store. They are closed after the test."""
+    opened: list[MetadataStore] = []
+
+    def open_session() -> MetadataStore:
+        opened.append(metadata_backend.open())
         return opened[-1]
 
     yield open_session
-    for coordination in opened:
-        coordination.close()
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def open_coordination(
+    metadata_backend: MetadataBackend, open_store: Callable[[], MetadataStore]
+) -> Open:
+    """Sessions on an empty coordination service."""
+    return lambda: Coordination(open_store(), metadata_backend.root)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 
-from hqueue import Client, HQueueError, Message, Outcome, Queue
+from hqueue import HQueueError, Message, Outcome, Queue
+from hqueue.connecting import open_client
 
 from . import history
 from .clock import SettableClock
@@ -38,7 +39,7 @@ class _Process:
         self._number = 0
         self._lock = threading.Lock()
         changes = {"clock_skew_ms_max": 600_000} if self._style == "careless" else {}
-        self._client = Client(
+        self._client = open_client(
             specification.client_settings(**changes), SettableClock(folder / f"{name}.clock")
         )
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 import hqueue
-from hqueue import HQueueError, Message, MessageID, Queue, Scan
+from hqueue import HQueueError, MessageID, Queue, ReceivedMessage, Scan
 from hqueue.errors import CorruptLogError
 
 from .history import Recorder, now_s
@@ -26,10 +26,8 @@ NOTED_MAX = 200
 BACK_MS_MAX = 4_000
 
 
-def noted(message: Message) -> tuple[int, int, str]:
+def noted(message: ReceivedMessage) -> tuple[int, int, str]:
     """What is written down of a message: its partition, its ID, and what tells it apart."""
-    assert message.id is not None
-    assert message.partition is not None
     return message.partition, int(message.id), message.value.partition(b"|")[0].decode()
 
 
@@ -88,12 +86,12 @@ class _Process:
         starts = {p: i + 1 for p, i in self._last.items() if self._random.random() < 0.5}
         return {partition: starts.get(partition, ago) for partition in self._next}
 
-    def _pass(self, queue: Queue, *, follow: bool) -> Iterator[list[Message]]:
+    def _pass(self, queue: Queue, *, follow: bool) -> Iterator[list[ReceivedMessage]]:
         """All that there is now, from where the last pass ended."""
         scans = {p: Scan(MessageID.from_int(first)) for p, first in self._next.items()}
         following = {"follow": True, "idle_ms_max": IDLE_MS} if follow else {}
         with queue.combined_partition_scanner(scans, **following) as scanner:
-            messages: list[Message] = []
+            messages: list[ReceivedMessage] = []
             try:
                 for message in scanner:
                     messages.append(message)
@@ -105,7 +103,7 @@ class _Process:
                 raise
             yield messages
 
-    def _note(self, messages: list[Message]) -> None:
+    def _note(self, messages: list[ReceivedMessage]) -> None:
         records = [noted(message) for message in messages]
         for partition, id_, _ in records:
             self._next[partition] = id_ + 1

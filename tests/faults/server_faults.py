@@ -13,7 +13,8 @@ from thriftpy2.thrift import TException
 
 from hqueue import Client
 from hqueue.errors import LocalServerError
-from hqueue.hbase import Gateways, region_locations
+from hqueue.hbase.thrift.gateways import Gateways
+from hqueue.hbase.thrift.locations import region_locations
 from hqueue.local import LocalServer
 from tests.support.proxy import Fate, Proxies
 

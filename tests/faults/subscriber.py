@@ -8,7 +8,15 @@ import time
 from collections.abc import Sequence
 
 import hqueue
-from hqueue import Client, DeliveryOptions, HQueueError, Message, Queue, Status, Subscription
+from hqueue import (
+    Client,
+    DeliveryOptions,
+    HQueueError,
+    Queue,
+    ReceivedMessage,
+    Status,
+    Subscription,
+)
 
 from .history import Recorder
 from .reader import noted
@@ -51,7 +59,7 @@ class _Process:
         delivery = hesitant if self._style == "hesitant" else None
         return Subscription(self._style, delivery=delivery)
 
-    def _consume(self, messages: Sequence[Message]) -> Status:
+    def _consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         status = Status.DONE
         if self._style == "hesitant":
             time.sleep(self._random.random() * HESITATION_S)

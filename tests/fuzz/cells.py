@@ -68,11 +68,11 @@ def _read(given: tuple[Stored, Forgery]) -> None:
         assert [m.id for m in messages] == table.column("id").to_pylist()
         assert [m.value for m in messages] == table.column("value").to_pylist()
     part = dataclasses.replace(batch, start=header.base + 1)
-    wanted = [message for message in messages if int(message.id or 0) > header.base]
+    wanted = [message for message in messages if int(message.id) > header.base]
     assert messages_of(part) == wanted
     assert _as_arrow(part, 0).num_rows == len(wanted)
     assert len(messages) == header.count
-    assert all(header.base <= int(m.id or 0) < header.end for m in messages)
+    assert all(header.base <= int(m.id) < header.end for m in messages)
     for entry, cell in cells:
         assert (
             len(list(decode_bodies(entry, cell)))

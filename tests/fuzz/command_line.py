@@ -1,14 +1,9 @@
-"""The command line: arguments, options and input of any kind, against a gateway that may lie.
-
-It runs in this process, as the installed command does, and with files as its stdin, stdout and
-stderr. typer's own CliRunner has none with a descriptor, and the commands ask for that.
-"""
+"""The command line: arguments, options and input of any kind, against a gateway that may lie."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import os
 import tempfile
 import threading
@@ -21,13 +16,13 @@ import typer
 from hypothesis import strategies as st
 
 from hqueue import LocalServerError
-from hqueue.cli.app import app, run
+from hqueue.cli.app import app
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.formats import Format
 from hqueue.cli.framing import Framing
-from hqueue.cli.session import Session
 from hqueue.local.logs import read_lines
 from hqueue.settings.attributes import ATTRIBUTES
+from tests.support.command_line import run_here
 
 from .damage import Damage, damaged, damages
 from .gateway import QUEUE, Spoil
@@ -171,12 +166,10 @@ def _run(call: Call, folder: str, address: object) -> tuple[int, str, list[BaseE
     }
     failed: list[BaseException] = []
     others = set(threading.enumerate())  # Those of other tests may live on.
-    files = [Path(folder, name) for name in (FILE, "stdout", "stderr")]
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         stack.callback(os.chdir, os.getcwd())
         os.chdir(folder)
-        enter(mock.patch.dict(os.environ, environ, clear=True))
         for what in ("start", "stop", "reset"):
             enter(mock.patch(f"hqueue.local.{what}", _refuse))
         enter(mock.patch("hqueue.cli.demo.command.start_server", _refuse))
@@ -184,16 +177,11 @@ def _run(call: Call, folder: str, address: object) -> tuple[int, str, list[BaseE
         enter(mock.patch("hqueue.hbase.thrift.tables.TRUNCATE_PAUSE_MS", 1))
         enter(mock.patch("hqueue.consume.follow.PAUSE_MS_MAX", 2.0))
         enter(mock.patch("threading.excepthook", lambda args: failed.append(args.exc_value)))
-        enter(mock.patch("logging.root.handlers", [logging.NullHandler()]))
-        for name, path, mode in zip(("stdin", "stdout", "stderr"), files, "rww", strict=True):
-            stream = enter(path.open(mode, encoding="utf-8", errors="surrogateescape"))
-            enter(mock.patch(f"sys.{name}", stream))
-        with Session() as session:
-            code = run(list(call.arguments), session)
+        stdin = Path(folder, FILE).read_bytes()
+        code, _, said = run_here(call.arguments, stdin, environ)
     for thread in set(threading.enumerate()) - others:
         if thread.name.startswith("hqueue-"):
             thread.join(5)
-    said = files[2].read_text(encoding="utf-8", errors="replace")
     return code, said, failed
 
 

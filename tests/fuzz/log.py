@@ -16,9 +16,8 @@ from hqueue.errors import CorruptLogError, HQueueError
 from hqueue.format import Bodies, encode_bodies, rowkey
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionChecker
-from hqueue.message import Message
+from hqueue.message import Message, id_of
 from hqueue.runtime.clock import Deadline
-from hqueue.settings.limits import SEQUENCE_BITS
 
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written
 from .store import WHIMS, Rows, SteppedClock
@@ -53,7 +52,7 @@ def chained(partition: int, chain: Sequence[Bodies]) -> Iterator[Stored]:
     """The rows of batches that were appended one after the other."""
     slot = ordinal = 0
     for bodies in chain:
-        base = max(slot, WALL_MS << SEQUENCE_BITS)
+        base = max(slot, id_of(WALL_MS))
         yield written(bodies, rowkey.encode(partition, slot), base=base, ordinal=ordinal)
         slot, ordinal = base + bodies.span, ordinal + bodies.count
 
@@ -81,7 +80,7 @@ class _Log:
         return PartitionReader(partition, self.rows, clock=self.clock, **options)
 
     def read(self) -> None:
-        for options in ({}, {"start": (WALL_MS << SEQUENCE_BITS) + 3, "bytes_max": 50}):
+        for options in ({}, {"start": id_of(WALL_MS) + 3, "bytes_max": 50}):
             reader = self.reader(**options)
             while not reader.at_tail:
                 for batch in reader.read(self.deadline()):
@@ -119,7 +118,7 @@ class _Log:
 
     def append_once(self) -> None:
         writer = PartitionWriter(PARTITION, self.rows, self.clock)
-        for since in (None, 0, WALL_MS << SEQUENCE_BITS):
+        for since in (None, 0, id_of(WALL_MS)):
             try:
                 writer.append_once(encode_bodies([MESSAGE]), self.deadline(), b"mynonce!", since)
             except HQueueError:

@@ -13,17 +13,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hqueue import Message, MessageID, Status
+from hqueue import MessageID, ReceivedMessage, Status
 from hqueue.log.ports import Row
-from hqueue.metadata import PartitionKey
-from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
-from hqueue.push.append_notifier import BATCH, _frame, row_of
+from hqueue.metadata.append_keys import sign
+from hqueue.push.append_notifier import BATCH, row_of
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
 from hqueue_workers.delivery.notification_server import BUFFERED_BYTES_MAX, NotificationServer
 from hqueue_workers.delivery.wire import METHOD, call_head, call_tail, encode_message
+from tests.support.notifications import KEYS, frame_of, vouches
 
 from .damage import Damage, damaged, damages
 from .target import Target
@@ -56,7 +56,7 @@ def _bytes(given: Bytes) -> bytes:
 
 
 def _own_call(values: Sequence[bytes]) -> bytes:
-    messages = [Message("t", value, MessageID(9, at), 3) for at, value in enumerate(values)]
+    messages = [ReceivedMessage("t", value, MessageID(9, at), 3) for at, value in enumerate(values)]
     return b"".join([call_head(1, len(values)), *map(encode_message, messages), call_tail])
 
 
@@ -111,26 +111,12 @@ def _consume(given: Bytes) -> None:
     served.answer()
 
 
-KEYS = AppendKeys(AppendKey.random(0))
 CELLS = {b"t": b"cell", b"u": bytes(20)}
 REAL = BATCH(
     3, 9 << 15, b"header", CELLS, KEYS.current.id,
     sign(KEYS.current, "q", 3, 9 << 15, header=b"header", cells=CELLS),
 )  # fmt: skip
-FRAME = _frame(PartitionKey("q", 3), REAL)
-
-
-def _vouches(queue: str, batch: Any) -> bool:
-    return KEYS.vouch(
-        batch.key or b"",
-        batch.mac or b"",
-        0,
-        queue=queue,
-        partition=batch.partition,
-        slot=batch.slot,
-        header=batch.header,
-        cells=batch.cells,
-    )
+FRAME = frame_of("q", [3], [REAL])
 
 
 class _Transport(asyncio.Transport):
@@ -142,7 +128,7 @@ def _notify(given: tuple[Bytes, bool]) -> None:
     """Whatever is sent, no batch comes of it but the real one, and no time is lost over it."""
     rows: list[Row] = []
     server = NotificationServer(
-        lambda queue, partitions, came: rows.extend(came), _vouches, lambda *, vouched: None
+        lambda queue, partitions, came: rows.extend(came), vouches, lambda *, vouched: None
     )
     stranger, other = server.connection(), server.connection()
     for each in (stranger, other):
@@ -159,7 +145,7 @@ def _notify(given: tuple[Bytes, bool]) -> None:
 
 
 own_calls = st.lists(st.binary(max_size=50), max_size=4).map(_own_call)
-frames = st.sampled_from([FRAME, FRAME[4:], FRAME * 2, _frame(PartitionKey("q", 3))])
+frames = st.sampled_from([FRAME, FRAME[4:], FRAME * 2, frame_of("q", [3])])
 
 TARGETS: list[Target[Any]] = [
     Target("subscriber", _calls(own_calls, METHOD), _consume),

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.format import rowkey
-from hqueue.hbase.schema import MESSAGE, topic_of
+from hqueue.hbase.schema import HEADER_COLUMN, MESSAGE
 from hqueue.log.ports import Row
+from tests.support.memory import rows as memory
 
 from .rows import Stored
 
@@ -47,7 +48,10 @@ class Rows:
     """
 
     def __init__(self, rows: Iterable[Stored], whims: Mapping[int, str] | None = None) -> None:
-        self._rows = {row.key: row for row in rows}
+        self._rows = memory.Rows(lambda: 0)
+        for row in rows:
+            bodies = {MESSAGE + b":" + topic: cell for topic, cell in row.cells.items()}
+            self._rows.put(row.key, {HEADER_COLUMN: row.header, **bodies})
         self._whims = whims or {}
         self._calls = 0
 
@@ -56,23 +60,17 @@ class Rows:
         return rows[0] if rows else None
 
     def backwards(self, partition: int, at_or_below: int, limit: int) -> list[Row]:
-        found = self._between(
-            rowkey.before_first_of(partition) + b"\0", rowkey.encode(partition, at_or_below) + b"\0"
-        )
-        return self._answer(found[: -limit - 1 : -1], frozenset())
+        return self._answer(self._rows.backwards(partition, at_or_below, limit))
 
     def headers(self, partition: int, start: int, limit: int) -> list[Row]:
-        found = self._between(rowkey.encode(partition, start), rowkey.first_of(partition + 1))
-        return self._answer(found[:limit], frozenset())
+        return self._answer(self._rows.headers(partition, start, limit))
 
     def header(self, partition: int, slot: int) -> bytes | None:
-        row = self._rows.get(rowkey.encode(partition, slot))
-        rows = self._answer([row] if row else [], frozenset())
+        rows = self._answer(self._rows.get([(partition, slot)], ()))
         return rows[0].header if rows else None
 
     def get(self, slots: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
-        keys = [rowkey.encode(*slot) for slot in slots]
-        return self._answer([self._rows[key] for key in keys if key in self._rows], topics)
+        return self._answer(self._rows.get(slots, topics))
 
     def open(self, partition: int, start: int, stop: int, topics: Iterable[str] | None) -> Stream:
         keys = rowkey.encode(partition, start), rowkey.encode(partition, stop)
@@ -81,25 +79,25 @@ class Rows:
     def put_if_absent(
         self, partition: int, slot: int, header: bytes, cells: Mapping[bytes, bytes]
     ) -> bool:
-        row = Stored(rowkey.encode(partition, slot), header, dict(cells))
-        absent = self._rows.setdefault(row.key, row) is row
-        self._answer([], None)
+        absent = self._rows.put_if_absent(partition, slot, header, cells)
+        self._answer([])
         return absent and self._whims.get(self._calls) != "reversed"
 
     def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
-        for slot in slots:
-            self.delete_row(partition, slot, ())
+        self._rows.delete_headers(partition, slots)
 
     def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
-        self._rows.pop(rowkey.encode(partition, slot), None)
+        self._rows.delete_row(partition, slot, topics)
 
     def clock_offset_ms(self) -> tuple[float, float]:
         return 0.0, 0.0
 
-    def _between(self, first: bytes, beyond: bytes) -> list[Stored]:
-        return [self._rows[key] for key in sorted(self._rows) if first <= key < beyond]
+    def page(
+        self, first: bytes, beyond: bytes, rows: int, topics: Iterable[str] | None
+    ) -> list[Row]:
+        return self._answer(self._rows.scan(first, beyond, rows, topics))
 
-    def _answer(self, found: Sequence[Stored], topics: Iterable[str] | None) -> list[Row]:
+    def _answer(self, found: Sequence[Row]) -> list[Row]:
         self._calls += 1
         assert self._calls < CALLS_MAX, "it asks for ever"
         match self._whims.get(self._calls):
@@ -114,16 +112,10 @@ class Rows:
             case "doubled":
                 found = [row for row in found for _ in range(2)]
             case "others":
-                found = list(self._rows.values())
+                found = self._rows.scan(b"", None, CALLS_MAX, None)
             case "silent":
                 raise StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN)
-        wanted = None if topics is None else {topic.encode() for topic in topics}
-        return [_row(row, wanted) for row in found]
-
-    def page(
-        self, first: bytes, beyond: bytes, rows: int, topics: Iterable[str] | None
-    ) -> list[Row]:
-        return self._answer(self._between(first, beyond)[:rows], topics)
+        return list(found)
 
 
 class Stream:
@@ -142,12 +134,3 @@ class Stream:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def _row(stored: Stored, wanted: set[bytes] | None) -> Row:
-    cells = {
-        topic_of(MESSAGE + b":" + topic, stored.key): cell
-        for topic, cell in stored.cells.items()
-        if wanted is None or topic in wanted
-    }
-    return Row(stored.key, *rowkey.decode(stored.key), stored.header, cells)

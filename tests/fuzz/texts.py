@@ -11,7 +11,7 @@ from typing import Any
 import tomli_w
 from hypothesis import strategies as st
 
-from hqueue import GatewayAddress, HQueueError, Message, MessageID, Settings
+from hqueue import GatewayAddress, HQueueError, MessageID, ReceivedMessage, Settings
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.shell.syntax import parse_line
@@ -68,7 +68,7 @@ def _attributes(text: str) -> None:
 def _encode(text: str) -> None:
     value = text.encode("utf-8", "surrogateescape")
     for number in (0, MESSAGE_ID_MAX):
-        message = Message(text, value, MessageID.from_int(number), 0)
+        message = ReceivedMessage(text, value, MessageID.from_int(number), 0)
         for chosen in Format:
             for aligned in (False, True):
                 assert encoder(chosen, aligned=aligned)(message)

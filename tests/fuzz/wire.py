@@ -13,7 +13,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hqueue import HQueueError, Settings
-from hqueue.hbase import Gateways, Locations, TableAppends, TableReads, Tables, region_locations
+from hqueue.hbase.thrift.appends import TableAppends
+from hqueue.hbase.thrift.gateways import Gateways
+from hqueue.hbase.thrift.locations import Locations, region_locations
+from hqueue.hbase.thrift.reads import TableReads
+from hqueue.hbase.thrift.tables import Tables
 
 from .damage import Damage, damaged, damages
 from .gateway import QUEUE, FakeGateway, Spoil

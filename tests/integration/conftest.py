@@ -14,8 +14,8 @@ from .pushing import SESSION_MS, WorkerProcess
 
 
 @pytest.fixture(scope="session")
-def raw(server: local.LocalServer) -> RawHBase:
-    """The standalone server's HBase, without hqueue."""
+def hbase(server: local.LocalServer) -> RawHBase:
+    """The standalone server's HBase, without hqueue: what no other store has."""
     return RawHBase(server.gateways[0])
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hqueue
-from hqueue import Message
+from hqueue import ListenerAnswer, Message, ReceivedMessage
 from hqueue.metadata import SubscriptionKey
 from hqueue_workers import Worker, WorkerSettings
 from tests.support.waiting import wait_for
@@ -151,23 +151,23 @@ class Received:
     """
 
     def __init__(self, pause_s: float = 0) -> None:
-        self.calls: list[tuple[Message, ...]] = []
+        self.calls: list[tuple[ReceivedMessage, ...]] = []
         self.at_s: list[float] = []
         self._pause_s = pause_s
 
-    def __call__(self, messages: Sequence[Message]) -> object:
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
         self.calls.append(tuple(messages))
         self.at_s.append(time.monotonic())
         if self._pause_s:
             time.sleep(self._pause_s)
         return self.answer(messages)
 
-    def answer(self, messages: Sequence[Message]) -> object:
+    def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
         """The status of a call."""
         return None
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[ReceivedMessage]:
         """Everything, in the order in which it came."""
         return [message for call in list(self.calls) for message in call]
 
@@ -186,10 +186,9 @@ class Received:
         Raises:
             AssertionError: a message came for the first time after a later one.
         """
-        seen: dict[int | None, list[int]] = defaultdict(list)
+        seen: dict[int, list[int]] = defaultdict(list)
         repeated = 0
         for message in self.messages:
-            assert message.id is not None
             ids = seen[message.partition]
             if ids and message.id <= ids[-1]:
                 assert message.id in ids, "a message came after a later one"

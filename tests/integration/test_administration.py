@@ -1,4 +1,4 @@
-"""Creating, describing, altering and deleting queues, compared with what HBase itself says."""
+"""Creating, describing, altering and deleting queues, compared with what the store itself says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import hqueue
 from hqueue import Message
-from tests.support.raw import RawHBase
+from tests.support.raw import RawHBase, RawTables
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -29,25 +29,25 @@ def names(client: hqueue.Client) -> list[str]:
 
 
 @pytest.fixture
-def plain_table(raw: RawHBase, queue_name: str) -> Iterator[str]:
+def plain_table(raw: RawTables, queue_name: str) -> Iterator[str]:
     """A table that is not a queue, with a queue's families."""
     name = f"{queue_name}-plain"
-    with raw.thrift1() as connection:
-        connection.create_table(name, {"message": {}, "log": {}})
+    raw.create_plain(name)
     yield name
-    with raw.thrift1() as connection:
-        connection.delete_table(name, disable=True)
+    raw.drop(name)
 
 
-def test_every_attribute_of_the_seed_is_set_in_hbase(make_queue: MakeQueue, raw: RawHBase) -> None:
+def test_every_attribute_of_the_seed_is_set_in_hbase(
+    make_queue: MakeQueue, hbase: RawHBase
+) -> None:
     queue = make_queue(10, ttl=86_400, **ALL_ATTRIBUTES)
-    table = raw.table_attributes(queue.name)
+    table = hbase.table_attributes(queue.name)
     assert table["MEMSTORE_FLUSHSIZE"] == "33554432"
     assert table["hbase.hregion.majorcompaction"] == "86400000"
     assert table["hbase.hstore.compaction.min"] == "16"
     assert table["hbase.hstore.compaction.max"] == "32"
     assert table["hbase.hstore.blockingStoreFiles"] == "77"
-    families = raw.all_family_attributes(queue.name)
+    families = hbase.all_family_attributes(queue.name)
     assert set(families) == {"message", "log"}
     assert families["message"]["TTL"] == "86400"
     assert families["log"]["TTL"] == "2147483647", "headers never expire by themselves"
@@ -55,27 +55,29 @@ def test_every_attribute_of_the_seed_is_set_in_hbase(make_queue: MakeQueue, raw:
     assert [f["VERSIONS"] for f in families.values()] == ["1", "1"]
 
 
-def test_a_queue_can_ask_for_every_put_to_be_on_disk(make_queue: MakeQueue, raw: RawHBase) -> None:
+def test_a_queue_can_ask_for_every_put_to_be_on_disk(
+    make_queue: MakeQueue, hbase: RawHBase
+) -> None:
     queue = make_queue(1, durability="fsync_wal")
-    assert raw.table_attributes(queue.name)["DURABILITY"] == "FSYNC_WAL"
+    assert hbase.table_attributes(queue.name)["DURABILITY"] == "FSYNC_WAL"
     assert queue.describe().attributes["durability"] == "FSYNC_WAL"
     assert queue.put(hqueue.Message("topic", b"value"), partition=0)
 
 
 def test_partitions_are_presharded_four_a_region_and_never_split(
-    make_queue: MakeQueue, raw: RawHBase
+    make_queue: MakeQueue, hbase: RawHBase
 ) -> None:
     queue = make_queue(10, partitions_per_region=4)
-    regions = raw.regions(queue.name)
+    regions = hbase.regions(queue.name)
     assert [r.start_key for r in regions] == [b"", b"\0\x04", b"\0\x08"]
     assert [r.end_key for r in regions] == [b"\0\x04", b"\0\x08", b""]
-    table = raw.table_attributes(queue.name)
+    table = hbase.table_attributes(queue.name)
     assert table["SPLIT_POLICY"].endswith(".DisabledRegionSplitPolicy")
     assert table["SPLIT_ENABLED"] == table["MERGE_ENABLED"] == "false"
     assert table["NORMALIZATION_ENABLED"] == "false"
 
 
-def test_one_partition_a_region_is_the_default(make_queue: MakeQueue, raw: RawHBase) -> None:
+def test_one_partition_a_region_is_the_default(make_queue: MakeQueue, raw: RawTables) -> None:
     queue = make_queue(3)
     assert [r.start_key for r in raw.regions(queue.name)] == [b"", b"\0\x01", b"\0\x02"]
 
@@ -103,49 +105,49 @@ def test_a_queue_for_ever_has_no_ttl(client: hqueue.Client, make_queue: MakeQueu
 
 
 def test_alter_changes_what_is_given_and_nothing_else(
-    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+    client: hqueue.Client, make_queue: MakeQueue, hbase: RawHBase
 ) -> None:
     queue = make_queue(2, ttl=86_400, compaction_files_min=4, blocking_store_files=50)
     # What hqueue does not know of must survive as well.
-    descriptor = raw.descriptor(queue.name)
+    descriptor = hbase.descriptor(queue.name)
     descriptor.attributes[b"an.operators.own"] = b"kept"
     descriptor.attributes[b"DURABILITY"] = b"SYNC_WAL"
     for family in descriptor.columns:
         family.blockSize = 32_768
-        family.bloomnFilterType = raw.idl.TBloomFilterType.ROWCOL
+        family.bloomnFilterType = hbase.idl.TBloomFilterType.ROWCOL
         family.inMemory = True
         family.attributes |= {
             b"BLOCKSIZE": b"32768",
             b"BLOOMFILTER": b"ROWCOL",
             b"IN_MEMORY": b"true",
         }
-    with raw.thrift2() as thrift2:
+    with hbase.thrift2() as thrift2:
         thrift2.modifyTable(descriptor)
-    table, families = raw.table_attributes(queue.name), raw.all_family_attributes(queue.name)
+    table, families = hbase.table_attributes(queue.name), hbase.all_family_attributes(queue.name)
     assert families["message"]["BLOCKSIZE"] == "32768"
-    regions = raw.regions(queue.name)
+    regions = hbase.regions(queue.name)
 
     now = client.alter_queue(queue.name, ttl="1h", blocking_store_files=60)
 
     assert (now.ttl_seconds, now.attributes["blocking_store_files"]) == (3_600, 60)
     table["hbase.hstore.blockingStoreFiles"] = "60"
     families["message"]["TTL"] = "3600"
-    assert raw.table_attributes(queue.name) == table
-    assert raw.all_family_attributes(queue.name) == families
-    assert [r.start_key for r in raw.regions(queue.name)] == [r.start_key for r in regions]
+    assert hbase.table_attributes(queue.name) == table
+    assert hbase.all_family_attributes(queue.name) == families
+    assert [r.start_key for r in hbase.regions(queue.name)] == [r.start_key for r in regions]
 
 
 def test_alter_can_set_every_changeable_attribute_and_keeps_the_messages(
-    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+    client: hqueue.Client, make_queue: MakeQueue, hbase: RawHBase
 ) -> None:
     queue = make_queue(1, ttl=86_400)
     written = queue.put(Message("t", b"before"))
     changes = {k: v for k, v in ALL_ATTRIBUTES.items() if "partitionsPerRegion" not in k}
     client.alter_queue(queue.name, ttl=None, **changes)
-    table = raw.table_attributes(queue.name)
+    table = hbase.table_attributes(queue.name)
     assert table["MEMSTORE_FLUSHSIZE"] == "33554432"
     assert table["hbase.hstore.compaction.max"] == "32"
-    families = raw.all_family_attributes(queue.name)
+    families = hbase.all_family_attributes(queue.name)
     assert families["message"]["TTL"] == "2147483647"
     assert {f["COMPRESSION"] for f in families.values()} == {"GZ"}
     assert [m.id for m in queue.scan()] == [written]
@@ -160,19 +162,19 @@ def test_the_number_of_partitions_a_region_cannot_be_altered(
 
 
 def test_an_attribute_that_an_operator_set_out_of_range_can_still_be_described(
-    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+    client: hqueue.Client, make_queue: MakeQueue, hbase: RawHBase
 ) -> None:
     queue = make_queue()
-    descriptor = raw.descriptor(queue.name)
+    descriptor = hbase.descriptor(queue.name)
     descriptor.attributes[b"hbase.hstore.blockingStoreFiles"] = b"1"
-    with raw.thrift2() as thrift2:
+    with hbase.thrift2() as thrift2:
         thrift2.modifyTable(descriptor)
     assert client.describe_queue(queue.name).attributes["blocking_store_files"] in (1, "1")
     assert queue.name in names(client)
 
 
 def test_disable_and_enable_switch_the_table_and_may_be_repeated(
-    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+    client: hqueue.Client, make_queue: MakeQueue, raw: RawTables
 ) -> None:
     queue = make_queue(2)
     written = queue.put(Message("t", b"kept"))
@@ -216,7 +218,7 @@ def test_a_disabled_queue_refuses_put_and_scan_at_once(
 
 
 def test_an_enabled_queue_is_not_deleted(
-    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+    client: hqueue.Client, make_queue: MakeQueue, raw: RawTables
 ) -> None:
     queue = make_queue()
     with pytest.raises(hqueue.QueueEnabledError):
@@ -225,7 +227,7 @@ def test_an_enabled_queue_is_not_deleted(
 
 
 def test_a_deleted_queue_is_gone_and_its_name_is_free(
-    client: hqueue.Client, raw: RawHBase, queue_name: str
+    client: hqueue.Client, raw: RawTables, queue_name: str
 ) -> None:
     for _ in range(2):
         queue = client.create_queue(queue_name, partitions=1)
@@ -275,7 +277,7 @@ def test_every_operation_on_a_missing_queue_says_so(client: hqueue.Client, queue
 
 
 def test_a_table_that_is_not_a_queue_is_refused_and_left_alone(
-    client: hqueue.Client, raw: RawHBase, plain_table: str
+    client: hqueue.Client, raw: RawTables, plain_table: str
 ) -> None:
     for operation in (
         client.queue,
@@ -296,7 +298,7 @@ def test_a_table_that_is_not_a_queue_is_refused_and_left_alone(
 
 
 def test_every_partition_has_the_location_that_hbase_gives_its_region(
-    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+    client: hqueue.Client, make_queue: MakeQueue, raw: RawTables
 ) -> None:
     queue = make_queue(7, partitions_per_region=3)
     (server,) = {(r.host, r.port) for r in raw.regions(queue.name)}
@@ -305,14 +307,13 @@ def test_every_partition_has_the_location_that_hbase_gives_its_region(
     ]
 
 
-def test_a_namespace_is_part_of_the_name(client: hqueue.Client, raw: RawHBase) -> None:
+def test_a_namespace_is_part_of_the_name(client: hqueue.Client, raw: RawTables) -> None:
     namespace = "hqueue_test_namespace"
     name = f"{namespace}:events"
     with pytest.raises(hqueue.HQueueError) as caught:
         client.create_queue(name, partitions=1)
     assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
-    with raw.thrift2() as thrift2:
-        thrift2.createNamespace(raw.idl.TNamespaceDescriptor(name=namespace))
+    raw.create_namespace(namespace)
     queue = client.create_queue(name, partitions=2)
     try:
         written = queue.put([Message("t", b"a"), Message("u", b"b")], partition=1)
@@ -322,5 +323,4 @@ def test_a_namespace_is_part_of_the_name(client: hqueue.Client, raw: RawHBase) -
     finally:
         client.disable_queue(name)
         client.delete_queue(name)
-        with raw.thrift2() as thrift2:
-            thrift2.deleteNamespace(namespace)
+        raw.delete_namespace(namespace)

@@ -1,22 +1,16 @@
-"""`Queue.check` finds every planted fault in a real table, and names the row."""
+"""`Queue.check` finds every planted fault in a table, and names the row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import happybase
 import pytest
 
-from hqueue import CorruptLogError, Message, Queue, local
+from hqueue import CorruptLogError, Message, Queue
 from hqueue.log.check import Finding
+from tests.support.raw import RawTables
 
 HEADER = b"log:batch"
-
-
-@pytest.fixture
-def table(server: local.LocalServer, queue: Queue) -> happybase.Table:
-    gateway = server.gateways[0]
-    return happybase.Connection(gateway.host, gateway.thrift1_port).table(queue.name)
 
 
 @pytest.fixture
@@ -36,62 +30,60 @@ def findings(queue: Queue) -> list[Finding]:
     return last[0].findings
 
 
-def middle_row(table: happybase.Table) -> tuple[bytes, dict[bytes, bytes]]:
-    rows = list(table.scan(row_prefix=b"\0\0"))
-    return rows[2]  # type: ignore[no-any-return]
+def middle_row(raw: RawTables, queue: Queue) -> tuple[bytes, dict[bytes, bytes]]:
+    rows = [(key, cells) for key, cells in raw.rows(queue.name).items() if key[:2] == b"\0\0"]
+    return rows[2]
 
 
-def test_a_right_log_has_no_findings(queue: Queue, table: happybase.Table) -> None:
+def test_a_right_log_has_no_findings(queue: Queue, raw: RawTables) -> None:
     assert findings(queue) == []
 
 
-def test_a_flipped_bit_in_a_header_is_found_and_names_the_row(
-    queue: Queue, table: happybase.Table
-) -> None:
-    key, cells = middle_row(table)
+def test_a_flipped_bit_in_a_header_is_found_and_names_the_row(queue: Queue, raw: RawTables) -> None:
+    key, cells = middle_row(raw, queue)
     broken = bytearray(cells[HEADER])
     broken[20] ^= 1
-    table.put(key, {HEADER: bytes(broken)})
+    raw.put(queue.name, key, {HEADER: bytes(broken)})
     assert [f.row for f in findings(queue)] == [key.hex()]
     with pytest.raises(CorruptLogError) as raised:
         list(queue.scan(partition=0))
     assert raised.value.row == key.hex()
 
 
-def test_a_flipped_bit_in_a_body_is_found(queue: Queue, table: happybase.Table) -> None:
-    key, cells = middle_row(table)
-    table.put(key, {b"message:a": bytes([cells[b"message:a"][0] ^ 1])})
+def test_a_flipped_bit_in_a_body_is_found(queue: Queue, raw: RawTables) -> None:
+    key, cells = middle_row(raw, queue)
+    raw.put(queue.name, key, {b"message:a": bytes([cells[b"message:a"][0] ^ 1])})
     assert [f.row for f in findings(queue)] == [key.hex()]
 
 
-def test_a_missing_batch_is_found(queue: Queue, table: happybase.Table) -> None:
-    key, _ = middle_row(table)
-    table.delete(key)
+def test_a_missing_batch_is_found(queue: Queue, raw: RawTables) -> None:
+    key, _ = middle_row(raw, queue)
+    raw.delete_cells(queue.name, key)
     problems = [f.problem for f in findings(queue)]
     assert len(problems) == 2
     assert "batches are missing" in problems[0]
     assert "2 messages are missing" in problems[1]
 
 
-def test_missing_bodies_are_found(queue: Queue, table: happybase.Table) -> None:
-    key, _ = middle_row(table)
-    table.delete(key, columns=[b"message:a", b"message:b"])
+def test_missing_bodies_are_found(queue: Queue, raw: RawTables) -> None:
+    key, _ = middle_row(raw, queue)
+    raw.delete_cells(queue.name, key, b"message:a", b"message:b")
     (finding,) = findings(queue)
     assert finding.row == key.hex()
     assert "can't have expired" in finding.problem
 
 
-def test_a_missing_topic_is_found(queue: Queue, table: happybase.Table) -> None:
-    key, _ = middle_row(table)
-    table.delete(key, columns=[b"message:b"])
+def test_a_missing_topic_is_found(queue: Queue, raw: RawTables) -> None:
+    key, _ = middle_row(raw, queue)
+    raw.delete_cells(queue.name, key, b"message:b")
     (finding,) = findings(queue)
     assert "other topics" in finding.problem
 
 
 def test_a_row_key_that_is_none_of_a_queue_does_not_stop_other_partitions(
-    queue: Queue, table: happybase.Table
+    queue: Queue, raw: RawTables
 ) -> None:
-    key, cells = middle_row(table)
-    table.put(key[:-1], {HEADER: cells[HEADER]})
+    key, cells = middle_row(raw, queue)
+    raw.put(queue.name, key[:-1], {HEADER: cells[HEADER]})
     (finding,) = findings(queue)
     assert finding.row == key[:-1].hex()

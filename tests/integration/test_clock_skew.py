@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 import hqueue
-from hqueue import ClockSkewError, Message, local
+from hqueue import ClockSkewError, Message
 from hqueue.runtime.clock import SystemClock
-from tests.support.raw import RawHBase
+from tests.support.backends import Backend
+from tests.support.raw import RawTables
 
 MakeQueue = Callable[..., hqueue.Queue]
 MINUTE_MS = 60_000
@@ -27,10 +28,10 @@ class WrongClock(SystemClock):
 
 @pytest.mark.parametrize("ahead_ms", [5 * MINUTE_MS, -5 * MINUTE_MS, 7_000, -7_000])
 def test_a_clock_beyond_the_bound_is_refused_and_nothing_is_written(
-    server: local.LocalServer, make_queue: MakeQueue, raw: RawHBase, ahead_ms: int
+    backend: Backend, make_queue: MakeQueue, raw: RawTables, ahead_ms: int
 ) -> None:
     name = make_queue(2).name
-    with hqueue.Client(server.settings(), WrongClock(ahead_ms)) as client:
+    with backend.connect(WrongClock(ahead_ms)) as client:
         queue = client.queue(name)
         for write in (
             lambda: queue.put(Message("t", b"x")),
@@ -46,10 +47,10 @@ def test_a_clock_beyond_the_bound_is_refused_and_nothing_is_written(
 
 @pytest.mark.parametrize("ahead_ms", [2_000, -2_000])
 def test_a_clock_within_the_bound_writes_in_order(
-    server: local.LocalServer, make_queue: MakeQueue, ahead_ms: int
+    backend: Backend, make_queue: MakeQueue, ahead_ms: int
 ) -> None:
     queue = make_queue()
-    with hqueue.Client(server.settings(), WrongClock(ahead_ms)) as client:
+    with backend.connect(WrongClock(ahead_ms)) as client:
         wrong = client.queue(queue.name)
         written = [each.put(Message("t", b"x")) for each in (queue, wrong) * 10]
     assert written == sorted(written)
@@ -57,11 +58,11 @@ def test_a_clock_within_the_bound_writes_in_order(
 
 
 def test_a_clock_that_is_set_wrong_later_is_noticed_at_the_next_put(
-    server: local.LocalServer, make_queue: MakeQueue
+    backend: Backend, make_queue: MakeQueue
 ) -> None:
     queue = make_queue()
     clock = WrongClock(0)
-    with hqueue.Client(server.settings(), clock) as client:
+    with backend.connect(clock) as client:
         wrong = client.queue(queue.name)
         good = wrong.put(Message("t", b"x"))
         clock.ahead_ms = 5 * MINUTE_MS

@@ -1,25 +1,25 @@
-"""Messages that expire, headers that are collected, and logs that are truncated, for real."""
+"""Messages that expire, headers that are collected, and logs that are truncated"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 import hqueue
-from hqueue import Message, local
+from hqueue import Message
 from hqueue.format import decode_header
-from hqueue.hbase import Gateways, Locations, TableAppends
 from hqueue.log import PartitionWriter
+from hqueue.log.store import StorePort
 from tests.support.past import DAY_MS, put_in_the_past
-from tests.support.raw import RawHBase
+from tests.support.raw import RawHBase, RawTables
 from tests.support.waiting import wait_for
 
 MakeQueue = Callable[..., hqueue.Queue]
 
 
-def headers(raw: RawHBase, queue: hqueue.Queue) -> list[int]:
+def headers(raw: RawTables, queue: hqueue.Queue) -> list[int]:
     """The ordinals of the headers that lie in HBase."""
     return [
         decode_header(key, cells[b"log:batch"]).ordinal
@@ -28,15 +28,7 @@ def headers(raw: RawHBase, queue: hqueue.Queue) -> list[int]:
     ]
 
 
-@pytest.fixture
-def appends(server: local.LocalServer) -> Iterator[Callable[[hqueue.Queue], TableAppends]]:
-    """The store's side of a queue, to collect through."""
-    gateways = Gateways(server.settings())
-    yield lambda queue: TableAppends(gateways, queue.name, Locations(gateways, queue.name))
-    gateways.close()
-
-
-def test_expired_messages_are_skipped_and_counted(make_queue: MakeQueue, raw: RawHBase) -> None:
+def test_expired_messages_are_skipped_and_counted(make_queue: MakeQueue, raw: RawTables) -> None:
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [3 * DAY_MS, 2 * DAY_MS, DAY_MS + 5_000, DAY_MS // 2, 1_000])
     assert headers(raw, queue) == [0, 3, 6, 9, 12], "headers outlive their bodies"
@@ -50,7 +42,7 @@ def test_expired_messages_are_skipped_and_counted(make_queue: MakeQueue, raw: Ra
 
 
 def test_a_partition_of_which_everything_expired_goes_on_counting(
-    make_queue: MakeQueue, raw: RawHBase
+    make_queue: MakeQueue, raw: RawTables
 ) -> None:
     queue = make_queue(ttl="1d")
     (base,) = put_in_the_past(raw, queue, [9 * DAY_MS])
@@ -64,7 +56,7 @@ def test_a_partition_of_which_everything_expired_goes_on_counting(
 
 
 def test_an_altered_ttl_expires_messages_at_once(
-    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+    client: hqueue.Client, make_queue: MakeQueue, raw: RawTables
 ) -> None:
     queue = make_queue(ttl=None)
     put_in_the_past(raw, queue, [900 * DAY_MS, DAY_MS])
@@ -74,11 +66,11 @@ def test_an_altered_ttl_expires_messages_at_once(
 
 
 def test_collection_deletes_old_headers_from_the_oldest_on_and_never_the_newest(
-    make_queue: MakeQueue, raw: RawHBase, appends: Callable[[hqueue.Queue], TableAppends]
+    make_queue: MakeQueue, raw: RawTables, store: StorePort
 ) -> None:
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(1_500)] + [DAY_MS // 2])
-    writer = PartitionWriter(0, appends(queue))
+    writer = PartitionWriter(0, store.log(queue.name))
     assert [writer.collect(DAY_MS) for _ in range(3)] == [1_000, 500, 0]
     assert headers(raw, queue) == [4_500]
     scanner = queue.scan()
@@ -89,11 +81,11 @@ def test_collection_deletes_old_headers_from_the_oldest_on_and_never_the_newest(
 
 
 def test_collection_leaves_the_only_header_however_old(
-    make_queue: MakeQueue, raw: RawHBase, appends: Callable[[hqueue.Queue], TableAppends]
+    make_queue: MakeQueue, raw: RawTables, store: StorePort
 ) -> None:
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [90 * DAY_MS, 80 * DAY_MS])
-    writer = PartitionWriter(0, appends(queue))
+    writer = PartitionWriter(0, store.log(queue.name))
     assert writer.collect(DAY_MS) == 1
     assert writer.collect(DAY_MS) == 0
     assert headers(raw, queue) == [3]
@@ -102,7 +94,7 @@ def test_collection_leaves_the_only_header_however_old(
 
 
 def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
-    make_queue: MakeQueue, raw: RawHBase, appends: Callable[[hqueue.Queue], TableAppends]
+    make_queue: MakeQueue, raw: RawTables, store: StorePort
 ) -> None:
     queue = make_queue(ttl="1d")
     bases = put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(50)])
@@ -110,14 +102,14 @@ def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
     assert list(follower) == []
     late = queue.scan(start=hqueue.MessageID.from_int(bases[10]))
     first = queue.put(Message("t", b"a"))
-    PartitionWriter(0, appends(queue)).collect(DAY_MS)
+    PartitionWriter(0, store.log(queue.name)).collect(DAY_MS)
     assert headers(raw, queue) == [150]
     second = queue.put(Message("t", b"b"))
     assert [m.id for m in late] == [first, second]
 
 
 def test_a_writer_collects_in_passing(
-    make_queue: MakeQueue, raw: RawHBase, monkeypatch: pytest.MonkeyPatch
+    make_queue: MakeQueue, raw: RawTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hqueue.produce.header_reaper.EVERY_MS", 0)
     queue = make_queue(ttl="1d")
@@ -128,26 +120,34 @@ def test_a_writer_collects_in_passing(
 
 
 def test_truncation_keeps_the_presharding_and_the_ttl_and_deletes_all_messages(
-    client: hqueue.Client, make_queue: MakeQueue, raw: RawHBase
+    client: hqueue.Client, make_queue: MakeQueue, raw: RawTables
 ) -> None:
     queue = make_queue(6, ttl="3h", partitions_per_region=2, compaction_files_min=5)
     for partition in range(6):
         queue.put([Message("t", b"old")] * 3, partition=partition)
     before = queue.describe()
     starts = [r.start_key for r in raw.regions(queue.name)]
-    attributes, families = raw.table_attributes(queue.name), raw.all_family_attributes(queue.name)
 
     client.truncate_queue(queue.name)
 
     assert raw.rows(queue.name) == {}
     assert queue.describe() == before
     assert [r.start_key for r in raw.regions(queue.name)] == starts == [b"", b"\0\x02", b"\0\x04"]
-    assert raw.table_attributes(queue.name) == attributes
-    assert raw.all_family_attributes(queue.name) == families
     # The objects from before go on, as do new ones.
     written = [queue.put(Message("t", b"new"), partition=p) for p in range(6)]
     assert [m.id for m in client.queue(queue.name).scan()] == written
     assert [each.messages for each in queue.offsets()] == [1] * 6
+
+
+def test_truncation_keeps_all_that_hbase_says_of_the_table(
+    client: hqueue.Client, make_queue: MakeQueue, hbase: RawHBase
+) -> None:
+    queue = make_queue(ttl="3h", compaction_files_min=5)
+    attributes = hbase.table_attributes(queue.name)
+    families = hbase.all_family_attributes(queue.name)
+    client.truncate_queue(queue.name)
+    assert hbase.table_attributes(queue.name) == attributes
+    assert hbase.all_family_attributes(queue.name) == families
 
 
 @pytest.mark.parametrize("partitions", [1, 2])

@@ -62,6 +62,19 @@ def test_more_headers_than_come_with_a_request(make_queue: MakeQueue) -> None:
     assert [header.ordinal for header in queue.headers(0)] == list(range(1_203))
 
 
+def test_what_is_new_is_found_in_any_number_of_partitions(make_queue: MakeQueue) -> None:
+    queue = make_queue(300, partitions_per_region=300)
+    put(queue, 7, 1)
+    offsets = queue.offsets()
+    assert queue.appended_since(offsets) == []
+    assert queue.appended_since([]) == []
+    new = [0, 7, 255, 256, 299]
+    for partition in new:
+        put(queue, partition, 2)
+    assert sorted(queue.appended_since(offsets)) == new
+    assert sorted(queue.appended_since(offsets[250:])) == new[2:]
+
+
 @pytest.fixture
 def proxies(server: local.LocalServer) -> Iterator[Proxies]:
     with Proxies(server) as between:

@@ -1,27 +1,22 @@
-"""Requests and answers get lost on the way to the gateways: each put is still there once."""
+"""Requests and answers get lost on the way to the store: each put is still there once."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import hqueue
-from hqueue import Message, Outcome, StoreUnavailableError, local
+from hqueue import Message, Outcome, StoreUnavailableError
+from tests.support.backends import LossyWay
 from tests.support.history import Seen, check, seen_by
-from tests.support.proxy import Fate, Proxies
+from tests.support.proxy import Fate
 
 MakeQueue = Callable[..., hqueue.Queue]
-
-
-@pytest.fixture
-def proxies(server: local.LocalServer) -> Iterator[Proxies]:
-    with Proxies(server) as between:
-        yield between
 
 
 def by_chance(seed: int, weights: dict[Fate, float]) -> Callable[[str], Fate]:
@@ -38,39 +33,37 @@ def by_chance(seed: int, weights: dict[Fate, float]) -> Callable[[str], Fate]:
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST, Fate.HOLD])
 def test_a_put_that_loses_its_first_try_is_there_once(
-    make_queue: MakeQueue, proxies: Proxies, fate: Fate
+    make_queue: MakeQueue, lossy: LossyWay, fate: Fate
 ) -> None:
     queue = make_queue()
-    with hqueue.connect(proxies.settings()) as client:
+    with lossy.connect() as client:
         behind = client.queue(queue.name)
         told = [Seen(0, int(behind.put(Message("t", b"0:0"))), "0:0")]
         tries = []
 
         def first_only(method: str) -> Fate:
-            if method == "checkAndPut":
+            if method == "put_if_absent":
                 tries.append(method)
                 if len(tries) == 1:
                     return fate
             return Fate.PASS
 
-        proxies.set_fate(first_only)
+        lossy.set_fate(first_only)
         told.append(Seen(0, int(behind.put(Message("t", b"0:1"))), "0:1"))
         told.append(Seen(0, int(behind.put(Message("t", b"0:2"))), "0:2"))
         assert len(tries) == (2 if fate is Fate.LOSE_ANSWER else 3), "it looks before it repeats"
-        late = sum(proxy.deliver() for proxy in proxies)
-        assert late == (fate is Fate.HOLD), "the first try comes in after its repetition"
+        assert lossy.deliver() == (fate is Fate.HOLD), "the first try comes in after its repetition"
     check(told, seen_by(queue.scan()))
     assert queue.offsets()[0].messages == 3
 
 
 def test_hundreds_of_puts_under_every_kind_of_loss_are_each_there_once(
-    make_queue: MakeQueue, proxies: Proxies
+    make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     queue = make_queue(2)
-    settings = proxies.settings(gateway_retry_ms=1)
     losses = {Fate.LOSE_ANSWER: 0.1, Fate.LOSE_REQUEST: 0.1, Fate.HOLD: 0.03}
-    proxies.set_fate(by_chance(1, losses))
-    with hqueue.connect(settings) as one, hqueue.connect(settings) as two:
+    lossy.set_fate(by_chance(1, losses))
+    with lossy.connect(gateway_retry_ms=1) as one, lossy.connect(gateway_retry_ms=1) as two:
 
         def write(writer: int) -> list[Seen]:
             behind = (one, two)[writer % 2].queue(queue.name)
@@ -81,23 +74,21 @@ def test_hundreds_of_puts_under_every_kind_of_loss_are_each_there_once(
                 for i, message in zip(ids, batch, strict=True):
                     told.append(Seen((writer + n) % 2, int(i), message.value.decode()))
                 if n % 10 == 9:
-                    for proxy in proxies:
-                        proxy.deliver()
+                    lossy.deliver()
             return told
 
         with ThreadPoolExecutor(4) as pool:
             acknowledged = [seen for told in pool.map(write, range(4)) for seen in told]
-        for proxy in proxies:
-            proxy.deliver()
+        lossy.deliver()
         lossy = seen_by(one.queue(queue.name).scan(bytes_max=2_000))
     assert len(acknowledged) == 600
     check(acknowledged, seen_by(queue.scan()), lossy)
 
 
-def test_a_producer_under_loss_keeps_its_order(make_queue: MakeQueue, proxies: Proxies) -> None:
+def test_a_producer_under_loss_keeps_its_order(make_queue: MakeQueue, lossy: LossyWay) -> None:
     queue = make_queue(2)
-    proxies.set_fate(by_chance(2, {Fate.LOSE_ANSWER: 0.15, Fate.LOSE_REQUEST: 0.15}))
-    with hqueue.connect(proxies.settings(gateway_retry_ms=1)) as client:
+    lossy.set_fate(by_chance(2, {Fate.LOSE_ANSWER: 0.15, Fate.LOSE_REQUEST: 0.15}))
+    with lossy.connect(gateway_retry_ms=1) as client:
         producer = client.queue(queue.name).producer(batch_messages_max=10)
         sent = [
             (n, producer.send(Message("t", b"0:%d" % n), partition=n % 2)) for n in range(1_000)
@@ -109,25 +100,23 @@ def test_a_producer_under_loss_keeps_its_order(make_queue: MakeQueue, proxies: P
 
 @pytest.mark.parametrize("options", [{}, {"by_id": True}, {"topics": ["t"]}])
 def test_scans_under_loss_are_complete(
-    make_queue: MakeQueue, proxies: Proxies, options: dict[str, object]
+    make_queue: MakeQueue, lossy: LossyWay, options: dict[str, object]
 ) -> None:
     queue = make_queue(2)
     for n in range(60):
         queue.put([Message("t", b"0:%d" % (2 * n + k)) for k in range(2)], partition=n % 2)
-    proxies.set_fate(by_chance(3, {Fate.LOSE_ANSWER: 0.15, Fate.LOSE_REQUEST: 0.15}))
-    with hqueue.connect(proxies.settings(gateway_retry_ms=1)) as client:
+    lossy.set_fate(by_chance(3, {Fate.LOSE_ANSWER: 0.15, Fate.LOSE_REQUEST: 0.15}))
+    with lossy.connect(gateway_retry_ms=1) as client:
         behind = client.queue(queue.name)
         seen = seen_by(behind.scan(bytes_max=900, **options))
         followed = seen_by(behind.scan(bytes_max=900, follow=True, idle_ms_max=1))
     check(seen_by(queue.scan()), seen, followed)
 
 
-def test_a_follower_under_loss_sees_all_that_is_put(
-    make_queue: MakeQueue, proxies: Proxies
-) -> None:
+def test_a_follower_under_loss_sees_all_that_is_put(make_queue: MakeQueue, lossy: LossyWay) -> None:
     queue = make_queue(3)
-    proxies.set_fate(by_chance(4, {Fate.LOSE_ANSWER: 0.1, Fate.LOSE_REQUEST: 0.1}))
-    with hqueue.connect(proxies.settings(gateway_retry_ms=1)) as client:
+    lossy.set_fate(by_chance(4, {Fate.LOSE_ANSWER: 0.1, Fate.LOSE_REQUEST: 0.1}))
+    with lossy.connect(gateway_retry_ms=1) as client:
         with client.queue(queue.name).scan(follow=True, idle_ms_max=60_000) as follower:
 
             def write() -> list[Seen]:
@@ -145,27 +134,25 @@ def test_a_follower_under_loss_sees_all_that_is_put(
 
 
 def test_a_put_whose_fate_stays_hidden_fails_with_an_unknown_outcome_in_time(
-    make_queue: MakeQueue, proxies: Proxies
+    make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     queue = make_queue()
-    settings = proxies.settings(request_timeout_ms=1_000, operation_timeout_ms=2_000)
-    with hqueue.connect(settings) as client:
+    with lossy.connect(request_timeout_ms=1_000, operation_timeout_ms=2_000) as client:
         behind = client.queue(queue.name)
         told = []
         for n, fate in ((1, Fate.LOSE_ANSWER), (3, Fate.HOLD), (5, Fate.HANG)):
             told.append(Seen(0, int(behind.put(Message("t", b"0:%d" % (n - 1)))), f"0:{n - 1}"))
             # The put itself goes on to the gateway, sooner or later; nothing is told of it.
-            fates = {"checkAndPut": fate}
-            proxies.set_fate(lambda method, fates=fates: fates.get(method, Fate.LOSE_REQUEST))
+            fates = {"put_if_absent": fate}
+            lossy.set_fate(lambda method, fates=fates: fates.get(method, Fate.LOSE_REQUEST))
             began = time.monotonic()
             with pytest.raises(StoreUnavailableError) as caught:
                 behind.put(Message("t", b"0:%d" % n))
             assert caught.value.outcome is Outcome.UNKNOWN
             assert 1.5 < time.monotonic() - began < 5
-            proxies.set_fate(lambda _: Fate.PASS)
+            lossy.set_fate(lambda _: Fate.PASS)
         in_doubt = {f"0:{n}" for n in (1, 3, 5)}
-        for proxy in proxies:
-            proxy.deliver()
+        lossy.deliver()
         told.append(Seen(0, int(behind.put(Message("t", b"0:9"))), "0:9"))
     read = seen_by(queue.scan())
     check(told, read, in_doubt=in_doubt)
@@ -173,15 +160,14 @@ def test_a_put_whose_fate_stays_hidden_fails_with_an_unknown_outcome_in_time(
 
 
 def test_a_put_that_was_never_sent_fails_with_not_applied(
-    make_queue: MakeQueue, proxies: Proxies
+    make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     queue = make_queue()
-    settings = proxies.settings(request_timeout_ms=700, operation_timeout_ms=1_500)
-    with hqueue.connect(settings) as client:
+    with lossy.connect(request_timeout_ms=700, operation_timeout_ms=1_500) as client:
         fresh = client.queue(queue.name)
         stale = client.queue(queue.name)
         stale.put(Message("t", b"0:0"))
-        proxies.set_fate(lambda _: Fate.HANG)
+        lossy.set_fate(lambda _: Fate.HANG)
         # The one is to measure its clock first, the other to read the end of the log: its
         # knowledge is older than a second, for the first put took longer.
         for behind in (fresh, stale):
@@ -195,35 +181,33 @@ def test_a_put_that_was_never_sent_fails_with_not_applied(
 
 @pytest.mark.parametrize("options", [{}, {"by_id": True}, {"follow": True}])
 def test_a_scan_that_failed_says_so_again_instead_of_ending(
-    make_queue: MakeQueue, proxies: Proxies, options: dict[str, object]
+    make_queue: MakeQueue, lossy: LossyWay, options: dict[str, object]
 ) -> None:
     queue = make_queue(2)
     for n in range(20):
         queue.put(Message("t", b"0:%d" % n), partition=n % 2)
-    settings = proxies.settings(request_timeout_ms=300, operation_timeout_ms=600)
-    with hqueue.connect(settings) as client:
+    with lossy.connect(request_timeout_ms=300, operation_timeout_ms=600) as client:
         scanner = client.queue(queue.name).scan(bytes_max=1, **options)
         assert scanner.next() is not None
-        proxies.set_fate(lambda _: Fate.LOSE_REQUEST)
+        lossy.set_fate(lambda _: Fate.LOSE_REQUEST)
         with pytest.raises(StoreUnavailableError):
             list(scanner)
-        proxies.set_fate(lambda _: Fate.PASS)
+        lossy.set_fate(lambda _: Fate.PASS)
         for again in (scanner.next, lambda: next(iter(scanner)), lambda: list(scanner)):
             with pytest.raises(StoreUnavailableError):
                 again()  # type: ignore[operator]
 
 
 def test_what_a_failed_scan_gave_and_what_is_read_from_its_positions_is_the_whole(
-    make_queue: MakeQueue, proxies: Proxies
+    make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     queue = make_queue(3)
     for n in range(60):
         queue.put(Message("t", b"0:%d" % n), partition=n % 3)
-    settings = proxies.settings(request_timeout_ms=300, operation_timeout_ms=400)
-    with hqueue.connect(settings) as client:
+    with lossy.connect(request_timeout_ms=300, operation_timeout_ms=400) as client:
         scanner = client.queue(queue.name).scan(bytes_max=1, follow=True)
         read = [scanner.next() for _ in range(25)]
-        proxies.set_fate(lambda _: Fate.LOSE_REQUEST)
+        lossy.set_fate(lambda _: Fate.LOSE_REQUEST)
         with pytest.raises(StoreUnavailableError):
             read.extend(scanner)
     rest = {p: hqueue.Scan(start) for p, start in scanner.positions().items()}
@@ -232,15 +216,15 @@ def test_what_a_failed_scan_gave_and_what_is_read_from_its_positions_is_the_whol
 
 
 def test_puts_go_on_while_administration_hangs(
-    make_queue: MakeQueue, proxies: Proxies, monkeypatch: pytest.MonkeyPatch
+    make_queue: MakeQueue, lossy: LossyWay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Collection asks for the TTL, and HBase's master answers that. Puts need no master.
     monkeypatch.setattr("hqueue.produce.header_reaper.EVERY_MS", 0)
     queue = make_queue(2)
-    with hqueue.connect(proxies.settings(operation_timeout_ms=10_000)) as client:
+    with lossy.connect(operation_timeout_ms=10_000) as client:
         behind = client.queue(queue.name)
         behind.put(Message("t", b"0:0"))
-        proxies.set_fate(lambda m: Fate.HANG if m == "getTableDescriptor" else Fate.PASS)
+        lossy.set_fate(lambda m: Fate.HANG if m == "describe" else Fate.PASS)
         began = time.monotonic()
         for n in range(1, 50):
             behind.put(Message("t", b"0:%d" % n), partition=n % 2)

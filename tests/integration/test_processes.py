@@ -50,16 +50,16 @@ def scanned(queue: hqueue.Queue) -> list[Seen]:
 
 
 def test_processes_that_share_one_partition_lose_double_and_reorder_nothing(
-    make_queue: MakeQueue, server_environment: dict[str, str]
+    make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
     queue = make_queue()
-    acknowledged, seen = run(queue, server_environment, [(60, "put", 0)] * 4, readers=2)
+    acknowledged, seen = run(queue, process_environment, [(60, "put", 0)] * 4, readers=2)
     assert len({s.value.partition(":")[0] for s in acknowledged}) == 4
     check(acknowledged, scanned(queue), *seen)
 
 
 def test_processes_that_share_many_partitions_lose_double_and_reorder_nothing(
-    make_queue: MakeQueue, server_environment: dict[str, str]
+    make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
     queue = make_queue(6, partitions_per_region=4)
     writers = [
@@ -69,7 +69,7 @@ def test_processes_that_share_many_partitions_lose_double_and_reorder_nothing(
         (60, "any"),
         (100, "producer", 0, 3, 5),
     ]
-    acknowledged, seen = run(queue, server_environment, writers, readers=2)
+    acknowledged, seen = run(queue, process_environment, writers, readers=2)
     check(acknowledged, scanned(queue), *seen)
 
 

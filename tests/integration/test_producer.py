@@ -1,10 +1,10 @@
-"""The producer against a real HBase: order, deliveries, back-pressure, and its ends."""
+"""The producer: order, deliveries, back-pressure, and its ends."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -18,21 +18,15 @@ from hqueue import (
     Message,
     Messages,
     MessageTooLargeError,
-    local,
 )
+from tests.support.backends import LossyWay
 from tests.support.history import Seen, check, seen_by
-from tests.support.proxy import Fate, Proxies
+from tests.support.proxy import Fate
 from tests.support.waiting import wait_for
 
 from .running import Program
 
 MakeQueue = Callable[..., hqueue.Queue]
-
-
-@pytest.fixture
-def proxies(server: local.LocalServer) -> Iterator[Proxies]:
-    with Proxies(server) as between:
-        yield between
 
 
 def test_each_partition_and_each_key_keeps_the_order_of_sending(make_queue: MakeQueue) -> None:
@@ -152,17 +146,17 @@ def test_a_bad_batch_is_refused_before_anything_is_taken(make_queue: MakeQueue) 
         producer.send_batch([Message("t", b"one")])
 
 
-def test_a_batch_waits_for_room_as_a_message_does(proxies: Proxies, make_queue: MakeQueue) -> None:
+def test_a_batch_waits_for_room_as_a_message_does(lossy: LossyWay, make_queue: MakeQueue) -> None:
     name = make_queue().name
-    with hqueue.connect(proxies.settings()) as client:
+    with lossy.connect() as client:
         queue = client.queue(name)
         queue.put(Message("t", b"the clock is measured"))
-        proxies.set_fate(lambda method: Fate.LOSE_REQUEST)
+        lossy.set_fate(lambda method: Fate.LOSE_REQUEST)
         with queue.producer(buffer_bytes_max=1_000, block_ms_max=50) as producer:
             first = producer.send_batch(Messages("t", [bytes(2_000)]))
             with pytest.raises(BufferFullError):
                 producer.send_batch(Messages("t", [b"no room"]))
-            proxies.set_fate(lambda method: Fate.PASS)
+            lossy.set_fate(lambda method: Fate.PASS)
             assert len(first.result(60)) == 1
     assert first.done()
     assert first.exception(0) is None
@@ -181,7 +175,8 @@ def test_a_message_lingers_no_longer_than_asked(make_queue: MakeQueue) -> None:
         assert producer.flush(30)
         assert first.done()
         second = producer.send(Message("t", b"second"))
-        assert not second.done()
+        with pytest.raises(TimeoutError):
+            second.result(0.2)
     assert second.done()
     assert second.result(0) > first.result(0)
 
@@ -244,14 +239,13 @@ def test_a_failed_batch_reaches_its_deliveries_and_later_ones_go_on(
 
 
 def test_a_full_buffer_blocks_then_refuses_and_loses_nothing_that_it_took(
-    make_queue: MakeQueue, proxies: Proxies
+    make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     name = make_queue().name
-    settings = proxies.settings(request_timeout_ms=1_000, operation_timeout_ms=60_000)
-    with hqueue.connect(settings) as client:
+    with lossy.connect(request_timeout_ms=1_000, operation_timeout_ms=60_000) as client:
         queue = client.queue(name)
         queue.put(Message("t", b"0:0"))
-        proxies.set_fate(lambda _: Fate.HANG)
+        lossy.set_fate(lambda _: Fate.HANG)
         producer = queue.producer(linger_ms=0, buffer_bytes_max=10_000, block_ms_max=300)
         sent: list[tuple[int, hqueue.Delivery]] = []
         began = time.monotonic()
@@ -265,7 +259,7 @@ def test_a_full_buffer_blocks_then_refuses_and_loses_nothing_that_it_took(
         assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
         assert time.monotonic() - began >= 0.3
         assert 10 < len(sent) < 100
-        proxies.set_fate(lambda _: Fate.PASS)
+        lossy.set_fate(lambda _: Fate.PASS)
         # A sender that waits is let in as soon as there is room.
         assert producer.flush(60)
         sent.append((1_000, producer.send(Message("t", b"0:1000"), partition=0)))
@@ -283,14 +277,13 @@ def test_a_sender_that_waits_for_room_is_let_in(make_queue: MakeQueue) -> None:
 
 
 def test_flush_and_close_keep_their_time_outs_when_hbase_hangs(
-    make_queue: MakeQueue, proxies: Proxies
+    make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     name = make_queue(8).name
-    settings = proxies.settings(request_timeout_ms=1_000, operation_timeout_ms=5_000)
-    with hqueue.connect(settings) as client:
+    with lossy.connect(request_timeout_ms=1_000, operation_timeout_ms=5_000) as client:
         queue = client.queue(name)
         queue.put(Message("t", b"x"))
-        proxies.set_fate(lambda _: Fate.HANG)
+        lossy.set_fate(lambda _: Fate.HANG)
         producer = queue.producer(linger_ms=0, appends_max=8)
         delivery = producer.send(Message("t", b"y"))
         for wait in (producer.flush, producer.close):
@@ -317,15 +310,12 @@ def test_a_closed_producer_has_written_all_and_takes_no_more(make_queue: MakeQue
     assert len(list(queue.scan())) == 100
 
 
-def test_closing_wakes_a_sender_that_waits_for_room(
-    make_queue: MakeQueue, proxies: Proxies
-) -> None:
+def test_closing_wakes_a_sender_that_waits_for_room(make_queue: MakeQueue, lossy: LossyWay) -> None:
     name = make_queue().name
-    settings = proxies.settings(request_timeout_ms=500, operation_timeout_ms=2_000)
-    with hqueue.connect(settings) as client:
+    with lossy.connect(request_timeout_ms=500, operation_timeout_ms=2_000) as client:
         queue = client.queue(name)
         queue.put(Message("t", b"x"))
-        proxies.set_fate(lambda _: Fate.HANG)
+        lossy.set_fate(lambda _: Fate.HANG)
         producer = queue.producer(linger_ms=0, buffer_bytes_max=1)
         producer.send(Message("t", b"fills the buffer"))
         errors: list[BaseException] = []
@@ -346,10 +336,10 @@ def test_closing_wakes_a_sender_that_waits_for_room(
 
 @pytest.mark.parametrize("how", ["end", "error"])
 def test_a_process_that_ends_without_closing_has_written_all(
-    make_queue: MakeQueue, server_environment: dict[str, str], how: str
+    make_queue: MakeQueue, process_environment: dict[str, str], how: str
 ) -> None:
     queue = make_queue(2)
-    with Program("leave", queue.name, how, environment=server_environment) as program:
+    with Program("leave", queue.name, how, environment=process_environment) as program:
         if how == "end":
             program.result()
         else:

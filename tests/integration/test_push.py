@@ -6,9 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 
 import hqueue
-from hqueue import Message, Status, Subscription, local
+from hqueue import (
+    DeadLetter,
+    ListenerAnswer,
+    Message,
+    ReceivedMessage,
+    Status,
+    Subscription,
+    local,
+)
 from hqueue.metadata import DeliveryOptions
-from hqueue.push.dead_letters import redrive, waiting_dead_letters
 from tests.support.proxy import Proxies
 from tests.support.waiting import wait_for
 
@@ -98,7 +105,7 @@ def test_a_subscriber_goes_on_where_its_checkpoint_is(
 
 def test_retry_brings_the_same_batch_again_before_any_later_one(make: Make, start: Start) -> None:
     class Hesitating(Received):
-        def answer(self, messages: Sequence[Message]) -> object:
+        def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
             return Status.RETRY if len(self.calls) <= 3 else Status.DONE
 
     queue = make(1)
@@ -120,11 +127,11 @@ def test_what_is_rejected_lies_with_the_dead_letters_and_can_be_put_back(
     make: Make, start: Start
 ) -> None:
     class Choosy(Received):
-        def answer(self, messages: Sequence[Message]) -> object:
+        def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
             bad = any(message.value == b"bad" for message in messages)
             return Status.REJECT if bad and len(waiting) < 1 else Status.DONE
 
-    waiting: list[object] = []
+    waiting: list[DeadLetter] = []
     queue = make(1)
     start()
     choosy, other = Choosy(), Received()
@@ -136,17 +143,17 @@ def test_what_is_rejected_lies_with_the_dead_letters_and_can_be_put_back(
         values = [b"1", b"bad", b"2"]
         queue.put([Message("t", value) for value in values])
         choosy.await_values([b"2"])
-        (letter,) = waiting = list(waiting_dead_letters(queue, "choosy"))
+        (letter,) = waiting = list(queue.dead_letters.waiting("choosy"))
         assert (letter.message.value, letter.message.topic) == (b"bad", "t")
         assert letter.message.id == choosy.messages[1].id
         assert (letter.subscriber, letter.attempts) == ("choosy", 1)
         assert letter.reason == "rejected by the subscriber"
-        assert redrive(queue, [letter]) == 1
+        assert queue.dead_letters.redrive([letter]) == 1
         wait_for(lambda: choosy.values == [*values, b"bad"], "the redrive came")
         queue.put(Message("t", b"end"))
         other.await_values([b"end"])
         choosy.await_values([b"end"])
-    assert list(waiting_dead_letters(queue, "choosy")) == []
+    assert list(queue.dead_letters.waiting("choosy")) == []
     assert other.values == [*values, b"end"]
     assert choosy.messages[3].topic == "t"
     assert choosy.check_order() == other.check_order() == 0
@@ -156,7 +163,7 @@ def test_a_message_that_is_retried_too_often_becomes_a_dead_letter(
     make: Make, start: Start
 ) -> None:
     class Failing(Received):
-        def answer(self, messages: Sequence[Message]) -> object:
+        def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
             if messages[0].value == b"poison":
                 raise ValueError("a bug in a listener")
             return None
@@ -169,7 +176,7 @@ def test_a_message_that_is_retried_too_often_becomes_a_dead_letter(
         queue.put([Message("t", b"poison"), Message("t", b"good")])
         got.await_values([b"good"])
     assert got.values == [b"poison"] * 3 + [b"good"]
-    (letter,) = waiting_dead_letters(queue, "s")
+    (letter,) = queue.dead_letters.waiting("s")
     assert (letter.message.value, letter.attempts) == (b"poison", 3)
 
 
@@ -179,7 +186,7 @@ def test_a_delivery_delay_is_kept(make: Make, start: Start) -> None:
     got = Received()
     delayed_ms: list[int] = []
 
-    def listen(messages: Sequence[Message]) -> None:
+    def listen(messages: Sequence[ReceivedMessage]) -> None:
         now_ms = time.time_ns() // 1_000_000
         delayed_ms.extend(now_ms - message.id.timestamp for message in messages if message.id)
         got(messages)

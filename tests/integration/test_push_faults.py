@@ -13,6 +13,7 @@ from hqueue import DeliveryOptions, Subscription, local
 from hqueue.metadata import SessionState, SubscriptionKey
 from tests.support.waiting import wait_for
 from tests.support.writing import whole_again
+from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 
 from .pushing import (
     SESSION_MS,
@@ -23,7 +24,6 @@ from .pushing import (
     put_numbers,
 )
 from .running import Program
-from .zookeeper_faults import cut, expire, zookeeper_proxy
 
 Make = Callable[..., hqueue.Queue]
 Start = Callable[..., WorkerProcess]
@@ -107,7 +107,7 @@ def test_a_worker_whose_session_expires_claims_again_and_goes_on(
         values = put_numbers(queue, range(20))
         got.await_values(values)
         for first in (20, 40):
-            expire(workers_client.coordination)  # type: ignore[arg-type]
+            expire(workers_client.coordination.store)  # type: ignore[arg-type]
             more = put_numbers(queue, range(first, first + 20))
             got.await_values(more)
             values += more

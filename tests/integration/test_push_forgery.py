@@ -12,8 +12,8 @@ import hqueue
 from hqueue import Subscription, local
 from hqueue.metadata import Address
 from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
+from hqueue.metadata.ports import ANY, Change
 from hqueue.settings.limits import MESSAGE_ID_MAX
-from hqueue.zookeeper.requests import put
 from tests.support.forging import Forged, forge, notification, send
 from tests.support.waiting import wait_for
 
@@ -140,7 +140,7 @@ def test_a_real_batch_that_is_replayed_after_a_truncation_is_not_delivered_again
             notification(queue.name, real, keys.current.id, mac_of(keys.current, queue.name, real))
             for real in (
                 Forged(row.partition, row.slot, row.header or b"", _encoded(row.cells))
-                for row in queue._reads.open(0, 0, MESSAGE_ID_MAX, None).read(10)
+                for row in queue._log.reader._port.open(0, 0, MESSAGE_ID_MAX, None).read(10)
             )
         ]
         assert len(heard) == 3
@@ -191,9 +191,8 @@ def test_without_keys_that_can_be_read_everything_is_delivered_from_hbase(
     coordination = pushing.coordination
     start()
     wait_for(lambda: coordination.append_keys.read() is not None, "the keys are made")
-    session = coordination._session  # type: ignore[attr-defined]
     path = f"{pushing.settings.zookeeper_root}/secrets/appends"
-    session.one(path, put(path, b'{"version": 99}'), session.deadline())
+    coordination.store.records.write({path: Change(b'{"version": 99}', ANY)})
     got = Received()
     with queue.subscriber(Subscription("s"), got):
         values = put_numbers(queue, range(10))

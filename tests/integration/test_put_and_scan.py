@@ -12,7 +12,7 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID, Messages, Scan
-from tests.support.raw import RawHBase
+from tests.support.raw import RawTables
 
 MakeQueue = Callable[..., hqueue.Queue]
 MIB = 1024 * 1024
@@ -153,7 +153,7 @@ def test_interleaved_topics_come_in_the_order_of_the_batch(make_queue: MakeQueue
     assert [(m.id, m.topic, m.value) for m in read] == [(i, m.topic, m.value) for i, m in wanted]
 
 
-def test_the_row_in_hbase_is_what_the_design_draws(make_queue: MakeQueue, raw: RawHBase) -> None:
+def test_the_row_in_hbase_is_what_the_design_draws(make_queue: MakeQueue, raw: RawTables) -> None:
     queue = make_queue(3)
     first = queue.put(Message("clicks", b"raw body"), partition=2)
     second = queue.put([Message("clicks", b"ab"), Message("clicks", b"c")], partition=2)
@@ -170,7 +170,7 @@ def test_the_row_in_hbase_is_what_the_design_draws(make_queue: MakeQueue, raw: R
     assert second[0] > first
 
 
-def test_the_clocks_probe_leaves_no_row(make_queue: MakeQueue, raw: RawHBase) -> None:
+def test_the_clocks_probe_leaves_no_row(make_queue: MakeQueue, raw: RawTables) -> None:
     queue = make_queue()
     queue.put(Message("t", b"x"))
     assert [key for key in raw.rows(queue.name) if key[0] == 0xFF] == []
@@ -196,7 +196,7 @@ def test_a_key_always_means_the_same_partition(
 
 
 def test_many_partitions_with_several_a_region_keep_apart(
-    make_queue: MakeQueue, raw: RawHBase
+    make_queue: MakeQueue, raw: RawTables
 ) -> None:
     queue = make_queue(100, partitions_per_region=34)
     assert len(raw.regions(queue.name)) == 3

@@ -9,7 +9,7 @@ import pytest
 
 import hqueue
 from hqueue import InvalidInputError, Message, MessageID, MessageTooLargeError, Scan
-from tests.support.raw import RawHBase
+from tests.support.raw import RawTables
 
 MakeQueue = Callable[..., hqueue.Queue]
 MIB = 1024 * 1024
@@ -40,7 +40,7 @@ def test_a_name_that_hbase_would_not_take_is_refused(client: hqueue.Client, name
 
 @pytest.mark.parametrize("partitions", [0, -1, 32_768, 1.0, "1", None, True])
 def test_a_wrong_number_of_partitions_creates_nothing(
-    client: hqueue.Client, raw: RawHBase, queue_name: str, partitions: int
+    client: hqueue.Client, raw: RawTables, queue_name: str, partitions: int
 ) -> None:
     with pytest.raises(InvalidInputError):
         client.create_queue(queue_name, partitions=partitions)
@@ -51,7 +51,7 @@ def test_a_wrong_number_of_partitions_creates_nothing(
     "ttl", [0, 59, -1, 2**31 - 1, "", "1x", "d", 1.5, True, datetime.timedelta(seconds=59)]
 )
 def test_a_wrong_ttl_creates_nothing(
-    client: hqueue.Client, raw: RawHBase, queue_name: str, ttl: int
+    client: hqueue.Client, raw: RawTables, queue_name: str, ttl: int
 ) -> None:
     with pytest.raises(InvalidInputError):
         client.create_queue(queue_name, partitions=1, ttl=ttl)
@@ -71,7 +71,7 @@ def test_a_wrong_ttl_creates_nothing(
     ],
 )
 def test_a_wrong_attribute_creates_nothing_and_is_named(
-    client: hqueue.Client, raw: RawHBase, queue_name: str, attribute: str, value: object
+    client: hqueue.Client, raw: RawTables, queue_name: str, attribute: str, value: object
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
         client.create_queue(queue_name, partitions=1, **{attribute: value})
@@ -120,7 +120,7 @@ WRONG_PUTS: dict[str, Callable[[hqueue.Queue], object]] = {
 
 @pytest.mark.parametrize("name", WRONG_PUTS)
 def test_a_put_with_anything_wrong_writes_nothing(
-    queue: hqueue.Queue, raw: RawHBase, name: str
+    queue: hqueue.Queue, raw: RawTables, name: str
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
         WRONG_PUTS[name](queue)
@@ -128,7 +128,7 @@ def test_a_put_with_anything_wrong_writes_nothing(
     assert raw.rows(queue.name) == {}, "not even the clock was probed"
 
 
-def test_a_producer_refuses_the_same(queue: hqueue.Queue, raw: RawHBase) -> None:
+def test_a_producer_refuses_the_same(queue: hqueue.Queue, raw: RawTables) -> None:
     with queue.producer() as producer:
         for send in (
             lambda: producer.send(GOOD, partition=3),

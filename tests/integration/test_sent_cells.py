@@ -10,7 +10,7 @@ import pytest
 import hqueue
 from hqueue import Message, local
 from tests.support.proxy import Proxies
-from tests.support.raw import RawHBase
+from tests.support.raw import RawTables
 
 MakeQueue = Callable[..., hqueue.Queue]
 
@@ -52,7 +52,7 @@ def test_a_follower_asks_for_its_topics_only(
 
 @pytest.mark.parametrize("codec", ["zstd", "none"])
 def test_what_travels_and_lies_there_is_compressed_unless_that_is_off(
-    server: local.LocalServer, make_queue: MakeQueue, raw: RawHBase, codec: str
+    server: local.LocalServer, make_queue: MakeQueue, raw: RawTables, codec: str
 ) -> None:
     queue = make_queue()
     text = [Message("t", b'{"user": "u%05d", "status": 200}' % n) for n in range(10_000)]

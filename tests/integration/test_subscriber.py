@@ -26,6 +26,7 @@ from hqueue import (
     MessageID,
     MessageListener,
     PartitionLag,
+    ReceivedMessage,
     Status,
     SubscriberConnectedError,
     SubscriberExistsError,
@@ -36,9 +37,9 @@ from hqueue import (
 from hqueue.metadata import Coordination, SubscriptionKey
 from tests.support.delivering import Delivering
 from tests.support.waiting import wait_for
+from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 
 from .running import Program
-from .zookeeper_faults import cut, expire, zookeeper_proxy
 
 MakeQueue = Callable[..., hqueue.Queue]
 SESSION_MS = 2_000
@@ -67,7 +68,7 @@ def environment(server_environment: dict[str, str]) -> dict[str, str]:
     return {**server_environment, "HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": str(SESSION_MS)}
 
 
-def nothing(messages: Sequence[Message]) -> None:
+def nothing(messages: Sequence[ReceivedMessage]) -> None:
     """A listener."""
 
 
@@ -87,9 +88,9 @@ class BlackHoleMessageListener(MessageListener):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.swallowed: list[Message] = []
+        self.swallowed: list[ReceivedMessage] = []
 
-    def consume(self, messages: Sequence[Message]) -> Status:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         self.swallowed.extend(messages)
         return Status.DONE
 
@@ -166,7 +167,7 @@ def test_a_second_subscriber_of_a_name_is_refused_and_leaves_nothing(
             second.start()
         assert present(client.coordination, queue, "s") == [0]
         with Delivering(first.address) as worker:
-            assert worker.deliver([Message("t", b"v", MessageID(1), 0)]) == 0
+            assert worker.deliver([ReceivedMessage("t", b"v", MessageID(1), 0)]) == 0
         with pytest.raises(TTransportException):
             Delivering(second.address)
     with pytest.raises(ClosedError):
@@ -225,10 +226,10 @@ def test_after_its_session_ended_it_goes_on_at_the_same_address(
     client: hqueue.Client, make_queue: MakeQueue
 ) -> None:
     queue = client.queue(make_queue().name)
-    got: list[Message] = []
+    got: list[ReceivedMessage] = []
     with queue.subscriber(Subscription("s"), got.extend) as subscriber:
         before = client.coordination.subscriptions.list(queue.name)
-        expire(subscriber._coordination)  # type: ignore[arg-type]
+        expire(subscriber._coordination.store)  # type: ignore[union-attr,arg-type]
 
         def made_anew() -> bool:
             after = client.coordination.subscriptions.list(queue.name)
@@ -238,7 +239,7 @@ def test_after_its_session_ended_it_goes_on_at_the_same_address(
         (presence,) = client.coordination.subscriptions.list(queue.name).values()
         assert presence is not None
         with Delivering(presence.address) as worker:
-            assert worker.deliver([Message("t", b"v", MessageID(1), 0)]) == 0
+            assert worker.deliver([ReceivedMessage("t", b"v", MessageID(1), 0)]) == 0
     assert [m.value for m in got] == [b"v"]
 
 
@@ -262,7 +263,7 @@ def test_whoever_waits_for_a_subscriber_learns_that_another_took_its_place(
 def test_a_subscriber_outlives_a_restart_of_zookeeper(
     cluster_server: local.LocalServer, queue_name: str
 ) -> None:
-    got: list[Message] = []
+    got: list[ReceivedMessage] = []
     with hqueue.connect(cluster_server.settings()) as client:
         queue = client.create_queue(queue_name, partitions=2)
         key = SubscriptionKey(queue.name, 0, "s")
@@ -274,7 +275,7 @@ def test_a_subscriber_outlives_a_restart_of_zookeeper(
             wait_for(lambda: present(client.coordination, queue, "s") == [0, 1], "it is there")
             assert client.coordination.checkpoints.read(key) == moved
             with Delivering(subscriber.address) as worker:
-                assert worker.deliver([Message("t", b"v", MessageID(9), 0)]) == 0
+                assert worker.deliver([ReceivedMessage("t", b"v", MessageID(9), 0)]) == 0
             assert subscriber.failure is None
         # Where it was not connected again yet, its session has to end first.
         wait_for(lambda: present(client.coordination, queue, "s") == [], "it has disappeared")
@@ -285,7 +286,7 @@ def test_a_listener_may_ask_for_the_end_but_not_wait_for_it(make_queue: MakeQueu
     errors: list[HQueueError] = []
     queue = make_queue()
 
-    def listener(messages: Sequence[Message]) -> None:
+    def listener(messages: Sequence[ReceivedMessage]) -> None:
         try:
             subscriber.stop()
         except InvalidInputError as exc:
@@ -296,7 +297,7 @@ def test_a_listener_may_ask_for_the_end_but_not_wait_for_it(make_queue: MakeQueu
     with subscriber:
         assert subscriber.wait(0.01) is False
         with Delivering(subscriber.address) as worker:
-            assert worker.deliver([Message("t", b"v", MessageID(1), 0)]) == 0
+            assert worker.deliver([ReceivedMessage("t", b"v", MessageID(1), 0)]) == 0
         assert subscriber.wait(60) is True
     assert len(errors) == 1
 
@@ -307,7 +308,7 @@ def test_what_is_under_way_is_finished_before_it_stops_and_after_it_disappeared(
     queue = client.queue(make_queue().name)
     entered, go_on = threading.Event(), threading.Event()
 
-    async def listener(messages: Sequence[Message]) -> None:
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
         entered.set()
         while not go_on.is_set():
             await asyncio.sleep(0.01)
@@ -318,7 +319,7 @@ def test_what_is_under_way_is_finished_before_it_stops_and_after_it_disappeared(
 
     def deliver() -> None:
         with Delivering(subscriber.address) as worker:
-            answers.append(worker.deliver([Message("t", b"v", MessageID(1), 0)]))
+            answers.append(worker.deliver([ReceivedMessage("t", b"v", MessageID(1), 0)]))
 
     delivering = threading.Thread(target=deliver)
     delivering.start()
@@ -362,7 +363,7 @@ def test_workers_are_told_the_host_that_was_given_though_it_listens_elsewhere(
             assert presence.address == subscriber.address
             assert presence.address.host == host
             with Delivering(presence.address) as worker:
-                assert worker.deliver([Message("t", b"v", MessageID(1), 0)]) == 0
+                assert worker.deliver([ReceivedMessage("t", b"v", MessageID(1), 0)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -419,7 +420,7 @@ def test_the_lag_from_an_id_on_is_the_number_of_messages_that_a_scan_finds_there
     assert queue.lag({0: MessageID(5)})[0] == PartitionLag(0, 0, 0)
     for size in (1, 5, 2, 300):
         queue.put([Message("t", b"%d" % n) for n in range(size)], partition=0)
-    ids = [m.id for m in queue.scan(partition=0) if m.id is not None]
+    ids = [m.id for m in queue.scan(partition=0)]
     positions = {0, *ids, *(i + 1 for i in ids), *(i - 1 for i in ids), 2**63 - 1}
     for position in sorted(positions):
         lag = queue.lag({0: MessageID.from_int(position)})[0]

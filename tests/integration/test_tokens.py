@@ -23,9 +23,10 @@ from hqueue import (
     StoreUnavailableError,
     local,
 )
+from tests.support.backends import Backend, LossyWay
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.proxy import Fate, Proxies
-from tests.support.raw import RawHBase
+from tests.support.raw import RawTables
 
 from .running import Program
 
@@ -34,12 +35,12 @@ FRESH = ("a new process", "the same")
 
 
 @pytest.fixture
-def reopened(server: local.LocalServer) -> Iterator[Callable[[hqueue.Queue], hqueue.Queue]]:
+def reopened(backend: Backend) -> Iterator[Callable[[hqueue.Queue], hqueue.Queue]]:
     """Opens a queue as another process does, which has seen nothing of it."""
     with contextlib.ExitStack() as stack:
 
         def reopen(queue: hqueue.Queue) -> hqueue.Queue:
-            client = stack.enter_context(hqueue.connect(server.settings()))
+            client = stack.enter_context(backend.connect())
             return client.queue(queue.name)
 
         yield reopen
@@ -104,6 +105,25 @@ def test_an_idempotency_key_with_other_messages_is_refused(
     assert values(queue) == ["1", "2"]
 
 
+def test_an_idempotency_key_that_another_put_a_moment_ago_stands_for_its_messages(
+    make_queue: MakeQueue, reopened: Callable[[hqueue.Queue], hqueue.Queue]
+) -> None:
+    queue = make_queue()
+    other = reopened(queue)
+    for n in range(3):
+        # The one that comes second knows the log's end as it was before the first.
+        other.put(Message("a", b"before"), partition=0, idempotency_key=f"before {n}")
+        first = queue.put(Message("a", b"%d" % n), partition=0, idempotency_key=f"{n}")
+        if n == 1:
+            again = other.put(Message("a", b"%d" % n), partition=0, idempotency_key=f"{n}")
+            assert again == first
+        else:
+            with pytest.raises(IdempotencyKeyReusedError) as caught:
+                other.put(Message("a", b"another"), partition=0, idempotency_key=f"{n}")
+            assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert values(queue) == ["before", "0", "before", "1", "before", "2"]
+
+
 def test_what_is_no_idempotency_key_is_refused_before_anything_is_sent(
     make_queue: MakeQueue,
 ) -> None:
@@ -126,45 +146,43 @@ def test_what_is_no_idempotency_key_is_refused_before_anything_is_sent(
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST, Fate.HOLD])
 def test_a_put_that_failed_is_finished_by_repeating_it(
-    server: local.LocalServer,
+    lossy: LossyWay,
     make_queue: MakeQueue,
     reopened: Callable[[hqueue.Queue], hqueue.Queue],
     fate: Fate,
 ) -> None:
     queue = make_queue()
-    with Proxies(server) as proxies, contextlib.ExitStack() as stack:
-        settings = proxies.settings(request_timeout_ms=500, operation_timeout_ms=1_500)
-        behind = stack.enter_context(hqueue.connect(settings)).queue(queue.name)
+    with lossy.connect(request_timeout_ms=500, operation_timeout_ms=1_500) as client:
+        behind = client.queue(queue.name)
         behind.put(Message("a", b"0"), partition=0, idempotency_key="0")
         sent: list[str] = []
 
         def cut_off(method: str) -> Fate:
             """The put has this fate, and nothing after it comes through."""
-            if not sent and method != "checkAndPut":
+            if not sent and method != "put_if_absent":
                 return Fate.PASS
             sent.append(method)
             return fate if len(sent) == 1 else Fate.LOSE_REQUEST
 
-        proxies.set_fate(cut_off)
+        lossy.set_fate(cut_off)
         with pytest.raises(StoreUnavailableError) as caught:
             behind.put(Message("a", b"1"), partition=0, idempotency_key="1")
         assert caught.value.outcome is Outcome.UNKNOWN
         successor = reopened(queue).put(Message("a", b"1"), partition=0, idempotency_key="1")
-        for proxy in proxies:  # What was held comes now, behind the successor.
-            proxy.deliver()
-        proxies.set_fate(lambda _: Fate.PASS)
+        lossy.deliver()  # What was held comes now, behind the successor.
+        lossy.set_fate(lambda _: Fate.PASS)
         assert behind.put(Message("a", b"1"), partition=0, idempotency_key="1") == successor
     assert values(queue) == ["0", "1"]
 
 
 def test_a_program_that_is_killed_and_started_again_puts_each_batch_once(
-    make_queue: MakeQueue, server_environment: dict[str, str]
+    make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
     queue = make_queue(3)
     batches = 120
     told: dict[int, str] = {}
     for kill_after in (0, 1, 7, 30, 31, 80, None):
-        with Program("put_once", queue.name, "w", batches, environment=server_environment) as run:
+        with Program("put_once", queue.name, "w", batches, environment=process_environment) as run:
             run.await_ready()
             run.begin()
             lines = run.lines() if kill_after is None else run.lines(kill_after)
@@ -180,13 +198,13 @@ def test_a_program_that_is_killed_and_started_again_puts_each_batch_once(
 
 
 def test_processes_that_put_the_same_at_once_put_it_once(
-    make_queue: MakeQueue, server_environment: dict[str, str]
+    make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
     queue = make_queue(2)
     with contextlib.ExitStack() as stack:
         programs = [
             stack.enter_context(
-                Program("put_once", queue.name, "w", 60, environment=server_environment)
+                Program("put_once", queue.name, "w", 60, environment=process_environment)
             )
             for _ in range(3)
         ]
@@ -200,13 +218,13 @@ def test_processes_that_put_the_same_at_once_put_it_once(
 
 
 def test_a_process_that_stood_still_finds_what_its_successor_put(
-    make_queue: MakeQueue, server_environment: dict[str, str]
+    make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:
     queue = make_queue(2)
     with contextlib.ExitStack() as stack:
         zombie, successor = (
             stack.enter_context(
-                Program("put_once", queue.name, "w", 60, environment=server_environment)
+                Program("put_once", queue.name, "w", 60, environment=process_environment)
             )
             for _ in range(2)
         )
@@ -234,12 +252,11 @@ def test_threads_that_put_the_same_idempotency_key_put_it_once(make_queue: MakeQ
     assert sorted(map(int, values(queue))) == list(range(20))
 
 
-def test_a_search_over_collected_headers_is_refused(make_queue: MakeQueue, raw: RawHBase) -> None:
+def test_a_search_over_collected_headers_is_refused(make_queue: MakeQueue, raw: RawTables) -> None:
     queue = make_queue(ttl="1d")
     bases = put_in_the_past(raw, queue, [9 * DAY_MS, 8 * DAY_MS, 7 * DAY_MS, 1_000])
     first = sorted(key for key in raw.rows(queue.name) if key[0] != 0xFF)[0]
-    with raw.thrift1() as connection:
-        connection.table(queue.name).delete(first)
+    raw.delete_cells(queue.name, first)
     with pytest.raises(IdempotencyKeyTooOldError) as caught:
         queue.put(
             Message("a", b"1"), partition=0, idempotency_key="t", since=MessageID.from_int(bases[0])

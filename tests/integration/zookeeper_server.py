@@ -17,6 +17,7 @@ from hqueue.local.jars import ensure_jars
 from hqueue.local.java import find_java
 from hqueue.local.logs import last_lines
 from hqueue.local.process import LocalProcess, end_all, spawn
+from hqueue.settings.addresses import Address
 
 __all__ = ["ZooKeeperServer"]
 
@@ -74,9 +75,8 @@ class ZooKeeperServer:
             time.sleep(0.5)
 
     def _serves(self) -> bool:
-        host, _, port = self.zookeeper.rpartition(":")
         try:
-            with socket.create_connection((host, int(port)), timeout=1) as asking:
+            with socket.create_connection(Address.parse(self.zookeeper), timeout=1) as asking:
                 asking.sendall(b"srvr")
                 return b"Mode: standalone" in asking.makefile("rb").read()
         except OSError:

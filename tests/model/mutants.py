@@ -79,8 +79,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a clock that is behind",
         (
             (
-                "_base = max(position.slot, now_ms << SEQUENCE_BITS)",
-                "_base = now_ms << SEQUENCE_BITS",
+                "_base = max(position.slot, id_of(now_ms))",
+                "_base = id_of(now_ms)",
             ),
         ),
         attempt_module,
@@ -327,14 +327,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "the newest header is never deleted",
         "a collection is cut off",
         (
-            ("for row, after in pairwise(rows) if after.slot", "for row in rows if row.slot"),
+            (
+                "for row, after in pairwise(rows) if timestamp_of(after",
+                "for row in rows if timestamp_of(row",
+            ),
             ("self._collected_to = rows[len(old)].slot", "pass"),
         ),
     ),
     Mutant(
         "headers are deleted when they are old",
         "bodies expire and headers are collected",
-        ((" if after.slot >> SEQUENCE_BITS < horizon", ""),),
+        ((" if timestamp_of(after.slot) < horizon", ""),),
     ),
     Mutant(
         "a header outlives its bodies by the grace",

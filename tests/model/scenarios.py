@@ -9,7 +9,8 @@ server answers, the queue is not truncated.
 
 from __future__ import annotations
 
-from hqueue.settings.limits import HEADER_GRACE_MS, SEQUENCE_BITS, TAIL_TRUST_MS, TRUNCATE_PAUSE_MS
+from hqueue.message import id_of
+from hqueue.settings.limits import HEADER_GRACE_MS, TAIL_TRUST_MS, TRUNCATE_PAUSE_MS
 
 from .participants import appender, collector, in_turn, once, prefilled, reader, truncator
 from .scenario import Scenario
@@ -21,7 +22,7 @@ TTL_MS = 60_000
 OLD_MS = TTL_MS + HEADER_GRACE_MS + 1
 LONG_LIFE_MS = HEADER_GRACE_MS // 2
 SHORT_LIFE_MS = TRUNCATE_PAUSE_MS - TAIL_TRUST_MS - 100
-START_ID = START_MS << SEQUENCE_BITS
+START_ID = id_of(START_MS)
 UNKNOWN = frozenset({"unknown"})
 PUT_FAULTS = UNKNOWN | {"refused", "repeated"}
 ALL_FAULTS = PUT_FAULTS | {"slow", "unavailable", "echo"}

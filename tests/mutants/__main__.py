@@ -26,6 +26,12 @@ LEFT_OUT = ("hqueue/cli/", "hqueue/local/")
 NO_JUDGES = ("test_documents.py", "test_packaging.py", "test_extras.py")
 """Tests of what is shipped and shown. They take long, and no fault of behaviour fails them."""
 
+BEHAVIOUR = {"conformance", "integration"}
+"""Folders whose tests go through most of the library, over memory."""
+
+EXPLORING = {"fuzz", "model", "property"}
+"""Those that take long, for they try out much."""
+
 SERVERLESS = "not servers and not thorough and not kafka and not drivers"
 TEST_S_MAX = 60
 """How long one test may take: a fault that lets it hang is caught then."""
@@ -56,6 +62,15 @@ def main() -> int:
         copy = Path(folder) / "tree"
         _copy(copy)
         sites = sample(copy, _chosen(tuple(options.only)), options.seed, options.count)
+        if options.list:
+            for number, site in enumerate(sites):
+                source = (copy / site.path).read_bytes()
+                print(
+                    _named(number, site),
+                    _difference(site.path, source, site.plant(source)),
+                    sep="\n",
+                )
+            return 0
         if not options.no_baseline:
             unharmed = _judge(copy, None)
             if unharmed.caught_by is not None:
@@ -112,9 +127,9 @@ def _caught(copy: Path, site: Site, number: int, options: argparse.Namespace) ->
     path = copy / site.path
     source = path.read_bytes()
     planted = site.plant(source)
-    what = f"{number + 1:3} {site.kind} at {site.path}:{site.line}"
-    if number < options.skip or options.list:
-        print(f"{what}\n{_difference(site.path, source, planted)}" if options.list else what)
+    what = _named(number, site)
+    if number < options.skip:
+        print(what)
         return True
     path.write_bytes(planted)
     try:
@@ -129,13 +144,17 @@ def _caught(copy: Path, site: Site, number: int, options: argparse.Namespace) ->
     return True
 
 
+def _named(number: int, site: Site) -> str:
+    return f"{number + 1:3} {site.kind} at {site.path}:{site.line}"
+
+
 def _difference(path: str, before: bytes, after: bytes) -> str:
     lines = (text.decode().splitlines() for text in (before, after))
     return "\n".join(difflib.unified_diff(*lines, path, path, lineterm="", n=2))
 
 
 def _judge(copy: Path, harmed: str | None) -> Verdict:
-    """Run the tests in stages, those first that name the module, and stop at the first failure."""
+    """Run the tests in stages, likely ones first, and stop at the first failure."""
     began = time.monotonic()
     for files in _stages(copy, harmed):
         failed = _failed_test(copy, files, RUN_S_MAX - (time.monotonic() - began))
@@ -151,13 +170,14 @@ def _stages(copy: Path, harmed: str | None) -> Iterator[Sequence[str]]:
         if path.name not in NO_JUDGES
     ]
     near = [path for path in every if harmed and _is_about(copy / path, harmed)]
-    if near:
-        yield [str(path) for path in near]
     rest = [path for path in every if path not in near]
-    fuzz = [path for path in rest if "fuzz" in path.parts]
-    yield [str(path) for path in rest if path not in fuzz]
-    if fuzz:
-        yield [str(path) for path in fuzz]
+    stages = [
+        near,
+        [path for path in rest if not BEHAVIOUR.isdisjoint(path.parts)],
+        [path for path in rest if (BEHAVIOUR | EXPLORING).isdisjoint(path.parts)],
+        [path for path in rest if not EXPLORING.isdisjoint(path.parts)],
+    ]
+    return ([str(path) for path in stage] for stage in stages if stage)
 
 
 def _is_about(test: Path, harmed: str) -> bool:

@@ -98,6 +98,7 @@ def test_a_scanner_gives_that_error_again_and_never_an_end(batch: Batch) -> None
     class Reader:
         at_tail = False
         partition = cursor = expired = 0
+        next_slot = 0, 0
 
         def read(self, deadline: object) -> list[Batch]:
             self.at_tail = True
@@ -106,13 +107,13 @@ def test_a_scanner_gives_that_error_again_and_never_an_end(batch: Batch) -> None
         def release(self) -> None:
             """Nothing is held."""
 
-    queue: Any = SimpleNamespace(reader=lambda *_: Reader(), deadline=lambda: None)
+    log: Any = SimpleNamespace(open=lambda *_: Reader(), deadline=lambda: None)
     for by_id in (False, True):
-        scanner = CombinedPartitionScanner(queue, {0: Scan()}, by_id=by_id)
+        scanner = CombinedPartitionScanner(log, {0: Scan()}, by_id=by_id)
         for _ in range(2):
             with pytest.raises(CorruptLogError):
                 scanner.next()
-    scanner = CombinedPartitionScanner(queue, {0: Scan()})
+    scanner = CombinedPartitionScanner(log, {0: Scan()})
     for _ in range(2):
         with pytest.raises(CorruptLogError):
             next(scanner.arrow_batches())

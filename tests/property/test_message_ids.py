@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.format import encode_bodies
-from hqueue.message import Message, MessageID, MessageIDs, Messages, as_message_id
+from hqueue.message import (
+    Message,
+    MessageID,
+    MessageIDs,
+    Messages,
+    ReceivedMessage,
+    as_message_id,
+    id_of,
+    partition_of_key,
+    sequence_of,
+    timestamp_of,
+)
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     MESSAGE_ID_MAX,
@@ -159,15 +170,45 @@ def test_ids_of_an_append_are_a_sequence(first: int, count: int, part: slice) ->
         hash(made)
 
 
-@given(messages, st.none() | ids, st.none() | st.integers(0, 5))
-def test_a_message_survives_pickle(
-    message: Message, message_id: MessageID | None, partition: int | None
+@given(messages, ids, st.integers(0, 5))
+def test_a_message_survives_pickle(message: Message, message_id: MessageID, partition: int) -> None:
+    read = ReceivedMessage(message.topic, message.value, message_id, partition)
+    for each in (message, read):
+        same = pickle.loads(pickle.dumps(each))
+        assert same == each
+        assert type(same) is type(each)
+    assert type(pickle.loads(pickle.dumps(read)).id) is MessageID
+
+
+@given(messages, ids, st.integers(0, 5))
+def test_a_message_that_was_read_is_one_that_can_be_put(
+    message: Message, message_id: MessageID, partition: int
 ) -> None:
-    read = Message(message.topic, message.value, message_id, partition)
-    same = pickle.loads(pickle.dumps(read))
-    assert same == read
-    assert type(same) is Message
-    assert type(same.id) is type(message_id)
+    read = ReceivedMessage(message.topic, message.value, message_id, partition)
+    assert (read.topic, read.value) == (message.topic, message.value)
+    assert (read.id, read.partition) == (message_id, partition)
+    assert read.timestamp == message_id.timestamp
+    assert encode_bodies([read, read]) == encode_bodies([message, message])
+
+
+@given(messages, ids)
+def test_messages_are_equal_if_all_their_fields_are(
+    message: Message, message_id: MessageID
+) -> None:
+    read = ReceivedMessage(message.topic, message.value, message_id, 1)
+    assert message == Message(message.topic, message.value)
+    assert read == ReceivedMessage(message.topic, message.value, message_id, 1)
+    assert len({read, ReceivedMessage(message.topic, message.value, message_id, 1)}) == 1
+    assert read != message
+    assert read != ReceivedMessage(message.topic, message.value, message_id, 2)
+    assert read != ReceivedMessage(message.topic, message.value + b"-", message_id, 1)
+
+
+def test_a_message_shows_its_fields() -> None:
+    assert repr(Message("t", b"v")) == "Message(topic='t', value=b'v')"
+    read = ReceivedMessage("t", b"v", MessageID(7, 1), 3)
+    fields = "topic='t', value=b'v', id=MessageID(7, 1), partition=3"
+    assert repr(read) == f"ReceivedMessage({fields})"
 
 
 @pytest.mark.parametrize(
@@ -196,6 +237,21 @@ def test_values_like_bytes_become_bytes(value: bytearray | memoryview) -> None:
 def test_a_message_of_the_wrong_kind_is_refused(topic: object, value: object) -> None:
     with pytest.raises(InvalidInputError):
         Message(topic, value)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError):
+        ReceivedMessage(topic, value, MessageID(1), 0)  # type: ignore[arg-type]
+
+
+@given(timestamps, sequences)
+def test_plain_integers_have_the_bits_of_ids(timestamp: int, sequence: int) -> None:
+    plain = id_of(timestamp, sequence)
+    assert plain == MessageID(timestamp, sequence) == timestamp * 32_768 + sequence
+    assert (timestamp_of(plain), sequence_of(plain)) == (timestamp, sequence)
+    assert id_of(timestamp) <= plain < id_of(timestamp + 1)
+
+
+@pytest.mark.parametrize("partitions", [1, 8, 1_000, 32_767])
+def test_a_key_belongs_to_the_partition_that_its_crc_32_says(partitions: int) -> None:
+    assert partition_of_key(b"123456789", partitions) == 0xCBF43926 % partitions
 
 
 def test_a_value_has_a_bound() -> None:

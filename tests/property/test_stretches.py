@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import Message, MessageID, Queue
+from hqueue import Message, MessageID, Queue, ReceivedMessage
+from hqueue.handle import QueueLog
 from hqueue.push.dead_letters import (
     DeadLetter,
+    DeadLetters,
     dead_letter_topic,
     redrive_topic,
     wrapped_dead_letter,
@@ -20,8 +23,8 @@ from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window
 from hqueue_workers.delivery.wire import decode_messages
 from tests.support.batches import few_topics, read
 
-NO_QUEUE = cast(Queue, None)
-"""Nothing here needs a queue: all values lie in their batches."""
+QUEUE = cast(Queue, SimpleNamespace(dead_letters=DeadLetters(cast(QueueLog, None))))
+"""Nothing here needs a log: all values lie in their batches."""
 
 
 def segment(messages: list[Message], gap: int = 3) -> Segment:
@@ -29,8 +32,8 @@ def segment(messages: list[Message], gap: int = 3) -> Segment:
     return Segment(batch.header.base - gap, batch.header.end, batch.header.next_ordinal, batch)
 
 
-def sent(part: Segment, filter_: SubscriptionFilter) -> list[Message]:
-    return [m for encoded in part.cut(NO_QUEUE, filter_) for m in decode_messages(encoded.data)]
+def sent(part: Segment, filter_: SubscriptionFilter) -> list[ReceivedMessage]:
+    return [m for encoded in part.cut(QUEUE, filter_) for m in decode_messages(encoded.data)]
 
 
 def wanting(
@@ -45,13 +48,13 @@ def test_slices_cover_a_segment_with_all_that_is_wanted_in_order(
     messages: list[Message], topics: frozenset[str] | None, messages_max: int, bytes_max: int
 ) -> None:
     part, filter_ = segment(messages), wanting(topics, messages_max, bytes_max)
-    slices = part.cut(NO_QUEUE, filter_)
+    slices = part.cut(QUEUE, filter_)
     assert (slices[0].start, slices[-1].end) == (part.start, part.end)
     for one, after in itertools.pairwise(slices):
         assert one.end == after.start == after.first
     batch = read(messages)
     expected = [
-        Message(m.topic, m.value, MessageID.from_int(batch.header.base + place), 7)
+        ReceivedMessage(m.topic, m.value, MessageID.from_int(batch.header.base + place), 7)
         for place, m in enumerate(messages)
         if topics is None or m.topic in topics
     ]
@@ -69,13 +72,13 @@ def test_slices_cover_a_segment_with_all_that_is_wanted_in_order(
 @given(few_topics)
 def test_those_who_want_the_same_share_it(messages: list[Message]) -> None:
     part = segment(messages)
-    one = part.cut(NO_QUEUE, SubscriptionFilter("one", None, 100, 1_000))
+    one = part.cut(QUEUE, SubscriptionFilter("one", None, 100, 1_000))
     assert part.slices(SubscriptionFilter("two", None, 100, 1_000)) is one
     assert part.slices(SubscriptionFilter("two", frozenset("abc"), 100, 1_000)) is one
 
 
 def test_dead_letters_and_redrives_are_not_delivered_unasked() -> None:
-    original = Message("t", b"value", MessageID(5, 6), 7)
+    original = ReceivedMessage("t", b"value", MessageID(5, 6), 7)
     letter = DeadLetter(original, "s", "why", 3, MessageID(8, 9))
     messages = [
         Message("t", b"1"),
@@ -90,7 +93,6 @@ def test_dead_letters_and_redrives_are_not_delivered_unasked() -> None:
     own = sent(part, wanting())
     assert [(m.topic, m.value) for m in own] == [("t", b"1"), ("t", b"value"), ("t", b"2")]
     # It has an ID of its own: that of its place in the log now.
-    assert own[0].id is not None
     assert own[1].id == int(own[0].id) + 2
     only = sent(part, wanting(frozenset({"u"})))
     assert [m.value for m in only] == [b"value"]

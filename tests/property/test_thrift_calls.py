@@ -17,7 +17,7 @@ from thriftpy2.protocol.binary import write_val
 from thriftpy2.thrift import TPayload, TType
 from thriftpy2.transport import TCyMemoryBuffer, TMemoryBuffer
 
-from hqueue import Message, MessageID, Status
+from hqueue import MessageID, ReceivedMessage, Status
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
@@ -176,14 +176,14 @@ class Peer:
         self.answers.append(data)
 
 
-Answered = tuple[list[list[Message]], list[bytes]]
+Answered = tuple[list[list[ReceivedMessage]], list[bytes]]
 
 
 class Served:
     """A server that is given its callers' bytes by hand."""
 
     def __init__(self, *, quick: bool) -> None:
-        self._got: list[list[Message]] = []
+        self._got: list[list[ReceivedMessage]] = []
         consumption = Consumption(Listeners(self._consume, 1_000), 1, 1_000)
         self._server = ThriftServer(
             subscriber_service(),
@@ -196,7 +196,7 @@ class Served:
             quick=partial(WorkerCall, consumption.consume) if quick else None,
         )
 
-    def _consume(self, messages: Sequence[Message]) -> Status:
+    def _consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         self._got.append(list(messages))
         return Status(len(messages[0].value) % 3)
 
@@ -223,7 +223,7 @@ def both() -> Iterator[tuple[Served, Served]]:
 
 texts = st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable())
 ids = st.builds(MessageID, st.integers(0, 2**48 - 1), st.integers(0, 32_767))
-messages = st.builds(Message, texts, st.binary(max_size=99), ids, st.integers(-1, 32_766))
+messages = st.builds(ReceivedMessage, texts, st.binary(max_size=99), ids, st.integers(-1, 32_766))
 own_calls = st.lists(messages, max_size=5).map(
     lambda given: b"".join([call_head(7, len(given)), *map(encode_message, given), call_tail])
 )
@@ -275,10 +275,10 @@ def test_a_worker_s_call_read_quickly_says_what_it_says_to_a_thrift_library(
 
 
 @given(st.lists(messages, max_size=5), st.integers(1, 50))
-def test_a_worker_s_call_needs_no_thrift_library(given: list[Message], size: int) -> None:
-    got: list[Message] = []
+def test_a_worker_s_call_needs_no_thrift_library(given: list[ReceivedMessage], size: int) -> None:
+    got: list[ReceivedMessage] = []
 
-    def consume(messages: Sequence[Message]) -> Status:
+    def consume(messages: Sequence[ReceivedMessage]) -> Status:
         got.extend(messages)
         return Status.REJECT
 

@@ -14,7 +14,7 @@ from thriftpy2.protocol.binary import TBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
-from hqueue import Message, MessageID
+from hqueue import MessageID, ReceivedMessage
 from hqueue_workers.delivery.wire import (
     ReplyError,
     call_head,
@@ -29,7 +29,7 @@ SERVICE = thriftpy2.load(str(IDL), module_name="test_wire_thrift").HQueueSubscri
 
 MESSAGES = st.lists(
     st.builds(
-        Message,
+        ReceivedMessage,
         st.text(min_size=1, max_size=20).filter(
             lambda text: text.isprintable() and len(text.encode("utf-8", "ignore")) >= 1
         ),
@@ -80,7 +80,7 @@ def reply(name: str, kind: int, seqid: int, result: Any) -> bytes:
 
 
 @given(MESSAGES, SEQIDS)
-def test_a_call_is_what_thrift_reads(messages: list[Message], seqid: int) -> None:
+def test_a_call_is_what_thrift_reads(messages: list[ReceivedMessage], seqid: int) -> None:
     data = b"".join([call_head(seqid, len(messages)), *map(encode_message, messages), call_tail])
     protocol = TBinaryProtocol(TMemoryBuffer(data), decode_response=False)
     name, kind, read_seqid = protocol.read_message_begin()
@@ -96,7 +96,7 @@ def test_a_call_is_what_thrift_reads(messages: list[Message], seqid: int) -> Non
 
 
 @given(MESSAGES)
-def test_what_was_encoded_can_be_read_back(messages: list[Message]) -> None:
+def test_what_was_encoded_can_be_read_back(messages: list[ReceivedMessage]) -> None:
     assert decode_messages(b"".join(map(encode_message, messages))) == messages
 
 

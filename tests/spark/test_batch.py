@@ -14,17 +14,12 @@ import hqueue
 from hqueue import Message, local
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.proxy import Proxies
-from tests.support.raw import RawHBase
+from tests.support.raw import RawTables
 
 from .queries import put
 
 MakeQueue = Callable[..., hqueue.Queue]
 Load = Callable[..., DataFrame]
-
-
-@pytest.fixture(scope="session")
-def raw(server: local.LocalServer) -> RawHBase:
-    return RawHBase(server.gateways[0])
 
 
 def values(frame: DataFrame) -> list[str]:
@@ -242,7 +237,7 @@ def test_pushed_filters_reach_the_planner(
 
 
 def test_what_expired_is_no_part_of_a_read_from_the_earliest(
-    make_queue: MakeQueue, load: Load, raw: RawHBase
+    make_queue: MakeQueue, load: Load, raw: RawTables
 ) -> None:
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [3 * DAY_MS, 2 * DAY_MS, DAY_MS // 2, 1_000])
@@ -250,7 +245,7 @@ def test_what_expired_is_no_part_of_a_read_from_the_earliest(
 
 
 def test_a_read_from_an_id_that_expired_fails_with_the_number_lost_or_goes_on(
-    make_queue: MakeQueue, load: Load, raw: RawHBase
+    make_queue: MakeQueue, load: Load, raw: RawTables
 ) -> None:
     queue = make_queue(ttl="1d")
     bases = put_in_the_past(raw, queue, [3 * DAY_MS, 2 * DAY_MS, DAY_MS // 2, 1_000])

@@ -17,7 +17,7 @@ import hqueue
 from hqueue import local
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.proxy import Proxies
-from tests.support.raw import RawHBase
+from tests.support.raw import RawTables
 from tests.support.waiting import wait_for
 
 from .queries import Stream, put
@@ -243,13 +243,8 @@ def test_topics_and_partitions_are_chosen(make_queue: MakeQueue, stream: OpenStr
     assert reading.values() == ["0:2", "0:3", "2:2", "2:3"]
 
 
-@pytest.fixture(scope="session")
-def raw(server: local.LocalServer) -> RawHBase:
-    return RawHBase(server.gateways[0])
-
-
 def test_what_expired_before_its_batch_is_a_loss_with_its_number(
-    make_queue: MakeQueue, stream: OpenStream, client: hqueue.Client, raw: RawHBase
+    make_queue: MakeQueue, stream: OpenStream, client: hqueue.Client, raw: RawTables
 ) -> None:
     queue = make_queue(ttl=None)
     now_ms = time.time_ns() // 1_000_000

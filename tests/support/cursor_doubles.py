@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from hqueue import PartitionReader, Queue, Scan
-from hqueue.consume.follow import poll
+from hqueue.consume.polling import poll
 from hqueue.log import Batch
 from hqueue.log.ports import ReadPort
 from hqueue.runtime.clock import Clock, Deadline

@@ -10,7 +10,7 @@ from typing import Any
 import thriftpy2
 from thriftpy2.rpc import make_client
 
-from hqueue import Message
+from hqueue import ReceivedMessage
 from hqueue.metadata import Address
 
 __all__ = ["Delivering"]
@@ -39,7 +39,7 @@ class Delivering:
     ) -> None:
         self._client.close()
 
-    def deliver(self, messages: Iterable[Message]) -> int:
+    def deliver(self, messages: Iterable[ReceivedMessage]) -> int:
         """Deliver messages that were read; the subscriber's status."""
         status: int = self._client.consumeMessages(
             [
@@ -50,7 +50,6 @@ class Delivering:
                     message.value,
                 )
                 for message in messages
-                if message.id is not None
             ]
         )
         return status

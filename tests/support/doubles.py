@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hqueue.errors import HQueueError
-from hqueue.format import encode_bodies, encode_header
+from hqueue.format import decode_header, encode_bodies, encode_header
 from hqueue.format.rowkey import encode
 from hqueue.log.ports import Row
 from hqueue.message import Message
@@ -39,15 +39,16 @@ class Rows:
         self.asked: list[tuple[int, int]] = []
         """For each multi-get: the rows asked for, and the bytes of bodies that came."""
 
-    def append(self, partition: int, value: bytes, times: int = 1) -> None:
+    def append(self, partition: int, value: bytes, times: int = 1, base: int | None = None) -> None:
         rows = self.rows.setdefault(partition, [])
         slot = ordinal = 0
         if rows:
-            slot, ordinal = rows[-1].slot + 1_000, sum(len(row.cells) for row in rows)
+            last = decode_header(rows[-1].key, rows[-1].header or b"")
+            slot, ordinal = last.end, last.next_ordinal
         bodies = encode_bodies([Message("t", value)] * times)
         key = encode(partition, slot)
-        # Each batch covers the IDs up to the next slot's.
-        base = slot + 1_000 - times
+        if base is None:
+            base = slot + 1_000 - times  # So the slots are multiples of 1,000.
         header = encode_header(
             key, bodies, base=base, ordinal=ordinal, nonce=b"12345678", published_ms=0
         )

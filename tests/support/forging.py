@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TClient
-from thriftpy2.transport import TCyMemoryBuffer
+from typing import NamedTuple
 
 from hqueue import Message
 from hqueue.format import encode_bodies, encode_header
 from hqueue.format.rowkey import encode
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.metadata import Address
-from hqueue.push.append_notifier import BATCH, WORKER_SERVICE
+from hqueue.push.append_notifier import BATCH
+from tests.support.notifications import frame_of
 
 __all__ = ["Forged", "forge", "notification", "send"]
 
@@ -44,12 +41,7 @@ def notification(
     queue: str, forged: Forged, key: bytes | None = None, mac: bytes | None = None
 ) -> bytes:
     """The call that tells a worker of a batch, as it is on the wire."""
-    sent = TCyMemoryBuffer()  # type: ignore[no-untyped-call]
-    client = TClient(WORKER_SERVICE, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
-    batch: Any = BATCH(*forged, key, mac)
-    client.appended(queue, [forged.partition], [batch])
-    call: bytes = sent.getvalue()
-    return len(call).to_bytes(4, "big") + call
+    return frame_of(queue, [forged.partition], [BATCH(*forged, key, mac)])
 
 
 def send(address: Address, *frames: bytes) -> None:

@@ -26,9 +26,9 @@ class Seen:
         return cls(int(partition), int(message_id), value)
 
 
-def seen_by(messages: Iterable[hqueue.Message]) -> list[Seen]:
+def seen_by(messages: Iterable[hqueue.ReceivedMessage]) -> list[Seen]:
     """What a scanner gave."""
-    return [Seen(m.partition or 0, int(m.id or 0), m.value.decode()) for m in messages]
+    return [Seen(m.partition, int(m.id), m.value.decode()) for m in messages]
 
 
 def check(

@@ -7,7 +7,7 @@ import time
 import hqueue
 from hqueue import Message
 from hqueue.format import encode_bodies, encode_header, rowkey
-from tests.support.raw import RawHBase
+from tests.support.raw import RawTables
 
 __all__ = ["DAY_MS", "put_in_the_past"]
 
@@ -16,7 +16,7 @@ NONCE = b"12345678"
 
 
 def put_in_the_past(
-    raw: RawHBase,
+    raw: RawTables,
     queue: hqueue.Queue,
     ages_ms: list[int],
     per_batch: int = 3,

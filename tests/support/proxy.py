@@ -14,12 +14,13 @@ import selectors
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
+from typing import Protocol
 
-from hqueue import GatewayAddress, Settings, local
+from hqueue import GatewayAddress, Settings
 
-__all__ = ["Fate", "Proxies", "Proxy"]
+__all__ = ["Fate", "Proxies", "Proxy", "Served"]
 
 CHUNK_BYTES = 256 * 1024
 
@@ -177,10 +178,19 @@ def _method_of(data: bytes) -> str:
     return data[8 : 8 + length].decode()
 
 
+class Served(Protocol):
+    """Gateways that are served, and the settings to reach them; as a `LocalServer` has them."""
+
+    @property
+    def gateways(self) -> Sequence[GatewayAddress]: ...
+
+    def settings(self, **changes: object) -> Settings: ...
+
+
 class Proxies:
     """A proxy before every gateway port of a server, and the settings to go through them."""
 
-    def __init__(self, server: local.LocalServer) -> None:
+    def __init__(self, server: Served) -> None:
         self._server = server
         self.thrift1 = [Proxy(g.host, (g.host, g.thrift1_port)) for g in server.gateways]
         self.thrift2 = [Proxy(g.host, (g.host, g.thrift2_port)) for g in server.gateways]

@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import happybase
 import thriftpy2
@@ -22,7 +22,7 @@ from thriftpy2.rpc import make_client
 from hqueue import GatewayAddress
 from hqueue.local.jars import ensure_jars
 
-__all__ = ["RawHBase", "Region"]
+__all__ = ["RawHBase", "RawTables", "Region"]
 
 _IDL = "org/apache/hadoop/hbase/thrift2/hbase.thrift"
 TIMEOUT_MS = 60_000
@@ -47,8 +47,42 @@ class Region:
     port: int
 
 
+class RawTables(Protocol):
+    """Tables past hqueue: what tests compare with, and plant into. Columns are written
+    ``family:qualifier``.
+    """
+
+    def exists(self, name: str) -> bool: ...
+
+    def is_enabled(self, name: str) -> bool: ...
+
+    def regions(self, name: str) -> list[Region]:
+        """The table's regions by start key."""
+
+    def rows(self, name: str) -> dict[bytes, dict[bytes, bytes]]:
+        """Every row with all its cells."""
+
+    def put(
+        self, name: str, row: bytes, cells: Mapping[bytes, bytes], timestamp_ms: int | None = None
+    ) -> None:
+        """Write cells, with a timestamp of choice."""
+
+    def delete_cells(self, name: str, row: bytes, *columns: bytes) -> None:
+        """Delete these cells of a row; all if none is named."""
+
+    def create_plain(self, name: str) -> None:
+        """Create a table with a queue's families that is none."""
+
+    def drop(self, name: str) -> None:
+        """Disable and delete a table."""
+
+    def create_namespace(self, namespace: str) -> None: ...
+
+    def delete_namespace(self, namespace: str) -> None: ...
+
+
 class RawHBase:
-    """Plain access to the tables behind one gateway pair."""
+    """Plain access to the tables behind one gateway pair: `RawTables`, and what only HBase has."""
 
     def __init__(self, gateway: GatewayAddress) -> None:
         self._gateway = gateway
@@ -104,18 +138,18 @@ class RawHBase:
         columns = self.descriptor(table).columns
         return {_text(column.name): _texts(column.attributes) for column in columns}
 
-    def is_enabled(self, table: str) -> bool:
+    def is_enabled(self, name: str) -> bool:
         with self.thrift1() as connection:
-            return bool(connection.is_table_enabled(table))
+            return bool(connection.is_table_enabled(name))
 
-    def exists(self, table: str) -> bool:
+    def exists(self, name: str) -> bool:
         with self.thrift2() as client:
-            return bool(client.tableExists(self.table_name(table)))
+            return bool(client.tableExists(self.table_name(name)))
 
-    def regions(self, table: str) -> list[Region]:
+    def regions(self, name: str) -> list[Region]:
         """The table's regions by start key."""
         with self.thrift1() as connection:
-            found = connection.client.getTableRegions(table.encode())
+            found = connection.client.getTableRegions(name.encode())
         return sorted(
             (
                 Region(_bytes(r.startKey), _bytes(r.endKey), _text(r.serverName), r.port)
@@ -124,18 +158,13 @@ class RawHBase:
             key=lambda region: region.start_key,
         )
 
-    def rows(self, table: str) -> dict[bytes, dict[bytes, bytes]]:
+    def rows(self, name: str) -> dict[bytes, dict[bytes, bytes]]:
         """Every row with all its cells."""
         with self.thrift1() as connection:
-            return dict(connection.table(table).scan())
-
-    def stamped_rows(self, table: str) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
-        """Every row with all its cells and their timestamps."""
-        with self.thrift1() as connection:
-            return dict(connection.table(table).scan(include_timestamp=True))
+            return dict(connection.table(name).scan())
 
     def put(
-        self, table: str, row: bytes, cells: Mapping[bytes, bytes], timestamp_ms: int | None = None
+        self, name: str, row: bytes, cells: Mapping[bytes, bytes], timestamp_ms: int | None = None
     ) -> None:
         """Write cells, their columns written ``family:qualifier``, with a timestamp of choice."""
         values = []
@@ -143,7 +172,30 @@ class RawHBase:
             family, _, qualifier = column.partition(b":")
             values.append(self.idl.TColumnValue(family, qualifier, value, timestamp=timestamp_ms))
         with self.thrift2() as client:
-            client.put(table.encode(), self.idl.TPut(row, values))
+            client.put(name.encode(), self.idl.TPut(row, values))
+
+    def delete_cells(self, name: str, row: bytes, *columns: bytes) -> None:
+        """Delete these cells of a row; all if none is named."""
+        with self.thrift1() as connection:
+            connection.table(name).delete(row, columns=columns or None)
+
+    def create_plain(self, name: str) -> None:
+        """Create a table with a queue's families that is none."""
+        with self.thrift1() as connection:
+            connection.create_table(name, {"message": {}, "log": {}})
+
+    def drop(self, name: str) -> None:
+        """Disable and delete a table."""
+        with self.thrift1() as connection:
+            connection.delete_table(name, disable=True)
+
+    def create_namespace(self, namespace: str) -> None:
+        with self.thrift2() as client:
+            client.createNamespace(self.idl.TNamespaceDescriptor(name=namespace))
+
+    def delete_namespace(self, namespace: str) -> None:
+        with self.thrift2() as client:
+            client.deleteNamespace(namespace)
 
 
 def _texts(attributes: Mapping[Any, Any] | None) -> dict[str, str]:

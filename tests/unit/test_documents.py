@@ -23,9 +23,6 @@ DIRECTIVE = re.compile(r"^::: (\S+)", re.MULTILINE)
 OUTSIDE_THE_SITE = [*ROOT.glob("*.md"), *(ROOT / "examples").glob("*.md")]
 """Pages whose links `make docs` does not look at."""
 
-NOT_TYPED_YET = {"follow.py"}
-"""Programs that need what the types deny: the ID and the partition of a message that was read."""
-
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
@@ -36,7 +33,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         assert blocks
         (folder / f"{page.stem.lower()}_blocks.py").write_text("\n".join(blocks))
     found = [*folder.glob("*.py"), *(ROOT / "examples").glob("*.py")]
-    return [str(path) for path in found if path.name not in NOT_TYPED_YET]
+    return [str(path) for path in found]
 
 
 def test_the_programs_that_users_copy_pass_mypy_strict(programs: list[str]) -> None:

@@ -10,7 +10,9 @@ import enum
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+import sys
+import types
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SURFACE = Path(__file__).parents[1] / "golden" / "public_surface.txt"
@@ -36,22 +38,41 @@ def _described(name: str, item: object) -> Iterator[str]:
     if issubclass(item, enum.Enum):
         yield from (f"    {member.name} = {member.value!r}" for member in item)
         return
-    own: dict[str, object] = {}
-    annotations: dict[str, object] = {}
-    for base in reversed(item.__mro__):
-        if base.__module__.partition(".")[0] in PACKAGES:
-            own |= vars(base)
-            annotations |= vars(base).get("__annotations__", {})
-    for attribute, value in sorted(own.items()):
+    own, annotations = _attributes(item)
+    for attribute in sorted(own.keys() | annotations.keys()):
+        value = own.get(attribute)
         if attribute.startswith("_"):
             continue
         if isinstance(value, property):
             yield f"    {attribute}: {inspect.signature(value.fget).return_annotation}"  # type: ignore[arg-type]
         elif attribute in annotations:
-            yield f"    {attribute}: {annotations[attribute]}"
+            yield f"    {attribute}: {_text(annotations[attribute])}"
         else:
-            plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-            yield f"    {attribute}{_signature(plain)}"
+            yield f"    {attribute}{_signature(_plain(value))}"
+
+
+def _attributes(item: type) -> tuple[dict[str, object], dict[str, object]]:
+    """What a class and its bases of ours have, and what they say of the types of it."""
+    own: dict[str, object] = {}
+    annotations: dict[str, object] = {}
+    for base in reversed(item.__mro__):
+        if _is_ours(base):
+            own |= vars(base)
+            annotations |= vars(base).get("__annotations__", {})
+    return own, annotations
+
+
+def _is_ours(item: type) -> bool:
+    return item.__module__.partition(".")[0] in PACKAGES
+
+
+def _plain(value: object) -> object:
+    return value.__func__ if isinstance(value, classmethod | staticmethod) else value
+
+
+def _text(annotation: object) -> str:
+    """An annotation as it was written."""
+    return str(getattr(annotation, "__forward_arg__", annotation))
 
 
 def _signature(item: object) -> str:
@@ -65,8 +86,55 @@ def _signature(item: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
+def _spoken_of(item: object) -> Iterator[tuple[str, object]]:
+    """The types of ours in the signatures of a public name, each with where it stands.
+
+    What is made by a method of another class is made by no user: its own arguments don't count.
+    """
+    callables = [item] if inspect.isfunction(item) else []
+    if inspect.isclass(item):
+        own, annotations = _attributes(item)
+        made = "Made by" in (item.__doc__ or "")
+        named = [n for n in own if not n.startswith("_") or (n == "__init__" and not made)]
+        callables = [_plain(own[n]) for n in named]
+        names = vars(sys.modules[item.__module__])
+        for attribute, annotation in annotations.items():
+            if not attribute.startswith("_"):
+                yield from _named(f"{item.__name__}.{attribute}", annotation, names)
+    for called in callables:
+        plain = called.fget if isinstance(called, property) else called
+        if inspect.isfunction(plain):
+            for annotation in plain.__annotations__.values():
+                yield from _named(plain.__qualname__, annotation, plain.__globals__)
+
+
+def _named(
+    where: str, annotation: object, names: Mapping[str, object]
+) -> Iterator[tuple[str, object]]:
+    for word in re.findall(r"\w+", _text(annotation)):
+        found = names.get(word)
+        if isinstance(found, types.UnionType) or (inspect.isclass(found) and _is_ours(found)):
+            yield f"{where}: {word}", found
+
+
 def test_the_public_surface_is_what_was_decided() -> None:
     assert surface() == SURFACE.read_text()
+
+
+def test_every_type_that_is_taken_or_returned_can_be_imported() -> None:
+    public = [
+        getattr(importlib.import_module(package), name)
+        for package in (*PACKAGES, "hqueue.metadata")  # What `Client.coordination` is for.
+        for name in importlib.import_module(package).__all__
+    ]
+    spoken_of = [
+        found
+        for package in PACKAGES
+        for name in importlib.import_module(package).__all__
+        for found in _spoken_of(getattr(importlib.import_module(package), name))
+    ]
+    assert len(spoken_of) > 100
+    assert not [where for where, kind in spoken_of if not any(kind is each for each in public)]
 
 
 if __name__ == "__main__":

@@ -63,7 +63,10 @@ def dead_letters(
         raise InvalidInputError("--redrive takes an ID and --partition, and no --redrive-all")
     wanted = None if redrive is None else MessageID.parse(redrive)
     with session_of(context).client.queue(queue) as opened:
-        letters = itertools.islice(_waiting(opened, subscriber, partition, wanted), limit)
+        waiting = opened.dead_letters.waiting(subscriber, partition)
+        letters = itertools.islice(
+            (each for each in waiting if wanted is None or each.id == wanted), limit
+        )
         if wanted is not None or redrive_all:
             _put_back(opened, letters, wanted)
         elif json:
@@ -74,19 +77,8 @@ def dead_letters(
             show_table(columns, map(_cells, letters), numbers=("partition", "attempts"))
 
 
-def _waiting(
-    queue: Queue, subscriber: str, partition: int | None, wanted: MessageID | None
-) -> Iterator[DeadLetter]:
-    from hqueue.push.dead_letters import waiting_dead_letters  # noqa: PLC0415  (not needed for help)
-
-    letters = waiting_dead_letters(queue, subscriber, partition)
-    return letters if wanted is None else (each for each in letters if each.id == wanted)
-
-
 def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | None) -> None:
-    from hqueue.push.dead_letters import redrive  # noqa: PLC0415
-
-    count = redrive(queue, letters)
+    count = queue.dead_letters.redrive(letters)
     if wanted is not None and not count:
         raise InvalidInputError("there is no such dead letter, or it was put back", id=str(wanted))
     print(f"Put back: {count:,}.", file=sys.stderr)

@@ -15,7 +15,7 @@ from hqueue.errors import InvalidInputError
 from hqueue.settings.attributes import ATTRIBUTES, QueueDescription, ttl_seconds
 
 if TYPE_CHECKING:
-    from hqueue.queue import PartitionOffsets
+    from hqueue.log.offsets import PartitionOffsets
 
 __all__ = ["register", "ttl_text"]
 

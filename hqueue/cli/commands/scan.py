@@ -17,8 +17,9 @@ from hqueue.cli.session import session_of
 from hqueue.cli.times import MOMENT_HELP, parse_moment
 
 if TYPE_CHECKING:
-    from hqueue.consume.scanners import CombinedPartitionScanner, Scan
-    from hqueue.message import Message
+    from hqueue.consume.scan import Scan
+    from hqueue.consume.scanners import CombinedPartitionScanner
+    from hqueue.message import ReceivedMessage
     from hqueue.queue import Queue
 
 __all__ = [
@@ -86,14 +87,13 @@ def scan(
     The messages of a partition come in their order. Between partitions there is none unless
     --by-id is given.
     """
-    from hqueue.consume.scanners import Scan  # noqa: PLC0415  (not needed for help)
+    from hqueue.consume.scan import Scan  # noqa: PLC0415  (not needed for help)
 
     wanted = Scan(
         None if start is None else parse_moment(start),
         None if stop is None else parse_moment(stop),
+        topic or (),
     )
-    for name in topic or ():
-        wanted.add_topic(name)
     with session_of(context).client.queue(queue) as opened:
         scanner = opened.combined_partition_scanner(
             scans_of(opened, partition, wanted), follow=follow, by_id=by_id, idle_ms_max=idle_ms
@@ -115,7 +115,7 @@ def choose_encoder(chosen: Format, queue: Queue, zone: datetime.tzinfo | None = 
 
 
 def write_messages(
-    messages: Iterable[Message], encode: Encode, out: Output, *, promptly: bool
+    messages: Iterable[ReceivedMessage], encode: Encode, out: Output, *, promptly: bool
 ) -> None:
     """Write messages as they come: each at once, or many together."""
     chunk: list[bytes] = []

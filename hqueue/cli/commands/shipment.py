@@ -80,7 +80,7 @@ class Shipment:
         """
         delivery = self._producer.send(message, partition=partition, key=key)
         self.sent += 1
-        self._deliveries.put((delivery, len(message[1])))
+        self._deliveries.put((delivery, len(message.value)))
 
     def close(self) -> None:
         """Write what is buffered, and learn what became of it.

@@ -29,9 +29,10 @@ from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.metadata import DeliveryOptions
 from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.settings.numbers import whole_number
 
 if TYPE_CHECKING:
-    from hqueue.message import Message
+    from hqueue.message import ReceivedMessage
     from hqueue.push import Status, Subscriber
 
 __all__ = ["register"]
@@ -115,7 +116,7 @@ class _Printer:
         self._left = limit
         self._last_ms = SYSTEM_CLOCK.monotonic_ms()
 
-    def consume(self, messages: Sequence[Message]) -> Status:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Write messages; they count as delivered if they could be written."""
         from hqueue.push import Status  # noqa: PLC0415  (not needed for help)
 
@@ -164,11 +165,12 @@ def _delivery(assignments: Sequence[str] | None) -> DeliveryOptions:
     for assignment in assignments or ():
         name, _, value = assignment.partition("=")
         name = name.strip().replace("-", "_")
-        if name not in known or not value.strip().isdecimal():
+        number = whole_number(value.strip())
+        if name not in known or number is None:
             raise InvalidInputError(
                 "a delivery option is written NAME=VALUE, with a number",
                 option=assignment,
                 known=", ".join(sorted(known)),
             )
-        given[name] = int(value)
+        given[name] = number
     return DeliveryOptions(**given)

@@ -24,8 +24,8 @@ from hqueue.cli.session import session_of
 from hqueue.message import MessageID
 
 if TYPE_CHECKING:
-    from hqueue.consume.scanners import Scan
-    from hqueue.message import Message
+    from hqueue.consume.scan import Scan
+    from hqueue.message import ReceivedMessage
     from hqueue.queue import Queue
 
 __all__ = ["newest_messages", "register"]
@@ -76,7 +76,7 @@ def tail(
 
 def newest_messages(
     queue: Queue, partitions: Collection[int], topics: Sequence[str], count: int
-) -> tuple[list[Message], dict[int, MessageID]]:
+) -> tuple[list[ReceivedMessage], dict[int, MessageID]]:
     """The newest messages of some partitions by ID, and where each partition goes on after them.
 
     It scans a window of time before the newest end of them all, and a wider one until there are
@@ -87,7 +87,7 @@ def newest_messages(
     offsets = {each.partition: each for each in queue.offsets() if each.partition in wanted}
     positions = {number: each.end for number, each in offsets.items()}
     newest_id = max(positions.values())
-    messages: list[Message] = []
+    messages: list[ReceivedMessage] = []
     window_ms = WINDOW_MS_FIRST
     while count:
         start = MessageID(max(0, newest_id.timestamp - window_ms))
@@ -108,13 +108,10 @@ def newest_messages(
 
 
 def _scan(start: MessageID, topics: Sequence[str]) -> Scan:
-    from hqueue.consume.scanners import Scan  # noqa: PLC0415  (not needed for help)
+    from hqueue.consume.scan import Scan  # noqa: PLC0415  (not needed for help)
 
-    scan = Scan(start)
-    for topic in topics:
-        scan.add_topic(topic)
-    return scan
+    return Scan(start, topics=topics)
 
 
-def _order(message: Message) -> tuple[int, int]:
-    return message.id or 0, message.partition or 0
+def _order(message: ReceivedMessage) -> tuple[int, int]:
+    return message.id, message.partition

@@ -12,8 +12,8 @@ from hqueue.cli.progress import size_text
 
 if TYPE_CHECKING:
     from hqueue.cli.demo.counting import Counted
-    from hqueue.client import PartitionLocation
-    from hqueue.queue import PartitionOffsets
+    from hqueue.log.offsets import PartitionOffsets
+    from hqueue.log.store import PartitionLocation
 
 __all__ = ["Result", "show_picture"]
 

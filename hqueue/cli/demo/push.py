@@ -13,7 +13,7 @@ from hqueue.errors import SettingsError
 from hqueue.push import Subscription
 
 if TYPE_CHECKING:
-    from hqueue.message import Message
+    from hqueue.message import ReceivedMessage
     from hqueue.queue import Queue
     from hqueue.settings.connection import Settings
 
@@ -62,9 +62,8 @@ class Delivered(Reading):
             self._worker.kill()
             self._worker.wait()
 
-    def _listen(self, messages: Sequence[Message]) -> None:
+    def _listen(self, messages: Sequence[ReceivedMessage]) -> None:
         for message in messages:
-            assert message.partition is not None
             last = self.tally.last[message.partition]
-            if last is None or (message.id is not None and message.id > last):
+            if last is None or message.id > last:
                 self.take(message)

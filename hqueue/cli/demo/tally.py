@@ -12,7 +12,7 @@ from hqueue.errors import HQueueError
 from hqueue.message import MessageID
 
 if TYPE_CHECKING:
-    from hqueue.message import Message
+    from hqueue.message import ReceivedMessage
     from hqueue.queue import Queue
 
 __all__ = ["Follower", "Reading", "Tally", "tally_of"]
@@ -46,18 +46,16 @@ class Tally:
         self._hashes[partition].update(b"%d %d %s" % (len(topic), len(value), topic.encode()))
         self._hashes[partition].update(value)
 
-    def add_read(self, message: Message) -> None:
+    def add_read(self, message: ReceivedMessage) -> None:
         """Count a message that was read, and check that its ID is above the one before."""
-        topic, value, message_id, partition = message
-        assert message_id is not None
-        assert partition is not None
+        partition, message_id = message.partition, message.id
         last = self.last[partition]
         if last is not None and message_id <= last:
             self.disorder.append(f"partition {partition}: {message_id} came after {last}")
         if self.first[partition] is None:
             self.first[partition] = message_id
         self.last[partition] = message_id
-        self.add(partition, topic, value)
+        self.add(partition, message.topic, message.value)
 
     def differences(self, put: Tally, name: str) -> list[str]:
         """How what was read differs from what was put; nothing if it does not."""
@@ -85,17 +83,16 @@ class Reading:
 
     def __init__(self, queue: Queue) -> None:
         self.tally = Tally(queue.partitions)
-        self.newest: Message | None = None
+        self.newest: ReceivedMessage | None = None
         self.newest_age_ms = 0
         self.error: HQueueError | None = None
         self._ages_ms: list[int] = []
         self._changed = threading.Condition()
 
-    def take(self, message: Message) -> None:
+    def take(self, message: ReceivedMessage) -> None:
         """Count a message that was read."""
         self.tally.add_read(message)
-        assert message.id is not None
-        self.newest_age_ms = max(0, time.time_ns() // 1_000_000 - message.id.timestamp)
+        self.newest_age_ms = max(0, time.time_ns() // 1_000_000 - message.timestamp)
         self.newest = message
         if len(self._ages_ms) < AGES_MAX:
             self._ages_ms.append(self.newest_age_ms)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hqueue.cli.demo.tally import Reading, Tally
-    from hqueue.message import Message, MessageID
+    from hqueue.message import MessageID, ReceivedMessage
     from hqueue.queue import Queue
 
 __all__ = ["Watch"]
@@ -92,7 +92,7 @@ class Watch:
                 return
 
 
-def _line(how: str, message: Message, age_ms: int) -> str:
+def _line(how: str, message: ReceivedMessage, age_ms: int) -> str:
     value = printable(message.value)
     short = value if len(value) <= VALUE_SHOWN else value[: VALUE_SHOWN - 1] + "…"
     where = f"{message.partition:2}  {message.topic:5}"

@@ -77,7 +77,7 @@ class ShellCompleter(Completer):
     def _queue_names(self) -> list[str]:
         """The queues' names, asked for now and then; none if HBase does not answer soon."""
         if time.monotonic() >= self._names_until_s:
-            from hqueue.client import connect  # noqa: PLC0415  (the session's waits too long)
+            from hqueue.connecting import connect  # noqa: PLC0415  (the session's waits too long)
 
             soon = {
                 f"{what}_timeout_ms": WAIT_MS_MAX for what in ("connect", "request", "operation")

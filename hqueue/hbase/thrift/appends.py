@@ -20,7 +20,7 @@ from hqueue.hbase.thrift.headers import TableHeaders
 from hqueue.hbase.thrift.idl import hbase2
 from hqueue.hbase.thrift.locations import Locations
 from hqueue.hbase.thrift.translation import present, reads_answer
-from hqueue.hbase.thrift.wire import LARGE_BYTES
+from hqueue.rpc.transports import LARGE_BYTES
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
 __all__ = ["TableAppends"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from hqueue.hbase.thrift.connection import Connection, Service
+from hqueue.hbase.thrift.connection import Connection, Service, connect
 from hqueue.runtime.clock import Clock
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
@@ -62,7 +62,7 @@ class Gateway:
             connection.close()
             self.close()  # The others idled even longer.
         try:
-            return Connection(self.address, self._service, self._settings)
+            return connect(self.address, self._service, self._settings)
         except BaseException:
             self._give_back()
             raise

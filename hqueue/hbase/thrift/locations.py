@@ -6,12 +6,14 @@ import bisect
 import dataclasses
 
 from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.format import rowkey
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.translation import present, reads_answer
+from hqueue.log.store import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["Locations", "RegionLocation", "region_locations"]
+__all__ = ["Locations", "PartitionLocations", "RegionLocation", "region_locations"]
 
 FRESH_MS = 30_000
 RETRY_MS = 5_000
@@ -54,6 +56,25 @@ def region_locations(gateways: Gateways, table: str) -> list[RegionLocation]:
 
 def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+class PartitionLocations:
+    """The store's `LocationPort`. Thread-safe."""
+
+    def __init__(self, gateways: Gateways) -> None:
+        self._gateways = gateways
+
+    def locate(self, queue: str, partitions: int) -> list[PartitionLocation]:
+        regions = region_locations(self._gateways, queue)
+        starts = [region.start_key for region in regions]
+        holding = [
+            regions[bisect.bisect_right(starts, rowkey.first_of(partition)) - 1]
+            for partition in range(partitions)
+        ]
+        return [
+            PartitionLocation(partition, region.host, region.port)
+            for partition, region in enumerate(holding)
+        ]
 
 
 class Locations:

@@ -16,8 +16,8 @@ from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.headers import TableHeaders
 from hqueue.hbase.thrift.idl import TScan
 from hqueue.hbase.thrift.translation import present, reads_answer
-from hqueue.hbase.thrift.wire import LARGE_BYTES
 from hqueue.log.ports import Row, RowStream
+from hqueue.rpc.transports import LARGE_BYTES
 
 __all__ = ["TableReads"]
 

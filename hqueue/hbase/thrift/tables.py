@@ -6,7 +6,7 @@ import contextlib
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from hqueue.errors import (
     HQueueError,
@@ -117,14 +117,14 @@ class Tables:
         self,
         name: str,
         *,
-        ttl_seconds: int | str | None = "keep",
+        ttl_seconds: int | Literal["keep"] | None = "keep",
         attributes: Mapping[str, int | str],
     ) -> None:
         """Change the TTL (unless ``"keep"``) and attributes; the others stay."""
 
         def modify() -> None:
             descriptor = self._descriptor(name)
-            if ttl_seconds is None or isinstance(ttl_seconds, int):
+            if ttl_seconds != "keep":
                 _set_ttl(descriptor, ttl_seconds)
             _set_attributes(descriptor, attributes)
             self._call("modifyTable", name, descriptor)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from hqueue import InvalidInputError
+from hqueue.settings.numbers import whole_number
 from pyspark_hqueue.jobs.failures import translated
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.reading.admission import ADMITS
@@ -94,7 +95,8 @@ class Rounds:
 
     def _read(self) -> dict[int, Position] | None:
         """Where the last round that is done has ended."""
-        done = [int(name) for name in self._checkpoint.names("commits") if name.isdigit()]
+        numbers = map(whole_number, self._checkpoint.names("commits"))
+        done = [number for number in numbers if number is not None]
         if not done:
             return None
         written = self._checkpoint.read(f"offsets/{max(done)}")

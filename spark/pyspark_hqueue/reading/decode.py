@@ -52,9 +52,7 @@ def _read(queue: Queue, range_: Range, options: ReadOptions) -> Iterator[pa.Reco
     cursor, expired = MessageID.from_int(range_.start), 0
     deadline = None
     while cursor < range_.stop:
-        scan = Scan(cursor, MessageID.from_int(range_.stop))
-        for topic in topics or ():
-            scan.add_topic(topic)
+        scan = Scan(cursor, MessageID.from_int(range_.stop), topics or ())
         with queue.partition_scanner(range_.partition, scan) as scanner:
             yield from scanner.arrow_batches()
             expired += scanner.expired

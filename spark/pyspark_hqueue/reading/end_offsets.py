@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hqueue import PartitionOffsets, Queue, QueueStateError
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import partitions_of
 
@@ -40,7 +40,7 @@ class EndOffsets:
         self._offsets: dict[int, PartitionOffsets] = {}
         self._queue: Queue | None = None
         self._asked_ms = self._refreshed_ms = float("-inf")
-        self._unreadable: Deadline | None = None
+        self._patience = Patience(self._bound)
 
     @property
     def queue(self) -> Queue:
@@ -62,14 +62,17 @@ class EndOffsets:
                 self._refreshed_ms = now_ms
             elif moved := self.queue.appended_since(list(self._offsets.values())):
                 self._note(self.queue.offsets(moved))
-            self._unreadable = None
-        except QueueStateError:
+            self._patience.renew()
+        except QueueStateError as exc:
             self._refreshed_ms = float("-inf")
-            self._unreadable = self._unreadable or self.queue.deadline()
-            if not self._offsets or self._unreadable.expired:
+            if not self._offsets:
                 raise
+            self._patience.bear(exc)
         self._asked_ms = self._clock.monotonic_ms()
         return self._offsets
+
+    def _bound(self) -> Deadline:
+        return self.queue.deadline()
 
     def _note(self, offsets: list[PartitionOffsets]) -> None:
         for each in offsets:

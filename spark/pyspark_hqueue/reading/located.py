@@ -10,7 +10,7 @@ import collections
 import functools
 import logging
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,11 @@ _TASKS = StructType([StructField("ranges", BinaryType(), nullable=False)])
 
 
 def read(
-    spark: SparkSession, queue: str, *, columns: Sequence[str] | None = None, **options: Any
+    spark: SparkSession,
+    queue: str,
+    *,
+    columns: Sequence[str] | None = None,
+    **options: str | bool | float,
 ) -> DataFrame:
     """What is in a queue now, read by tasks on the hosts of its regions.
 
@@ -65,7 +69,7 @@ def foreach_batch(
     function: Callable[[DataFrame, int], None],
     *,
     columns: Sequence[str] | None = None,
-    **options: Any,
+    **options: str | bool | float,
 ) -> DataStreamWriter:
     """A stream of a queue whose batches are read by tasks on the hosts of its regions.
 
@@ -96,7 +100,7 @@ def foreach_batch(
     return frame.writeStream.foreachBatch(located)
 
 
-def _texts(options: dict[str, Any]) -> dict[str, str]:
+def _texts(options: Mapping[str, str | bool | float]) -> dict[str, str]:
     """Options as Spark takes them: flags in lower case, settings with their prefix's dot."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import difflib
 import functools
 import json
 import re
@@ -19,7 +18,8 @@ from typing import Any, Literal
 from hqueue import InvalidInputError, MessageID, Settings
 from hqueue.message import as_message_id, topic_bytes
 from hqueue.settings.limits import MESSAGE_ID_MAX
-from hqueue.settings.numbers import whole_number
+from hqueue.settings.names import with_closest
+from hqueue.settings.numbers import is_whole, read_whole, whole_number
 from pyspark_hqueue.reading.pushdown import Narrowing
 
 __all__ = ["Bound", "Boundary", "Option", "ReadOptions", "duration_ms", "parse_options", "whole"]
@@ -115,10 +115,7 @@ def _partitions(text: str) -> frozenset[int]:
 
 def whole(least: int, text: str) -> int:
     """Read a whole number that is not below `least`."""
-    number = whole_number(text.strip())
-    if number is None or number < least:
-        raise _wrong(f"this option is a whole number, {least} or more")
-    return number
+    return read_whole(text, least)
 
 
 def _flag(text: str) -> bool:
@@ -143,7 +140,7 @@ def _moment(value: object) -> MessageID:
     """A time: milliseconds since the epoch, or ISO 8601 with a time zone."""
     number = whole_number(value.strip()) if isinstance(value, str) else value
     try:
-        if isinstance(number, int) and not isinstance(number, bool):
+        if is_whole(number):
             return as_message_id(number)
         return as_message_id(datetime.datetime.fromisoformat(str(value).replace("Z", "+00:00")))
     except ValueError as exc:
@@ -166,7 +163,7 @@ def _boundary(value: object) -> Boundary:
         if isinstance(value, str):
             number = whole_number(value.strip())
             return MessageID.parse(value) if number is None else MessageID.from_int(number)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if is_whole(value):
             return {-2: "earliest", -1: "latest"}.get(value) or MessageID.from_int(value)  # type: ignore[return-value]
     except ValueError as exc:
         raise _wrong(_OFFSETS) from exc
@@ -275,11 +272,10 @@ def parse_options(
             settings[name.removeprefix(SETTINGS_PREFIX)] = text
             continue
         if name not in by_name:
-            names = {known: option.name for known, option in by_name.items()}
-            closest = names[difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]]
             if name in _OF_KAFKA:
                 raise InvalidInputError("unknown option", option=written, hint=_OF_KAFKA[name])
-            raise InvalidInputError("unknown option", option=written, closest=closest)
+            names = [option.name for option in by_name.values()]
+            raise with_closest(InvalidInputError("unknown option", option=written), name, names)
         option = by_name[name]
         if option.only not in (None, kind):
             raise InvalidInputError(

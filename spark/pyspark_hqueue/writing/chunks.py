@@ -7,7 +7,6 @@ repeated cuts as it did before, and each of its batches has the idempotency key 
 from __future__ import annotations
 
 import collections
-import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hqueue import InvalidInputError
+from hqueue.message import partition_of_key
+from hqueue.settings.attributes import check_partition
 from hqueue.settings.limits import TOPICS_PER_BATCH_MAX
 
 __all__ = ["ANY", "Chunk", "Chunks"]
@@ -109,7 +110,8 @@ class Chunks:
             self._check_partitions(targets)
         if "key" in names and targets.null_count:
             keys = rows.column("key").cast(pa.binary()).dictionary_encode()
-            chosen = [zlib.crc32(key) % self._partitions for key in keys.dictionary.to_pylist()]
+            distinct = keys.dictionary.to_pylist()
+            chosen = [partition_of_key(key, self._partitions) for key in distinct]
             targets = pc.coalesce(targets, pa.array(chosen, pa.int64()).take(keys.indices))
         if targets.null_count == len(targets):
             return None
@@ -118,10 +120,8 @@ class Chunks:
     def _check_partitions(self, targets: pa.Array) -> None:
         ends = pc.min_max(targets).as_py()
         for partition in (ends["min"], ends["max"]):
-            if partition is not None and not 0 <= partition < self._partitions:
-                raise InvalidInputError(
-                    "there is no such partition", partition=partition, partitions=self._partitions
-                )
+            if partition is not None:
+                check_partition(partition, self._partitions)
 
 
 class _Pending:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from hqueue import Message, MessageID, Messages, Subscription
+from hqueue import Message, MessageID, Messages, ReceivedMessage, Subscription
 
 from ..cases import Bench
 from ..push import await_claims, running_worker
@@ -106,7 +106,7 @@ class HQueueLog:
     def deliver(
         self, handle: Callable[[Iterable[bytes]], object]
     ) -> Iterator[Callable[[bytes], object]]:
-        def listen(messages: Sequence[Message]) -> None:
+        def listen(messages: Sequence[ReceivedMessage]) -> None:
             handle([message.value for message in messages])
 
         with (

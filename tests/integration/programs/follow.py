@@ -23,7 +23,6 @@ def main() -> None:
                 if not left:
                     return
                 continue
-            assert message.id is not None
             print(message.partition, int(message.id), message.value.decode())
     sys.exit("the end did not come")
 

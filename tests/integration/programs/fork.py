@@ -25,9 +25,9 @@ def both(
     queue: hqueue.Queue, scanner: hqueue.CombinedPartitionScanner, before: list[int], writer: str
 ) -> list[str]:
     acknowledged = write(queue, writer)
-    read = before + [int(m.id or 0) for m in scanner]
+    read = before + [int(m.id) for m in scanner]
     scanner.close()
-    whole = [int(m.id or 0) for m in queue.scan(partition=0)]
+    whole = [int(m.id) for m in queue.scan(partition=0)]
     assert read == sorted(read), "out of order"
     assert read == [i for i in whole if i <= read[-1]][: len(read)], "the scan has gaps"
     assert len(read) >= 300
@@ -40,7 +40,7 @@ def main() -> None:
     producer = queue.producer(linger_ms=60_000)
     delivery = producer.send(Message("p", b"parents:0"), partition=1)
     scanner = queue.scan(partition=0, bytes_max=1_000)
-    before = [int(m.id or 0) for _, m in zip(range(50), scanner, strict=False)]
+    before = [int(m.id) for _, m in zip(range(50), scanner, strict=False)]
     print("before the fork", flush=True, file=sys.stderr)
 
     child = os.fork()

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 
 import hqueue
-from hqueue import Message, Subscription
+from hqueue import ReceivedMessage, Subscription
 
 
-def show(messages: Sequence[Message]) -> None:
+def show(messages: Sequence[ReceivedMessage]) -> None:
     for message in messages:
         print(message.value.decode(), flush=True)
 

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue.cli.formats import Format, encoder, iso_timestamp, printable
-from hqueue.message import Message, MessageID
+from hqueue.message import MessageID, ReceivedMessage
 from hqueue.settings.limits import TIMESTAMP_MS_MAX
 
 ID = MessageID(1_700_000_000_123, 7)
 UTC = datetime.timezone.utc
 
 
-def message(value: bytes, topic: str = "clicks") -> Message:
-    return Message(topic, value, ID, 3)
+def message(value: bytes, topic: str = "clicks") -> ReceivedMessage:
+    return ReceivedMessage(topic, value, ID, 3)
 
 
 def test_raw_is_the_value_and_a_newline() -> None:

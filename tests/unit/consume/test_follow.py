@@ -13,6 +13,7 @@ from hqueue.errors import HQueueError, QueueDisabledError, StoreUnavailableError
 from hqueue.log import PartitionReader
 from hqueue.log.ports import ReadPort, Row
 from hqueue.runtime.clock import Clock, Deadline
+from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.doubles import Rows, SteppedClock
 
 BOUND_MS = 5_000
@@ -24,9 +25,10 @@ class EventfulClock(SteppedClock):
     def __init__(self) -> None:
         super().__init__()
         self.at: list[tuple[float, Callable[[], None]]] = []
+        self.wakes_early_ms = 0.0
 
     def sleep_ms(self, duration_ms: float) -> None:
-        super().sleep_ms(duration_ms)
+        super().sleep_ms(max(0.01, duration_ms - self.wakes_early_ms))
         for moment in [each for each in self.at if each[0] <= self.now_ms]:
             self.at.remove(moment)
             moment[1]()
@@ -43,11 +45,15 @@ def rows() -> Rows:
 
 
 def followed(
-    rows: Rows, clock: EventfulClock, partitions: int, idle_ms_max: int = 1_000
+    rows: Rows,
+    clock: EventfulClock,
+    partitions: int,
+    idle_ms_max: int = 1_000,
+    stop: int = MESSAGE_ID_MAX + 1,
 ) -> Iterable[bytes]:
     port, time = cast("ReadPort", rows), cast("Clock", clock)
     for batches in follow(
-        [PartitionReader(p, port, clock=time) for p in range(partitions)],
+        [PartitionReader(p, port, stop=stop, clock=time) for p in range(partitions)],
         port,
         lambda: Deadline(time, BOUND_MS),
         idle_ms_max=idle_ms_max,
@@ -100,9 +106,11 @@ def test_a_queue_that_is_disabled_for_a_while_is_waited_for(
     assert next(values) == b"new"
 
 
+@pytest.mark.parametrize("wakes_early_ms", [0.0, 0.5])
 def test_a_queue_that_stays_disabled_is_an_error_after_an_operations_bound(
-    rows: Rows, clock: EventfulClock
+    rows: Rows, clock: EventfulClock, wakes_early_ms: float
 ) -> None:
+    clock.wakes_early_ms = wakes_early_ms
     rows.append(0, b"old")
     values = iter(followed(rows, clock, 1, idle_ms_max=60_000))
     assert next(values) == b"old"
@@ -138,3 +146,93 @@ def test_few_partitions_are_asked_with_the_bodies_at_once(rows: Rows, clock: Eve
     rows.append(0, b"new")
     assert next(values) == b"new"
     assert rows.asked[-1] == (2, 3)
+
+
+def test_batches_in_quick_succession_come_several_at_a_time(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    rows.append(0, b"old")
+    values = iter(followed(rows, clock, 1))
+    assert next(values) == b"old"
+    for number in range(4):
+        rows.append(0, b"%d" % number)
+        assert next(values) == b"%d" % number
+    for number in range(10):
+        rows.append(0, b"quick %d" % number)
+    rows.asked.clear()
+    assert [next(values) for _ in range(10)] == [b"quick %d" % number for number in range(10)]
+    assert len(rows.asked) <= 3
+
+
+def test_one_that_is_silent_beside_a_busy_one_is_found_where_its_log_goes_on(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    rows.append(0, b"old")
+    rows.append(1, b"old")
+    values = iter(followed(rows, clock, 2))
+    assert [next(values), next(values)] == [b"old", b"old"]
+    rows.rows[1].clear()
+    rows.append(1, b"after truncation", base=1 << 40)
+    came: list[bytes] = []
+    while b"after truncation" not in came:
+        rows.append(0, b"busy")
+        clock.now_ms += 100
+        came.append(next(values))
+        assert len(came) < 100
+
+
+def test_a_queue_that_is_disabled_now_and_then_is_waited_for_each_time(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    rows.append(0, b"old")
+    values = iter(followed(rows, clock, 1, idle_ms_max=60_000))
+    assert next(values) == b"old"
+
+    def enable() -> None:
+        rows.failure = lambda method: None
+        rows.append(0, b"new")
+
+    for _ in range(3):
+        rows.failure = lambda method: QueueDisabledError("disabled")
+        clock.at.append((clock.now_ms + BOUND_MS - 1_000, enable))
+        assert next(values) == b"new"
+
+
+def test_a_queue_that_can_be_read_meanwhile_is_waited_for_again_though_nothing_came(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    rows.append(0, b"old")
+    values = iter(followed(rows, clock, 1, idle_ms_max=60_000))
+    assert next(values) == b"old"
+
+    def disable() -> None:
+        rows.failure = lambda method: QueueDisabledError("disabled")
+
+    def enable() -> None:
+        rows.failure = lambda method: None
+
+    for times in range(3):
+        clock.at.append((clock.now_ms + times * BOUND_MS, disable))
+        clock.at.append((clock.now_ms + times * BOUND_MS + BOUND_MS - 1_000, enable))
+    clock.at.append((clock.now_ms + 4 * BOUND_MS, lambda: rows.append(0, b"new")))
+    assert next(values) == b"new"
+
+
+def test_it_ends_when_nothing_came_for_so_long_and_not_before(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    for number in range(1, 6):
+        clock.at.append((900.0 * number, lambda: rows.append(0, b"new")))
+    assert list(followed(rows, clock, 1, idle_ms_max=1_000)) == [b"new"] * 5
+    assert 900 * 5 + 1_000 <= clock.now_ms <= 900 * 5 + 1_300
+
+
+def test_it_ends_when_all_partitions_were_read_to_their_stops(
+    rows: Rows, clock: EventfulClock
+) -> None:
+    clock.at.append((50.0, lambda: rows.append(0, b"wanted")))
+    clock.at.append((100.0, lambda: rows.append(1, b"wanted")))
+    clock.at.append((150.0, lambda: rows.append(1, b"not wanted")))
+    values = list(followed(rows, clock, 2, idle_ms_max=60_000, stop=1_000))
+    assert values == [b"wanted", b"wanted"]
+    assert clock.now_ms < 300

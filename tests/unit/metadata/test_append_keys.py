@@ -17,6 +17,7 @@ from hqueue.metadata.append_keys import (
     sign,
 )
 from hqueue.metadata.encoding import decode_append_keys, encode_append_keys
+from hqueue.metadata.ports import NEW
 
 KEY = AppendKey(b"\x01" * 8, b"\x02" * 32, 1_700_000_000_000)
 OTHER = AppendKey(b"\x03" * 8, b"\x04" * 32, 1_700_000_000_000 - RENEW_AFTER_MS)
@@ -99,7 +100,7 @@ def test_the_record_is_read_as_it_was_written_and_shows_no_secret() -> None:
         ],
     }
     assert decode_append_keys(data, "here", 7) == KEYS
-    assert decode_append_keys(encode_append_keys(AppendKeys(KEY)), "here", 0) == AppendKeys(KEY)
+    assert decode_append_keys(encode_append_keys(AppendKeys(KEY)), "here", NEW) == AppendKeys(KEY)
     assert "\\x02\\x02" not in repr(KEYS)
 
 

@@ -12,24 +12,21 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TClient
-from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.format.rowkey import encode
 from hqueue.log.ports import Row
 from hqueue.metadata import Address, Coordination, PartitionKey, WorkerRecord
-from hqueue.metadata.append_keys import AppendKey, AppendKeys, sign
-from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, WORKER_SERVICE, AppendNotifier
+from hqueue.metadata.append_keys import sign
+from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, AppendNotifier
 from hqueue_workers.delivery.notification_server import (
     BUFFERED_BYTES_MAX,
     CONNECTIONS_MAX,
     FRAME_BYTES_MAX,
     NotificationServer,
 )
+from tests.support.notifications import KEYS, frame_of, vouches
 from tests.support.thrift_calls import HOSTILE, head, listed
 
-KEYS = AppendKeys(AppendKey.random(0))
 KEY, OTHER = PartitionKey("q", 3), PartitionKey("q", 4)
 
 
@@ -69,34 +66,11 @@ class Session:
         self.owners.become({KEY: "a"})
 
 
-def vouches(queue: str, batch: Any) -> bool:
-    """Whether a batch is signed with the key that the tests have."""
-    return KEYS.vouch(
-        batch.key or b"",
-        batch.mac or b"",
-        0,
-        queue=queue,
-        partition=batch.partition,
-        slot=batch.slot,
-        header=batch.header,
-        cells=batch.cells,
-    )
-
-
 def connection(
     on_append: Callable[..., object], count: Callable[..., object] = lambda *, vouched: None
 ) -> asyncio.Protocol:
     """A producer's connection to a worker."""
     return NotificationServer(on_append, vouches, count).connection()
-
-
-def frame_of(*arguments: Any) -> bytes:
-    """A call, as it is on the wire."""
-    sent = TCyMemoryBuffer()  # type: ignore[no-untyped-call]
-    client = TClient(WORKER_SERVICE, TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
-    client.appended(*arguments)
-    call: bytes = sent.getvalue()
-    return len(call).to_bytes(4, "big") + call
 
 
 class Worker:

@@ -9,10 +9,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from hqueue import InvalidInputError, Message, MessageID, MessageListener, Status, Subscription
+from hqueue import (
+    InvalidInputError,
+    MessageID,
+    MessageListener,
+    ReceivedMessage,
+    Status,
+    Subscription,
+)
 from hqueue.push.listener import Listener, Listeners
 
-MESSAGES = [Message("t", b"a"), Message("t", b"b")]
+MESSAGES = [ReceivedMessage("t", value, MessageID(1, n), 0) for n, value in enumerate((b"a", b"b"))]
 TIMEOUT_MS = 5_000
 
 
@@ -76,24 +83,24 @@ def test_listeners_of_every_kind_are_called_in_turn_with_the_messages() -> None:
     calls: list[tuple[str, list[bytes]]] = []
 
     class Plain(MessageListener):
-        def consume(self, messages: Sequence[Message]) -> None:
+        def consume(self, messages: Sequence[ReceivedMessage]) -> None:
             calls.append(("class", [m.value for m in messages]))
 
     class Async(MessageListener):
-        async def consume(self, messages: Sequence[Message]) -> Status:
+        async def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
             await asyncio.sleep(0)
             calls.append(("async class", [m.value for m in messages]))
             return Status.DONE
 
     class Called:
-        async def __call__(self, messages: Sequence[Message]) -> None:
+        async def __call__(self, messages: Sequence[ReceivedMessage]) -> None:
             calls.append(("async callable", [m.value for m in messages]))
 
-    def function(messages: Sequence[Message]) -> int:
+    def function(messages: Sequence[ReceivedMessage]) -> int:
         calls.append(("function", [m.value for m in messages]))
         return 0
 
-    async def coroutine(messages: Sequence[Message]) -> None:
+    async def coroutine(messages: Sequence[ReceivedMessage]) -> None:
         calls.append(("async function", [m.value for m in messages]))
 
     assert answer(Plain(), Async(), Called(), function, coroutine) is Status.DONE
@@ -103,7 +110,7 @@ def test_listeners_of_every_kind_are_called_in_turn_with_the_messages() -> None:
 
 @pytest.mark.parametrize("status", [Status.RETRY, Status.REJECT, 1, 2])
 def test_the_first_that_is_not_done_answers_for_all(status: int) -> None:
-    def fail(messages: Sequence[Message]) -> None:
+    def fail(messages: Sequence[ReceivedMessage]) -> None:
         raise AssertionError("called after one that was not done")
 
     assert answer(lambda messages: None, lambda messages: status, fail) == status
@@ -113,7 +120,7 @@ def test_the_first_that_is_not_done_answers_for_all(status: int) -> None:
 def test_a_listener_that_raises_or_answers_nonsense_means_retry_and_is_logged(
     wrong: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def listener(messages: Sequence[Message]) -> object:
+    def listener(messages: Sequence[ReceivedMessage]) -> object:
         if isinstance(wrong, Exception):
             raise wrong
         return wrong
@@ -126,7 +133,7 @@ def test_a_listener_that_raises_or_answers_nonsense_means_retry_and_is_logged(
 def test_an_async_listener_that_takes_too_long_is_cancelled_and_means_retry() -> None:
     cancelled = threading.Event()
 
-    async def slow(messages: Sequence[Message]) -> None:
+    async def slow(messages: Sequence[ReceivedMessage]) -> None:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:

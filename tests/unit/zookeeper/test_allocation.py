@@ -11,10 +11,12 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from hqueue import MessageID, Settings
 from hqueue.metadata import SubscriptionKey
+from hqueue.metadata.encoding import encode_checkpoint
+from hqueue.metadata.paths import Paths
+from hqueue.metadata.ports import GuardedWrite
 from hqueue.settings.limits import MESSAGE_ID_MAX, QUEUE_NAME_LENGTH_MAX
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX, Allocation
-from hqueue.zookeeper.checkpoints import Checkpoints, portions
-from hqueue.zookeeper.paths import Paths
+from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals, guarded_write, portions
 from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Session
 
 GROUP = ("/a/topics", "/a/address")
@@ -109,15 +111,16 @@ def test_a_subscriber_of_the_largest_queue_needs_few_sessions_of_a_quarter_megab
 
 
 def test_250_checkpoints_of_the_longest_names_are_set_together_within_the_bound() -> None:
-    settings = Settings(zookeeper_root="/" + "r" * 199)
-    checkpoints = Checkpoints(Session(settings), Paths(settings.zookeeper_root))
+    paths = Paths("/" + "r" * 199)
     long = "n" * QUEUE_NAME_LENGTH_MAX
     keys = [SubscriptionKey(long, 32_000 + number, long) for number in range(600)]
-    cut = list(portions(keys, checkpoints._seek_bytes))
-    assert [key for portion in cut for key in portion] == keys
+    last = encode_checkpoint(MessageID.from_int(MESSAGE_ID_MAX))
+    writes = [GuardedWrite(paths.subscriber(key), last, paths.address(key)) for key in keys]
+    cut = list(portions(writes, ZooKeeperEphemerals(Session(Settings())).write_bytes))
+    assert [write for portion in cut for write in portion] == writes
     assert len(cut[0]) >= 250
     for portion in cut:
         transaction = TransactionRequest(KazooClient(default_acl=OPEN_ACL_UNSAFE))
-        for key in portion:
-            checkpoints._move(key, MessageID.from_int(MESSAGE_ID_MAX))(transaction)
+        for write in portion:
+            guarded_write(write, transaction)
         assert len(Transaction(transaction.operations).serialize()) <= TRANSACTION_BYTES_MAX

@@ -1,128 +1,142 @@
-"""The cache of a tree, on a ZooKeeper whose events come when the test says so."""
+"""The cache of a tree misses nothing, in whatever order changes and answers come."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
+from kazoo.protocol.states import EventType, WatchedEvent
 
-from hqueue.metadata import SessionState
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.metadata.ports import Record, SessionState
 from hqueue.zookeeper.session import Request, Session
-from hqueue.zookeeper.tree import Leaf
 from hqueue.zookeeper.tree_cache import TreeCache
 from tests.support.waiting import wait_for
-
-TOP = "/top"
 
 Watcher = Callable[[WatchedEvent], object]
 
 
-class _ZooKeeper:
-    """A tree of depth 1 below `TOP`, with one-shot watches, as a session and its client."""
+class Tree:
+    """A ZooKeeper of one session: nodes, one-time watches, and what happens between requests."""
 
-    def __init__(self) -> None:
-        self.events: list[tuple[Watcher, WatchedEvent]] = []
-        """What was set off, and waits to be told."""
-        self._leaves: dict[str, tuple[bytes, int]] = {}
-        self._watches: dict[tuple[str, str], Watcher] = {}
-        self._changes = 0
-        self._lock = threading.Lock()
+    def __init__(self, *paths: str) -> None:
+        self.nodes: dict[str, int] = {}
+        self.changes = 0
+        self.before: list[Callable[[], None]] = []
+        """What happens before the next answers, in turn."""
+        self._on_data: dict[str, Watcher] = {}
+        self._on_children: dict[str, Watcher] = {}
+        for path in ("/top", *paths):
+            self.create(path)
 
-    def create(self, path: str, data: bytes) -> None:
-        with self._lock:
-            self._changes += 1
-            self._leaves[path] = data, self._changes
-            self._set_off("children", TOP, EventType.CHILD)
+    def create(self, path: str) -> None:
+        self.changes += 1
+        self.nodes[path] = self.changes
+        self._tell(self._on_children, path.rpartition("/")[0], EventType.CHILD)
 
     def delete(self, path: str) -> None:
-        with self._lock:
-            del self._leaves[path]
-            self._set_off("data", path, EventType.DELETED)
-            self._set_off("children", TOP, EventType.CHILD)
+        del self.nodes[path]
+        self._tell(self._on_data, path, EventType.DELETED)
+        self._tell(self._on_children, path, EventType.DELETED)
+        self._tell(self._on_children, path.rpartition("/")[0], EventType.CHILD)
 
-    def tell(self) -> None:
-        """Tell the first event that waits."""
-        watcher, event = self.events.pop(0)
-        watcher(event)
+    def hold(self, path: str) -> Callable[[], None]:
+        """Tell of changes below a node only when what is returned is called."""
+        watcher = self._on_children.pop(path)
+        return lambda: cast(None, watcher(WatchedEvent(EventType.CHILD, None, path)))
 
-    def _set_off(self, kind: str, path: str, event: str) -> None:
-        watcher = self._watches.pop((kind, path), None)
+    def _tell(self, watches: dict[str, Watcher], path: str, event: str) -> None:
+        watcher = watches.pop(path, None)
         if watcher is not None:
-            told = WatchedEvent(type=event, state=KeeperState.CONNECTED, path=path)
-            self.events.append((watcher, told))
+            watcher(WatchedEvent(event, None, path))
+
+    def run(self, requests: Sequence[tuple[str, Request]], deadline: object) -> list[Any]:
+        if self.before:
+            self.before.pop(0)()
+        return [request(cast(Any, self)) for _, request in requests]
 
     def get_async(self, path: str, watch: Watcher) -> Any:
-        with self._lock:
-            if path not in self._leaves:
-                return NoNodeError()
-            self._watches["data", path] = watch
-            data, changed = self._leaves[path]
-            return data, SimpleNamespace(mzxid=changed)
+        if path not in self.nodes:
+            return NoNodeError()
+        self._on_data[path] = watch
+        return b"", SimpleNamespace(version=0, mzxid=self.nodes[path])
 
     def get_children_async(self, path: str, watch: Watcher) -> Any:
-        with self._lock:
-            self._watches["children", path] = watch
-            return [leaf.rpartition("/")[2] for leaf in self._leaves]
+        if path not in self.nodes:
+            return NoNodeError()
+        self._on_children[path] = watch
+        return [each[len(path) + 1 :] for each in self.nodes if each.rpartition("/")[0] == path]
 
-    def deadline(self) -> Deadline:
-        return Deadline(SYSTEM_CLOCK, 1_000)
+    def deadline(self) -> None:
+        pass
 
-    def run(self, requests: Sequence[tuple[str, Request]], deadline: Deadline) -> list[Any]:
-        return [request(cast("Any", self)) for _, request in requests]
-
-    def on_state(
-        self, on_change: Callable[[SessionState], None], on_close: Callable[[], None]
-    ) -> Any:
+    def on_state(self, on_change: Callable[[SessionState], None], on_close: object) -> Any:
         return SimpleNamespace(close=lambda: None)
 
 
-@pytest.fixture
-def zookeeper() -> _ZooKeeper:
-    return _ZooKeeper()
+class Watched:
+    """A tree and a cache of what is so deep in it."""
+
+    def __init__(self, tree: Tree, depth: int) -> None:
+        self.tree = tree
+        self.views: list[Mapping[str, Record]] = []
+        self.cache = TreeCache(cast(Session, tree), "/top", depth, self.views.append)
+
+    def await_view(self, what: str, *paths: str) -> None:
+        """Wait until the cache has these nodes as they are."""
+        expected = {path: self.tree.nodes[path] for path in paths}
+        wait_for(
+            lambda: self.views and {p: r.changed for p, r in self.views[-1].items()} == expected,
+            what,
+            timeout_s=10,
+        )
 
 
 @pytest.fixture
-def views(zookeeper: _ZooKeeper) -> Iterator[list[Mapping[str, Leaf]]]:
-    """What the listener of a cache was told."""
-    told: list[Mapping[str, Leaf]] = []
-    cache = TreeCache(cast("Session", zookeeper), TOP, 1, told.append)
-    wait_for(lambda: told, "the first view")
-    yield told
-    cache.close()
+def watch() -> Iterator[Callable[..., Watched]]:
+    made: list[Watched] = []
+
+    def watch_tree(tree: Tree, depth: int) -> Watched:
+        made.append(Watched(tree, depth))
+        return made[-1]
+
+    yield watch_tree
+    for watched in made:
+        watched.cache.close()
 
 
-def _last(views: list[Mapping[str, Leaf]]) -> dict[str, bytes]:
-    return {path: leaf.data for path, leaf in views[-1].items()}
+def test_what_is_created_and_deleted_is_seen(watch: Callable[..., Watched]) -> None:
+    tree = Tree("/top/q", "/top/q/0", "/top/q/1")
+    watched = watch(tree, 2)
+    watched.await_view("what is there", "/top/q/0", "/top/q/1")
+    tree.create("/top/r")
+    tree.create("/top/r/0")
+    watched.await_view("what was created", "/top/q/0", "/top/q/1", "/top/r/0")
+    for path in ("/top/q/0", "/top/q/1", "/top/q"):
+        tree.delete(path)
+    watched.await_view("what was deleted", "/top/r/0")
 
 
-def test_it_tells_what_is_there_and_what_comes_and_goes(
-    zookeeper: _ZooKeeper, views: list[Mapping[str, Leaf]]
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_is_created_again_after_it_was_missed_is_seen(
+    watch: Callable[..., Watched], depth: int
 ) -> None:
-    assert views == [{}]
-    zookeeper.create("/top/a", b"1")
-    zookeeper.tell()
-    wait_for(lambda: _last(views) == {"/top/a": b"1"}, "it came")
-    zookeeper.delete("/top/a")
-    zookeeper.tell()
-    zookeeper.tell()
-    wait_for(lambda: _last(views) == {}, "it went")
+    paths = ["/top/a", "/top/a/b"][:depth]
+    tree = Tree(*paths)
+    watched = watch(tree, depth)
+    watched.await_view("what is there", paths[-1])
 
+    def create() -> None:
+        for path in paths:
+            tree.create(path)
 
-def test_a_node_that_is_back_before_its_parent_is_read_again_is_found(
-    zookeeper: _ZooKeeper, views: list[Mapping[str, Leaf]]
-) -> None:
-    zookeeper.create("/top/a", b"1")
-    zookeeper.tell()
-    wait_for(lambda: _last(views) == {"/top/a": b"1"}, "it came")
-    zookeeper.delete("/top/a")
-    zookeeper.tell()  # That its data are gone; that its parent has changed comes later.
-    wait_for(lambda: _last(views) == {}, "it went")
-    zookeeper.create("/top/a", b"2")
-    zookeeper.tell()
-    wait_for(lambda: _last(views) == {"/top/a": b"2"}, "it is back")
+    # What is deleted is told of before the node above it is, and asked for in between.
+    late = tree.hold("/top")
+    tree.before = [late, create]
+    with watched.cache._work:  # All at once.
+        for path in reversed(paths):
+            tree.delete(path)
+    wait_for(lambda: not tree.before, "both have happened")
+    watched.await_view("what was created again", paths[-1])

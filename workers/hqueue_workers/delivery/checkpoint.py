@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from hqueue import CheckpointMovedError, HQueueError, MessageID
-from hqueue.metadata import Checkpoint, CheckpointPort, SubscriptionKey
+from hqueue.metadata import Checkpoint, Checkpoints, SubscriptionKey
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["CheckpointUpdater"]
@@ -27,7 +27,7 @@ class CheckpointUpdater:
     """
 
     def __init__(
-        self, key: SubscriptionKey, known: Checkpoint, port: CheckpointPort, runtime: Runtime
+        self, key: SubscriptionKey, known: Checkpoint, port: Checkpoints, runtime: Runtime
     ) -> None:
         self.key = key
         self.moved_by_others = False

@@ -10,23 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TProcessor
-from thriftpy2.transport import TCyMemoryBuffer
-
+from hqueue import Row
 from hqueue.push.append_notifier import WORKER_SERVICE, row_of
 from hqueue.rpc.calls import check_call
-
-if TYPE_CHECKING:
-    from hqueue.log.ports import Row
+from hqueue.rpc.messages import Processor
 
 __all__ = ["NotificationServer"]
 
 logger = logging.getLogger(__name__)
 
-Notify = Callable[[str, Sequence[int], "Sequence[Row]"], object]
+Notify = Callable[[str, Sequence[int], Sequence[Row]], object]
 
 FRAME_BYTES_MAX = 256 * 1024
 """A frame tells of all partitions that a queue can have, or of a small batch, at most."""
@@ -60,7 +55,7 @@ class NotificationServer:
         self.connections = 0
         self.buffered_bytes = 0
         self._handler = _Handler(vouches_for, count)
-        self._processor = TProcessor(WORKER_SERVICE, self._handler)
+        self._processor = Processor(WORKER_SERVICE, self._handler, decodes_texts=True)
 
     def connection(self) -> asyncio.Protocol:
         """A protocol for a connection that is made."""
@@ -73,7 +68,7 @@ class NotificationServer:
             Exception: it can't be understood. Nothing was done.
         """
         check_call(frame, CONTAINERS_MAX)
-        self._processor.process(_protocol(frame), _protocol(b""))
+        self._processor.answer(frame)
 
     def flush(self) -> None:
         """Pass on what was understood: no fault of ours is a stranger's."""
@@ -131,10 +126,6 @@ class _Connection(asyncio.Protocol):
         self._forget(len(self._buffer))
         if self._transport is not None:
             self._transport.close()
-
-
-def _protocol(frame: bytes) -> Any:
-    return TCyBinaryProtocol(TCyMemoryBuffer(frame))  # type: ignore[no-untyped-call]
 
 
 class _Handler:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from hqueue import HQueueError, Queue
-from hqueue.metadata import Address, CheckpointPort, PartitionKey, Presence, SubscriptionKey
+from hqueue.metadata import Address, Checkpoints, PartitionKey, Presence, SubscriptionKey
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool
 from hqueue_workers.delivery.cursor import SubscriberCursor
@@ -62,7 +62,7 @@ class Deliveries:
 
     runtime: Runtime
     lease: Lease
-    checkpoints: CheckpointPort
+    checkpoints: Checkpoints
     pools: ConnectionPools
     metrics: Metrics
     settings: WorkerSettings

@@ -6,16 +6,12 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from hqueue import Client, HQueueError, Queue
+from hqueue import Client, HQueueError, Queue, Row
 from hqueue.metadata import PartitionKey
 from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.node.runtime import Runtime
 from hqueue_workers.node.settings import WorkerSettings
-
-if TYPE_CHECKING:
-    from hqueue.log.ports import Row
 
 __all__ = ["OpenQueue", "OpenQueues"]
 

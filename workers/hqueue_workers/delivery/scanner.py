@@ -176,9 +176,7 @@ class MessageScanner:
         return topics
 
     def _new_reader(self) -> PartitionReader:
-        scan = Scan(MessageID.from_int(self.end))
-        for topic in self._topics or ():
-            scan.add_topic(topic)
+        scan = Scan(MessageID.from_int(self.end), topics=self._topics or ())
         return self._queue.reader(self.partition, scan, max(1, self._bytes_max() // 4))
 
     def _restart(self, topics: frozenset[str] | None) -> None:

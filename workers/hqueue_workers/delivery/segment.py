@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
-from hqueue import Batch, Message, PartitionReader, Queue, messages_of
-from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic, unwrap
+from hqueue import Batch, PartitionReader, Queue, ReceivedMessage, messages_of
+from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
 from hqueue_workers.delivery.wire import encode_message
 
 __all__ = [
@@ -109,12 +109,13 @@ class Segment:
             return known
         assert self._batch is not None
         cells = tuple(c for c in self._batch.cells if filter_.wants(c[0].topic))
-        messages: Iterable[Message | None] = messages_of(
+        messages: Iterable[ReceivedMessage | None] = messages_of(
             dataclasses.replace(self._batch, cells=cells)
         )
         if self.reads(filter_):
             redriven = redrive_topic(filter_.subscriber)
-            messages = [unwrap(queue, m) if m and m.topic == redriven else m for m in messages]
+            unwrap = queue.dead_letters.unwrap
+            messages = [unwrap(m) if m and m.topic == redriven else m for m in messages]
         cut = self._cuts[self._key(filter_)] = tuple(self._slices(messages, filter_))
         return cut
 
@@ -125,7 +126,7 @@ class Segment:
         return (topics, filter_.messages_max, filter_.bytes_max) if topics else ()
 
     def _slices(
-        self, messages: Iterable[Message | None], filter_: SubscriptionFilter
+        self, messages: Iterable[ReceivedMessage | None], filter_: SubscriptionFilter
     ) -> list[EncodedSlice]:
         assert self._batch is not None
         to_ordinal = self._batch.header.ordinal - self._batch.header.base
@@ -139,7 +140,6 @@ class Segment:
         for message in messages:
             if message is None:
                 continue
-            assert message.id is not None
             message_id = int(message.id)
             length = len(message.value)
             if parts and (len(parts) >= filter_.messages_max or size + length > filter_.bytes_max):

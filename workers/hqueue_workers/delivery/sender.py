@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from hqueue import HQueueError, Queue
+from hqueue import DeadLetter, HQueueError, Queue
+from hqueue.message import timestamp_of
 from hqueue.metadata import DeliveryOptions
 from hqueue.push import Status
-from hqueue.push.dead_letters import DeadLetter, put_dead_letters
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import Call, SubscriberCursor
@@ -111,7 +111,7 @@ class MessageSender:
         """Make one call, and do what its answer says."""
         first = await self.cursor.ready()
         if not self._is_due(first):
-            due_ms = (first >> 15) + self._options.delay_ms
+            due_ms = timestamp_of(first) + self._options.delay_ms
             await self._runtime.sleep_ms(due_ms - self._runtime.clock.wall_ms())
         await self._lease.wait()
         pause_ms = 0.0
@@ -133,7 +133,7 @@ class MessageSender:
             await self._runtime.sleep_ms(pause_ms)
 
     def _is_due(self, message_id: int) -> bool:
-        due_ms = (message_id >> 15) + self._options.delay_ms
+        due_ms = timestamp_of(message_id) + self._options.delay_ms
         return not self._options.delay_ms or due_ms <= self._runtime.clock.wall_ms()
 
     async def _answered(self, call: Call, status: Status) -> float:
@@ -171,7 +171,7 @@ class MessageSender:
         return min(doubled, self._options.backoff_ms_max)
 
     def _age_ms(self, call: Call) -> float:
-        return max(0, self._runtime.clock.wall_ms() - (call.first >> 15))
+        return max(0, self._runtime.clock.wall_ms() - timestamp_of(call.first))
 
     def _pass(self, call: Call) -> None:
         """Go on after a call that is done with."""
@@ -193,7 +193,7 @@ class MessageSender:
         ]
         self._repeat_to = call.end
         await self._lease.wait()
-        await self._runtime.read(lambda: put_dead_letters(self._queue, letters))
+        await self._runtime.read(lambda: self._queue.dead_letters.put(letters))
         self._metrics.rejected(call.count)
         self._pass(call)
         await self.checkpoint.write()

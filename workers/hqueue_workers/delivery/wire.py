@@ -15,7 +15,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Callable
 
-from hqueue.message import Message, MessageID
+from hqueue import MessageID, ReceivedMessage
+from hqueue.settings.limits import SEQUENCE_BITS, SEQUENCE_MAX
 
 __all__ = [
     "ReplyError",
@@ -54,16 +55,16 @@ def call_head(seqid: int, count: int) -> bytes:
     return _HEAD.pack(_CALL, len(METHOD), METHOD, seqid, _LIST, 1, _STRUCT, count)
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: ReceivedMessage) -> bytes:
     """A message that was read, as an element of the call's list."""
-    name, value, message_id, partition = message
-    assert message_id is not None
-    topic = name.encode()
+    topic, value, message_id = message.topic.encode(), message.value, message.id
     return b"".join(
         (
             _MESSAGE.pack(
-                _STRUCT, 1, _I64, 1, message_id >> 15, _I16, 2, message_id & 32767, _STOP,
-                _I16, 2, partition, _STRING, 3, len(topic),
+                _STRUCT, 1,
+                _I64, 1, message_id >> SEQUENCE_BITS,
+                _I16, 2, message_id & SEQUENCE_MAX, _STOP,
+                _I16, 2, message.partition, _STRING, 3, len(topic),
             ),
             topic,
             _VALUE.pack(_STRING, 4, len(value)),
@@ -73,7 +74,7 @@ def encode_message(message: Message) -> bytes:
     )  # fmt: skip
 
 
-def decode_messages(data: bytes) -> list[Message]:
+def decode_messages(data: bytes) -> list[ReceivedMessage]:
     """The messages of which `encode_message` made these bytes."""
     messages = []
     at = 0
@@ -84,7 +85,7 @@ def decode_messages(data: bytes) -> list[Message]:
         value_at = topic_end + _VALUE.size
         value_end = value_at + _VALUE.unpack_from(data, topic_end)[2]
         messages.append(
-            Message(
+            ReceivedMessage(
                 data[topic_at:topic_end].decode(),
                 data[value_at:value_end],
                 MessageID(fields[4], fields[7]),

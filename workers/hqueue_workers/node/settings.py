@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 from hqueue import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
+from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.loading import worker_settings
+from hqueue.settings.numbers import read_whole
 
 __all__ = ["WorkerSettings"]
 
 _BOUNDS = {
-    "port": (0, 65_535),
-    "metrics_port": (0, 65_535),
+    "port": (0, PORT_MAX),
+    "metrics_port": (0, PORT_MAX),
     "threads": (1, 256),
     "memory_bytes_max": (1024 * 1024, 2**40),
     "connections_per_subscriber": (1, 256),
@@ -88,19 +89,9 @@ class WorkerSettings:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name in _BOUNDS:
-                if isinstance(value, str) and value.strip().isdecimal():
-                    value = int(value)
-                    object.__setattr__(self, field.name, value)
                 low, high = _BOUNDS[field.name]
-                if (
-                    not isinstance(value, int)
-                    or isinstance(value, bool)
-                    or not low <= value <= high
-                ):
-                    raise SettingsError(
-                        "a worker's setting is out of range",
-                        setting=field.name, value=value, low=low, high=high,
-                    )  # fmt: skip
+                number = read_whole(value, low, high, error=SettingsError, setting=field.name)
+                object.__setattr__(self, field.name, number)
             elif not isinstance(value, str):
                 raise SettingsError("this setting is a text", setting=field.name, value=value)
         if not self.listen_host:
@@ -117,7 +108,7 @@ class WorkerSettings:
 
     @classmethod
     def load(
-        cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+        cls, arguments: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
     ) -> WorkerSettings:
         """Gather the settings from all sources.
 

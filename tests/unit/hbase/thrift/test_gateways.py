@@ -21,6 +21,7 @@ from hqueue import (
     StoreUnavailableError,
 )
 from hqueue.hbase.thrift.connection import Service
+from hqueue.hbase.thrift.gateway import Gateway
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
 from hqueue.hbase.thrift.translation import translate_answer
@@ -64,7 +65,7 @@ def clock() -> SteppedClock:
 
 @pytest.fixture
 def gateways(monkeypatch: pytest.MonkeyPatch, clock: SteppedClock) -> Gateways:
-    monkeypatch.setattr("hqueue.hbase.thrift.gateway.Connection", FakeConnection)
+    monkeypatch.setattr("hqueue.hbase.thrift.gateway.connect", FakeConnection)
     FakeConnection.opened = 0
     answer_all()
     addresses = tuple(GatewayAddress(host) for host in HOSTS)
@@ -114,6 +115,19 @@ def test_a_failed_gateway_is_avoided_for_a_time_that_doubles(
     clock.now_ms += 1_000
     answer_all()
     assert ask(gateways, host=HOSTS[0]) == HOSTS[0], "an answer makes it start again"
+
+
+def test_no_more_connections_are_in_use_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hqueue.hbase.thrift.gateway.connect", FakeConnection)
+    settings = Settings(connections_max=2, operation_timeout_ms=30)
+    gateway = Gateway(GatewayAddress(HOSTS[0]), Service.THRIFT1, settings, SteppedClock())
+    first, second = gateway.acquire(), gateway.acquire()
+    for give_back in (gateway.release, gateway.discard):
+        with pytest.raises(TimeoutError):
+            gateway.acquire()
+        give_back(first)
+        first = gateway.acquire()
+    assert second is not first
 
 
 def test_the_other_process_of_the_same_host_says_nothing_of_a_gateway(gateways: Gateways) -> None:

@@ -13,13 +13,18 @@ from thriftpy2.thrift import TType
 
 from hqueue import NotAQueueError, Outcome, StoreUnavailableError
 from hqueue.format import encode_bodies
-from hqueue.hbase import Gateways, Locations, TableAppends, TableReads, Tables, region_locations
+from hqueue.hbase.thrift.appends import TableAppends
+from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import hbase2
-from hqueue.hbase.thrift.wire import LARGE_BYTES
+from hqueue.hbase.thrift.locations import Locations, region_locations
+from hqueue.hbase.thrift.reads import TableReads
+from hqueue.hbase.thrift.tables import Tables
 from hqueue.message import Message
-from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil, Thrift2
+from hqueue.rpc.transports import LARGE_BYTES
+from tests.fuzz.gateway import QUEUE, FakeGateway, Spoil
 from tests.fuzz.log import chained
 from tests.fuzz.wire import Bulk, settings_of
+from tests.support.memory.gateway import Thrift2
 
 TABLE = QUEUE.decode()
 ROWS = {row.key: row for row in chained(0, [encode_bodies([Message("t", b"a")])] * 3)}

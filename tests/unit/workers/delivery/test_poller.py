@@ -218,3 +218,17 @@ def test_one_notification_costs_one_request_and_three_cost_three() -> None:
 
     play(1, 60_000, scene)
     assert asked == [1, 3]
+
+
+def test_one_that_took_the_place_of_another_stays_when_that_is_forgotten() -> None:
+    def scene(poller: Poller, queue: Asked, waiters: list[Waiter]) -> None:
+        poller.remove(cast("Any", Waiter(1, poller)))
+        poller.remove(cast("Any", waiters[0]))
+        poller.remove(cast("Any", waiters[0]))
+        newcomer = Waiter(0, poller)
+        poller.remove(cast("Any", waiters[0]))
+        waiters[:] = [newcomer]
+        queue.ready.add(0)
+
+    _, waiters = play(1, 2_000, scene)
+    assert len(waiters[0].came_at_ms) == 1

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
-from hqueue import CheckpointMovedError, Message, MessageID, Queue, StoreUnavailableError
-from hqueue.metadata import Checkpoint, CheckpointPort, DeliveryOptions, SubscriptionKey
-from hqueue.push.dead_letters import DeadLetter
-from hqueue_workers.delivery import sender as delivery
+from hqueue import (
+    CheckpointMovedError,
+    DeadLetter,
+    MessageID,
+    Queue,
+    ReceivedMessage,
+    StoreUnavailableError,
+)
+from hqueue.metadata import Checkpoint, Checkpoints, DeliveryOptions, SubscriptionKey
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import Call, SubscriberCursor
@@ -46,7 +50,7 @@ class Calls:
             self.repeated.append(until)
         elif not may_have(place):
             return None
-        data = encode_message(Message("t", b"%d" % place, MessageID.from_int(place), 0))
+        data = encode_message(ReceivedMessage("t", b"%d" % place, MessageID.from_int(place), 0))
         return Call(place, place + 1, place, place + 1, 1, (data,))
 
     def advance(self, place: int) -> None:
@@ -75,7 +79,7 @@ class Subscriber:
         return answer
 
 
-class Checkpoints:
+class MovingCheckpoint:
     """A checkpoint that moves from revision to revision, until another moves it."""
 
     def __init__(self) -> None:
@@ -105,6 +109,19 @@ class Held:
             await self.again.wait()
 
 
+class Letters:
+    """A queue's dead letters, which can be put as soon as there is no failure left."""
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+        self.letters: list[DeadLetter] = []
+
+    def put(self, letters: Sequence[DeadLetter]) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.letters.extend(letters)
+
+
 class Scene:
     """A sender with everything around it."""
 
@@ -114,16 +131,17 @@ class Scene:
         self.runtime = SteppedRuntime()
         self.cursor = Calls(count)
         self.subscriber = Subscriber(answers)
-        self.checkpoints = Checkpoints()
+        self.checkpoints = MovingCheckpoint()
+        self.dead_letters = Letters()
         self.lease = Held()
         self.checkpoint = CheckpointUpdater(
             KEY,
             Checkpoint(MessageID.from_int(0), 0),
-            cast(CheckpointPort, self.checkpoints),
+            cast(Checkpoints, self.checkpoints),
             self.runtime,
         )
         self.sender = MessageSender(
-            cast(Queue, None),
+            cast(Queue, SimpleNamespace(dead_letters=self.dead_letters)),
             cursor=cast(SubscriberCursor, self.cursor),
             pool=cast(ConnectionPool, self.subscriber),
             checkpoint=self.checkpoint,
@@ -132,14 +150,6 @@ class Scene:
             runtime=self.runtime,
             metrics=DeliveryMetrics(Metrics(), KEY),
         )
-
-
-@pytest.fixture
-def buried(monkeypatch: pytest.MonkeyPatch) -> list[DeadLetter]:
-    """The dead letters that are put."""
-    letters: list[DeadLetter] = []
-    monkeypatch.setattr(delivery, "put_dead_letters", lambda _, put: letters.extend(put))
-    return letters
 
 
 def play(scene: Callable[[], Any]) -> None:
@@ -160,55 +170,44 @@ def test_retries_pause_longer_and_longer_and_repeat_the_same_call() -> None:
     play(scene)
 
 
-def test_no_answer_is_no_attempt(buried: list[DeadLetter]) -> None:
+def test_no_answer_is_no_attempt() -> None:
     async def scene() -> None:
         it = Scene([NoAnswerError("gone")] * 10, attempts_max=2, backoff_ms_min=1)
         await settle()
         assert it.subscriber.got == [0] * 11 + [1, 2]
-        assert buried == []
+        assert it.dead_letters.letters == []
 
     play(scene)
 
 
-def test_used_up_attempts_end_with_the_dead_letters(buried: list[DeadLetter]) -> None:
+def test_used_up_attempts_end_with_the_dead_letters() -> None:
     async def scene() -> None:
         it = Scene([DONE, RETRY, 77, RETRY], attempts_max=3, backoff_ms_min=1)
         await settle()
         # A status that nobody knows is a retry.
         assert it.subscriber.got == [0, 1, 1, 1, 2]
-        assert [(int(b.message.id or 0), b.attempts) for b in buried] == [(1, 3)]
+        assert [(int(b.message.id), b.attempts) for b in it.dead_letters.letters] == [(1, 3)]
 
     play(scene)
 
 
-def test_dead_letters_that_could_not_be_put_are_put_the_next_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    outcomes: list[Exception | None] = [StoreUnavailableError("away"), None]
-    buried: list[DeadLetter] = []
-
-    def put(_: Queue, letters: Sequence[DeadLetter]) -> None:
-        if (error := outcomes.pop(0)) is not None:
-            raise error
-        buried.extend(letters)
-
-    monkeypatch.setattr(delivery, "put_dead_letters", put)
-
+def test_dead_letters_that_could_not_be_put_are_put_the_next_time() -> None:
     async def scene() -> None:
         it = Scene([RETRY] * 3, count=1, attempts_max=2, backoff_ms_min=1)
+        it.dead_letters.failures.append(StoreUnavailableError("away"))
         await settle()
         assert it.subscriber.got == [0] * 3
-        assert [letter.attempts for letter in buried] == [3]
+        assert [letter.attempts for letter in it.dead_letters.letters] == [3]
         assert it.checkpoints.written == [1]
 
     play(scene)
 
 
-def test_a_rejected_call_is_buried_before_the_next_is_made(buried: list[DeadLetter]) -> None:
+def test_a_rejected_call_is_buried_before_the_next_is_made() -> None:
     async def scene() -> None:
         it = Scene([REJECT])
         await settle()
-        (letter,) = buried
+        (letter,) = it.dead_letters.letters
         assert (letter.message.value, letter.subscriber, letter.attempts) == (b"0", "s", 1)
         assert it.subscriber.got == [0, 1, 2]
         # What lies with the dead letters is not to come again.

@@ -9,7 +9,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from hqueue.zookeeper import ZooKeeperCoordination
+from hqueue.settings.addresses import zookeeper_servers
+from hqueue.zookeeper import ZooKeeperStore
 from tests.support.proxy import Fate, Proxy
 from tests.support.waiting import wait_for
 
@@ -19,8 +20,7 @@ __all__ = ["cut", "expire", "zookeeper_proxy"]
 @contextlib.contextmanager
 def zookeeper_proxy(zookeeper: str) -> Iterator[Proxy]:
     """A proxy before a ZooKeeper; its own connection string is ``127.0.0.1:<port>``."""
-    host, _, port = zookeeper.rpartition(":")
-    proxy = Proxy("127.0.0.1", (host, int(port)), thrift=False)
+    proxy = Proxy("127.0.0.1", zookeeper_servers(zookeeper)[0], thrift=False)
     try:
         yield proxy
     finally:
@@ -38,13 +38,13 @@ def cut(proxy: Proxy) -> Iterator[None]:
         proxy.fate = lambda method: Fate.PASS
 
 
-def expire(coordination: ZooKeeperCoordination, member: int = 0) -> None:
+def expire(store: ZooKeeperStore, member: int = 0) -> None:
     """Let ZooKeeper end one of the sessions that make up a session: another client takes it over,
     and closes it.
 
     When this returns, the session's owner has another one.
     """
-    session = coordination._session
+    session = store.session
     kazoo = list(session.members)[member].client
     before, stolen = session.id, kazoo.client_id
 

@@ -1,4 +1,4 @@
-"""Where everything lies in ZooKeeper.
+"""Where everything lies: the keys of records and registrations, which are ZooKeeper's paths.
 
     <root>/queues/<queue>/<partition>/<subscriber>            the checkpoint
     <root>/queues/<queue>/<partition>/<subscriber>/topics     ephemeral: what is wanted, and how
@@ -13,8 +13,10 @@ is in them.
 
 from __future__ import annotations
 
-from hqueue.metadata import PartitionKey, SubscriptionKey, check_name
+from hqueue.metadata.records import PartitionKey, SubscriptionKey, check_name
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.limits import PARTITIONS_MAX
+from hqueue.settings.numbers import is_whole, whole_number
 
 __all__ = ["ADDRESS", "TOPICS", "Paths", "partition_number"]
 
@@ -26,7 +28,7 @@ class Paths:
     """The paths below a root.
 
     Raises:
-        InvalidInputError: a name could not be a node's.
+        InvalidInputError: a name could not be a segment of a key.
     """
 
     def __init__(self, root: str) -> None:
@@ -56,19 +58,20 @@ class Paths:
         return f"{self.owners}/{check_queue_name(key.queue)}/{key.partition:d}"
 
     def subscription_key(self, path: str) -> SubscriptionKey | None:
-        """Whose subscriber node this is, or is below; None for a path that hqueue did not make."""
+        """Whose checkpoint this is, or is below; None for a path that hqueue did not make."""
         parts = path[len(self.queues) + 1 :].split("/")
         if len(parts) < 3 or (partition := partition_number(parts[1])) is None:
             return None
         return SubscriptionKey(parts[0], partition, parts[2])
 
     def partition_key(self, path: str) -> PartitionKey | None:
-        """Which partition an owner's node is of; None for a path that hqueue did not make."""
+        """Which partition a claim is of; None for a path that hqueue did not make."""
         queue, _, number = path[len(self.owners) + 1 :].partition("/")
         partition = partition_number(number)
         return None if partition is None else PartitionKey(queue, partition)
 
 
 def partition_number(name: str) -> int | None:
-    """The partition that a node is named after, if it is."""
-    return int(name) if name.isascii() and name.isdecimal() and len(name) <= 5 else None
+    """The partition that a segment names, if it does."""
+    number = whole_number(name)
+    return number if is_whole(number, 0, PARTITIONS_MAX - 1) else None

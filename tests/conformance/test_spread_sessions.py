@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from hqueue import HQueueError, MessageID, StoreUnavailableError, local
+from hqueue import HQueueError, MessageID, Settings, StoreUnavailableError
 from hqueue.metadata import (
     Address,
     PartitionKey,
@@ -21,12 +22,11 @@ from hqueue.metadata import (
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.zookeeper import ZooKeeperCoordination
 from hqueue.zookeeper.member import Member
+from tests.integration.running import Program
 from tests.support.proxy import Fate
 from tests.support.waiting import wait_for
-
-from .running import Program
-from .zookeeper_faults import expire, zookeeper_proxy
-from .zookeeper_nodes import RawNodes
+from tests.support.zookeeper_faults import expire, zookeeper_proxy
+from tests.support.zookeeper_nodes import RawNodes
 
 HERE = Address("127.0.0.1", 5_001)
 SESSION_MS = 2_000
@@ -43,21 +43,24 @@ def root() -> str:
 
 
 @pytest.fixture
-def nodes(server: local.LocalServer, root: str) -> Iterator[RawNodes]:
-    with RawNodes(server.zookeeper, root) as found:
+def nodes(zookeeper: str, root: str) -> Iterator[RawNodes]:
+    with RawNodes(zookeeper, root) as found:
         yield found
 
 
 @pytest.fixture
-def open_session(server: local.LocalServer, root: str) -> Iterator[Open]:
+def open_session(zookeeper: str, root: str) -> Iterator[Open]:
     """Opens sessions with a small bound below one root; they are closed after the test."""
     opened: list[ZooKeeperCoordination] = []
 
     def open_one(**changes: object) -> ZooKeeperCoordination:
-        settings = server.settings(
-            zookeeper_root=root, zookeeper_session_timeout_ms=SESSION_MS, **changes
-        )
-        opened.append(ZooKeeperCoordination(settings, session_bytes_max=BYTES_MAX))
+        settings = {
+            "zookeeper": zookeeper,
+            "zookeeper_root": root,
+            "zookeeper_session_timeout_ms": SESSION_MS,
+            **changes,
+        }
+        opened.append(ZooKeeperCoordination(Settings(**settings), session_bytes_max=BYTES_MAX))
         return opened[-1]
 
     yield open_one
@@ -84,11 +87,11 @@ def fill(coordination: ZooKeeperCoordination) -> None:
 
 
 def members(coordination: ZooKeeperCoordination) -> list[Member]:
-    return list(coordination._session.members)
+    return list(coordination.store.session.members)
 
 
 def counted(coordination: ZooKeeperCoordination) -> int:
-    return sum(coordination._session.members._allocation.bytes_by_session)
+    return sum(coordination.store.session.members._allocation.bytes_by_session)
 
 
 @contextlib.contextmanager
@@ -138,11 +141,13 @@ def test_with_its_end_all_disappears_at_once(open_session: Open, nodes: RawNodes
 
 
 def test_after_its_process_was_killed_all_disappears(
-    open_session: Open, nodes: RawNodes, server_environment: dict[str, str], root: str
+    open_session: Open, nodes: RawNodes, zookeeper: str, root: str
 ) -> None:
     create_checkpoints(open_session())
     environment = {
-        **server_environment,
+        **{k: v for k, v in os.environ.items() if not k.startswith("HQUEUE_")},
+        "HQUEUE_CONFIG": os.devnull,
+        "HQUEUE_ZOOKEEPER": zookeeper,
         "HQUEUE_ZOOKEEPER_ROOT": root,
         "HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": str(SESSION_MS),
     }
@@ -165,7 +170,7 @@ def test_when_one_of_its_sessions_ends_all_end_and_what_was_registered_comes_bac
     before = nodes.owners()
     states: list[SessionState] = []
     one.on_state(states.append)
-    expire(one, member)
+    expire(one.store, member)
 
     def back() -> bool:
         now = nodes.owners()
@@ -180,14 +185,14 @@ def test_when_one_of_its_sessions_ends_all_end_and_what_was_registered_comes_bac
 
 
 def test_while_one_of_its_sessions_is_cut_off_it_is_suspended_and_not_confirmed(
-    open_session: Open, nodes: RawNodes, server: local.LocalServer
+    open_session: Open, nodes: RawNodes, zookeeper: str
 ) -> None:
     one = open_session()
     fill(one)
     before = nodes.owners()
     states: list[SessionState] = []
     one.on_state(states.append)
-    with cut_off(members(one)[2], server.zookeeper):
+    with cut_off(members(one)[2], zookeeper):
         wait_for(lambda: one.state is SessionState.SUSPENDED, "it notices")
         with pytest.raises(StoreUnavailableError):
             one.confirm()
@@ -199,14 +204,14 @@ def test_while_one_of_its_sessions_is_cut_off_it_is_suspended_and_not_confirmed(
 
 
 def test_when_one_of_its_sessions_stays_cut_off_the_others_do_not_stay_without_it(
-    open_session: Open, nodes: RawNodes, server: local.LocalServer
+    open_session: Open, nodes: RawNodes, zookeeper: str
 ) -> None:
     one = open_session()
     fill(one)
     before = nodes.owners()
     states: list[SessionState] = []
     one.on_state(states.append)
-    with cut_off(members(one)[2], server.zookeeper):
+    with cut_off(members(one)[2], zookeeper):
         wait_for(lambda: SessionState.LOST in states, "it is lost")
         wait_for(lambda: not set(nodes.owners()) & set(before), "all of it has disappeared")
         wait_for(
@@ -249,9 +254,9 @@ def test_a_closed_registration_makes_room(open_session: Open) -> None:
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_ANSWER])
 def test_claims_whose_answers_were_lost_are_claimed_and_counted_once(
-    open_session: Open, nodes: RawNodes, server: local.LocalServer, fate: Fate
+    open_session: Open, nodes: RawNodes, zookeeper: str, fate: Fate
 ) -> None:
-    with zookeeper_proxy(server.zookeeper) as proxy:
+    with zookeeper_proxy(zookeeper) as proxy:
         one = open_session(zookeeper=f"127.0.0.1:{proxy.port}")
         assert one.owners.claim("w", CLAIMS) == CLAIMS
         one.owners.release(CLAIMS)
@@ -271,6 +276,6 @@ def test_a_further_session_that_lasts_less_long_withdraws_what_was_confirmed(
     states: list[SessionState] = []
     one.on_state(states.append)
     # As a server with a lower bound would grant it.
-    one._session.members._granted(members(one)[2], SESSION_MS // 2)
+    one.store.session.members._granted(members(one)[2], SESSION_MS // 2)
     assert states == [SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
     assert one.confirm() - SYSTEM_CLOCK.monotonic_ms() <= SESSION_MS // 2

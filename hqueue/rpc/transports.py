@@ -1,4 +1,4 @@
-"""The bytes between here and a gateway: all that comes in is bounded, and large values uncopied."""
+"""The bytes between here and a server: all that comes in is bounded, and large values uncopied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGE_BYTES = 16 * 1024
 class BoundedSocket:
     """A socket under a Thrift transport. One time-out bounds a whole request with its answer.
 
-    A socket's own time-out would begin again with every piece that comes in, so that a gateway
+    A socket's own time-out would begin again with every piece that comes in, so that a server
     which sends a byte now and then would be waited for without end. And a length that is off would
     be waited for, with memory set aside, as if so much could come.
 
@@ -51,11 +51,11 @@ class BoundedSocket:
             OSError: nothing came in time, the other side closed, or the answer is too large.
         """
         if size > ANSWER_BYTES_MAX or self._left_bytes <= 0:
-            raise ConnectionError("the answer is larger than any that a gateway should give")
+            raise ConnectionError("the answer is larger than any that a server should give")
         self._wait_no_longer()
         data = self._socket.recv(size)
         if not data:
-            raise ConnectionError("the gateway closed the connection")
+            raise ConnectionError("the server closed the connection")
         self._left_bytes -= len(data)
         return data
 
@@ -110,7 +110,7 @@ class BulkTransport:
             self._at = end
             return self._received[at:end]
         if not 0 <= size <= ANSWER_BYTES_MAX:
-            raise ConnectionError("the answer is larger than any that a gateway should give")
+            raise ConnectionError("the answer is larger than any that a server should give")
         pieces = [self._received[at:]]
         missing = end - len(self._received)
         while missing > 0:
@@ -166,7 +166,7 @@ class FramedBulkTransport(BulkTransport):
         if self._frame_left == 0:
             (self._frame_left,) = struct.unpack(">I", super().read(4))
             if self._frame_left > ANSWER_BYTES_MAX:
-                raise ConnectionError("the answer is larger than any that a gateway should give")
+                raise ConnectionError("the answer is larger than any that a server should give")
         if size > self._frame_left:
             raise ConnectionError("the answer ends before what it should contain")
         data = super().read(size)

@@ -1,0 +1,232 @@
+"""What comes next in some partitions: which of them to ask for and when, and what an answer means.
+
+A reader is behind, or at its partition's tail, where the row of the next batch is known:
+
+    behind ── read to the end ──▶ at the tail ── nothing came ──▶ asked for after a pause that grows
+      ▲                             │    │
+      │                             │    └── a batch came: asked for again soon; after some in a
+      └── more than was asked for, ─┘        row for several at a time
+          or the log goes on elsewhere
+
+Who asks, in which thread or loop, and what becomes of the batches, is for the driver to say: here
+is no thread, no clock and no store. Time is passed in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from hqueue.errors import HQueueError, QueueStateError
+from hqueue.log import Batch, PartitionReader
+from hqueue.runtime.clock import Deadline
+
+__all__ = ["SEVERAL_ROWS", "Fetch", "Fetcher", "Pace", "Poll", "fetch_once"]
+
+SEVERAL_ROWS = 100
+HITS_TO_SEVERAL = 4
+"""After so many answers with a batch, one after another, several are asked for at a time: that
+takes two requests, and is worth it where several come."""
+HITS_UNTIL_NEXT_TRY = 16
+GOLDEN_RATIO = 0.618
+
+Poll = Callable[[Sequence[PartitionReader], int], Iterator[list[Batch]]]
+"""Asks once for up to so many next batches of each of some readers, as `hqueue.Queue.poll`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pace:
+    """How often a partition's tail is looked at: without a pause if nothing else is said.
+
+    Args:
+        pause_ms_min: the pause after the first answer without a batch.
+        pause_ms_max: the longest such pause.
+        growth: by what the pause is multiplied with each further one.
+        after_batch_ms: the pause after an answer with a batch.
+        failed_ms_min, failed_ms_max: the first and the longest pause after an error.
+        check_every_ms: how often the end of the log itself is looked at while nothing comes, in
+            case the log goes on elsewhere.
+        gather_share: where one partition is asked for, those that are due within this share of
+            their own pause are asked for along with it: in fewer requests.
+    """
+
+    pause_ms_min: float = 0.0
+    pause_ms_max: float = 0.0
+    growth: float = 1.0
+    after_batch_ms: float = 0.0
+    failed_ms_min: float = 0.0
+    failed_ms_max: float = 0.0
+    check_every_ms: float = 0.0
+    gather_share: float = 0.0
+
+
+class Fetch:
+    """What is known of one partition that is read.
+
+    Args:
+        reader: reads it; nobody else does while it is asked for.
+        pace: how often to ask. It may be replaced.
+        now_ms: the time.
+    """
+
+    __slots__ = (
+        "_checked_ms", "_hits", "_slot", "came", "check", "due_ms", "pace", "pause_ms", "reader",
+        "several",
+    )  # fmt: skip
+
+    def __init__(self, reader: PartitionReader, pace: Pace, now_ms: float) -> None:
+        self.reader = reader
+        self.pace = pace
+        self.due_ms = now_ms
+        """When it is time to ask for it. A driver that knows better may change it."""
+        self.pause_ms = 0.0
+        """The pause after the last answer."""
+        self._hits = 0
+        """Answers with a batch, one after another; less than none where asking for several brought
+        one."""
+        # The checks of many spread over the time between two of one.
+        self._checked_ms = now_ms - pace.check_every_ms * (reader.partition * GOLDEN_RATIO % 1)
+        self._slot = reader.next_slot
+        """Where the reader stood when it was asked for last."""
+        self.check = False
+        """Whether to look at the end of the log itself, too."""
+        self.several = False
+        """Whether to ask for more than one batch: they come in quick succession."""
+        self.came = 0
+        """Batches that came since it was asked for last."""
+
+    @property
+    def advanced(self) -> bool:
+        """Whether the reader has moved since it was asked for last."""
+        return self.reader.next_slot != self._slot
+
+    def begin(self, now_ms: float) -> None:
+        """It is asked for now."""
+        self._slot, self.came = self.reader.next_slot, 0
+        self.check = now_ms - self._checked_ms >= self.pace.check_every_ms
+        self.several = self._hits >= HITS_TO_SEVERAL
+
+    def answered(self, now_ms: float, error: HQueueError | None = None) -> bool:
+        """Take in an answer; whether it brought anything, or showed that there is more to read.
+
+        Args:
+            now_ms: the time.
+            error: what ended the asking, if anything did. What had come before it counts.
+        """
+        moved = self.advanced or not self.reader.at_tail
+        self.pause_ms = self._pause_ms(moved, error)
+        self.due_ms = now_ms + self.pause_ms
+        if not self.advanced:
+            self._hits = min(self._hits, 0)
+        elif self.several and self.came <= 1:
+            self._hits = HITS_TO_SEVERAL - HITS_UNTIL_NEXT_TRY
+        else:
+            self._hits = min(self._hits + 1, HITS_TO_SEVERAL)
+        if isinstance(error, QueueStateError):
+            self._checked_ms = -math.inf  # It may be a truncation.
+        elif error is None and (self.check or self.advanced):
+            self._checked_ms = now_ms
+        return moved
+
+    def _pause_ms(self, moved: bool, error: HQueueError | None) -> float:
+        pace, grown_ms = self.pace, self.pause_ms * self.pace.growth
+        if error is not None:
+            return min(max(pace.failed_ms_min, grown_ms), pace.failed_ms_max)
+        if moved:
+            return pace.after_batch_ms
+        return min(max(pace.pause_ms_min, grown_ms), pace.pause_ms_max)
+
+
+FetchT = TypeVar("FetchT", bound=Fetch)
+
+
+class Fetcher(Generic[FetchT]):
+    """Knows which partitions wait to be asked for. Used by one thread.
+
+    One that is asked for waits no more, until its driver wants it again.
+
+    Args:
+        fetches: those that wait, in the order in which they are begun with.
+    """
+
+    def __init__(self, fetches: Iterable[FetchT] = ()) -> None:
+        self._waiting = OrderedDict.fromkeys(fetches)
+        self.next_due_ms = min((each.due_ms for each in self._waiting), default=math.inf)
+        """Nothing is due before."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, fetch: FetchT) -> bool:
+        return fetch in self._waiting
+
+    def want(self, fetch: FetchT) -> None:
+        """Ask for this one when it is due. One that is behind goes first: it was begun with."""
+        self._waiting[fetch] = None
+        if not fetch.reader.at_tail:
+            self._waiting.move_to_end(fetch, last=False)
+        self.next_due_ms = min(self.next_due_ms, fetch.due_ms)
+
+    def forget(self, fetch: FetchT) -> None:
+        """Ask for this one no more."""
+        self._waiting.pop(fetch, None)
+
+    def take(self, fetch: FetchT, now_ms: float) -> None:
+        """Ask for this one now, whether or not it is due."""
+        del self._waiting[fetch]
+        fetch.begin(now_ms)
+
+    def take_first(self, now_ms: float) -> FetchT | None:
+        """Ask for the first one that waits, whether or not it is due."""
+        fetch = next(iter(self._waiting), None)
+        if fetch is not None:
+            self.take(fetch, now_ms)
+        return fetch
+
+    def take_due(self, now_ms: float) -> list[FetchT]:
+        """Ask for those that are due, and for those that gather with them."""
+        if now_ms < self.next_due_ms:
+            return []
+        due: list[FetchT] = []
+        if any(each.due_ms <= now_ms for each in self._waiting):
+            due += (
+                each
+                for each in self._waiting
+                if each.due_ms <= now_ms + each.pace.gather_share * each.pause_ms
+            )
+        for each in due:
+            self.take(each, now_ms)
+        self.next_due_ms = min((each.due_ms for each in self._waiting), default=math.inf)
+        return due
+
+
+def fetch_once(
+    fetches: Sequence[Fetch], poll: Poll, deadline: Callable[[], Deadline]
+) -> Iterator[list[Batch]]:
+    """Ask once for what comes next at the tails of partitions, as each `Fetch` says.
+
+    Readers that are behind are passed over, also those that turn out to be.
+
+    Raises:
+        HQueueError: as `poll`. What was given before stays given, and the readers have passed it.
+    """
+    for each in fetches:
+        if each.check and each.reader.at_tail:
+            each.reader.check_tail(deadline())
+    for several in (False, True):
+        asked = {
+            each.reader.partition: each
+            for each in fetches
+            if each.reader.at_tail and each.several is several
+        }
+        if not asked:
+            continue
+        for batches in poll(
+            [each.reader for each in asked.values()], SEVERAL_ROWS if several else 1
+        ):
+            for batch in batches:
+                asked[batch.partition].came += 1
+            yield batches

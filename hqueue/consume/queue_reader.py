@@ -1,0 +1,136 @@
+"""Reading a queue: cursors in its partitions, and what can be told without reading a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from hqueue.consume.follow import follow
+from hqueue.consume.polling import appended_since, poll
+from hqueue.consume.scan import Scan
+from hqueue.format import Header
+from hqueue.log import Batch, PartitionReader
+from hqueue.log.check import PartitionCheck, PartitionChecker
+from hqueue.log.context import QueueContext
+from hqueue.log.headers import headers_of
+from hqueue.log.lag import PartitionLag, lag_at
+from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
+from hqueue.log.ports import ReadPort
+from hqueue.message import MessageID, Moment
+from hqueue.runtime.clock import Deadline
+
+__all__ = ["QueueReader"]
+
+
+class QueueReader:
+    """The part of a queue's log that reads. Thread-safe, and usable in a forked child.
+
+    Args:
+        context: the queue.
+        port: its rows.
+    """
+
+    def __init__(self, context: QueueContext, port: ReadPort) -> None:
+        self.partitions = context.partitions
+        self.deadline = context.deadline
+        self._context = context
+        self._port = port
+
+    def open(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
+        """As `Queue.reader`."""
+        self._context.check_open()
+        self._context.check_partition(partition)
+        return PartitionReader(
+            partition,
+            self._port,
+            start=scan.start,
+            stop=scan.stop,
+            topics=frozenset(scan.topics) if scan.topics else None,
+            clock=self._context.clock,
+            bytes_max=bytes_max,
+        )
+
+    def poll(
+        self,
+        readers: Sequence[PartitionReader],
+        bytes_max: int,
+        *,
+        rows_max: int = 1,
+        deadline: Callable[[], Deadline] | None = None,
+    ) -> Iterator[list[Batch]]:
+        """As `Queue.poll`."""
+        return poll(readers, self._port, deadline or self.deadline, bytes_max, rows_max)
+
+    def follow(
+        self,
+        readers: Sequence[PartitionReader],
+        bytes_max: int,
+        *,
+        idle_ms_max: int | None,
+        closed: Callable[[], bool],
+    ) -> Iterator[list[Batch]]:
+        """Give batches as they come.
+
+        Args:
+            readers: of different partitions; each made by `open` of this object.
+            bytes_max: the bodies asked for in one request, about; at least one batch.
+            idle_ms_max: end after so long without a batch; None for never.
+            closed: whether to end.
+
+        Raises:
+            As `CombinedPartitionScanner.next`.
+        """
+        return follow(
+            readers,
+            self._port,
+            self.deadline,
+            idle_ms_max=idle_ms_max,
+            closed=closed,
+            bytes_max=bytes_max,
+        )
+
+    def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
+        """As `Queue.offsets`."""
+        chosen = self._context.chosen(partitions)
+        return [offsets_of(partition, self._port, self.deadline()) for partition in chosen]
+
+    def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
+        """As `Queue.lag`."""
+        clock = self._context.clock
+        return {
+            partition: lag_at(
+                partition, int(positions[partition]), self._port, self.deadline(), clock
+            )
+            for partition in self._context.chosen(list(positions))
+        }
+
+    def count_before(self, partition: int, message_id: MessageID) -> int:
+        """As `Queue.count_before`."""
+        self._context.check_partition(partition)
+        return count_before(partition, message_id, self._port, self.deadline())
+
+    def id_at(self, partition: int, ordinal: int) -> MessageID:
+        """As `Queue.id_at`."""
+        self._context.check_partition(partition)
+        return id_at(partition, ordinal, self._port, self.deadline())
+
+    def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
+        """As `Queue.appended_since`."""
+        return appended_since(offsets, self._port, self.deadline)
+
+    def headers(self, partition: int, start: Moment, stop: Moment | None) -> Iterator[Header]:
+        """As `Queue.headers`."""
+        self._context.check_partition(partition)
+        scan = Scan(start, stop)
+        return headers_of(partition, scan.start, scan.stop, self._port, self.deadline)
+
+    def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
+        """As `Queue.check`."""
+        ttl_seconds = self._context.describe().ttl_seconds
+        for partition in self._context.chosen(partitions):
+            yield from PartitionChecker(
+                partition,
+                self._port,
+                self.deadline,
+                ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
+                clock=self._context.clock,
+            ).run()

@@ -1,0 +1,50 @@
+"""What is wanted of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import Moment, as_message_id, topic_bytes
+from hqueue.settings.limits import MESSAGE_ID_MAX
+
+__all__ = ["Scan"]
+
+
+class Scan:
+    """What is wanted: the messages with IDs in ``[start, stop)``, of some topics or all.
+
+    Args:
+        start: a `MessageID`, an aware datetime, or milliseconds since the epoch; None for the
+            oldest message there is.
+        stop: likewise; None for the end of the log.
+        topics: the topics wanted; all if empty.
+
+    Raises:
+        InvalidInputError: a moment or a topic is out of range, or `stop` lies before `start`.
+    """
+
+    def __init__(
+        self,
+        start: Moment | None = None,
+        stop: Moment | None = None,
+        topics: Iterable[str] = (),
+    ) -> None:
+        self.start: int = 0 if start is None else int(as_message_id(start))
+        """The first ID that is wanted, as an integer."""
+        self.stop: int = MESSAGE_ID_MAX + 1 if stop is None else int(as_message_id(stop))
+        """The first ID that isn't any more, as an integer."""
+        if self.stop < self.start:
+            raise InvalidInputError("a scan's stop lies before its start", start=start, stop=stop)
+        if isinstance(topics, (str, bytes)):
+            raise InvalidInputError("topics is a sequence of texts, not one", topics=topics)
+        self.topics: set[str] = set()
+        """The topics wanted; all if empty."""
+        for topic in topics:
+            self.add_topic(topic)
+
+    def add_topic(self, topic: str) -> Scan:
+        """Want this topic, and no other that was not added. Returns the scan itself."""
+        topic_bytes(topic)
+        self.topics.add(topic)
+        return self

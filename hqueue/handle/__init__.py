@@ -1,0 +1,9 @@
+"""One complete handle on a queue's log, for all that stands on it.
+
+It puts together the part that writes, of `hqueue.produce`, and the part that reads, of
+`hqueue.consume`. Whoever needs only one of them takes that one.
+"""
+
+from hqueue.handle.queue_log import QueueLog
+
+__all__ = ["QueueLog"]

@@ -1,0 +1,62 @@
+"""A queue's log: its partitions, to be written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.format import Bodies
+from hqueue.log import Appended
+from hqueue.log.context import QueueContext
+from hqueue.log.ports import ReadPort, WritePort
+from hqueue.produce.appender import Appender
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.settings.attributes import QueueDescription
+from hqueue.settings.connection import Settings
+
+__all__ = ["QueueLog"]
+
+
+class QueueLog:
+    """An open queue's log. Thread-safe, and usable in a forked child.
+
+    Args:
+        description: the queue.
+        describe: asks for what it is now.
+        appends, reads: its rows.
+        on_append: called after each append; see `Appender`.
+        settings: the connection's.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        description: QueueDescription,
+        describe: Callable[[], QueueDescription],
+        *,
+        appends: WritePort,
+        reads: ReadPort,
+        on_append: Callable[[int, Appended, Bodies], None],
+        settings: Settings,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.name = description.name
+        self.partitions = description.partitions
+        self.settings = settings
+        self._context = QueueContext(description, describe, settings, clock)
+        self.appender = Appender(self._context, appends, on_append)
+        """The part that writes."""
+        self.reader = QueueReader(self._context, reads)
+        """The part that reads."""
+
+    def close(self) -> None:
+        """Refuse further appends and readers. The connection stays."""
+        self._context.close()
+
+    def describe(self) -> QueueDescription:
+        """What the store says of the queue now."""
+        return self._context.describe()
+
+    def deadline(self) -> Deadline:
+        """The bound on one operation, from now."""
+        return self._context.deadline()

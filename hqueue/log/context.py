@@ -1,0 +1,72 @@
+"""What all parts of an open queue share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hqueue.errors import ClosedError
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue.settings.attributes import QueueDescription, check_partition
+from hqueue.settings.connection import Settings
+
+__all__ = ["QueueContext"]
+
+
+class QueueContext:
+    """An open queue: what it is, what bounds an operation on it, and whether it was closed.
+
+    Args:
+        description: the queue, as it was when it was opened.
+        describe: asks for what it is now.
+        settings: the connection's.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        description: QueueDescription,
+        describe: Callable[[], QueueDescription],
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self.name = description.name
+        self.partitions = description.partitions
+        self.describe = describe
+        self.settings = settings
+        self.clock = clock
+        self._closed = False
+
+    def close(self) -> None:
+        """Let every `check_open` refuse from now on."""
+        self._closed = True
+
+    def check_open(self) -> None:
+        """Return if the queue was not closed.
+
+        Raises:
+            ClosedError: it was.
+        """
+        if self._closed:
+            raise ClosedError("the queue was closed", queue=self.name)
+
+    def check_partition(self, partition: object) -> None:
+        """Return if the queue has this partition.
+
+        Raises:
+            InvalidInputError: it has not.
+        """
+        check_partition(partition, self.partitions, queue=self.name)
+
+    def chosen(self, partitions: Sequence[int] | None) -> Sequence[int]:
+        """These partitions; all if None.
+
+        Raises:
+            InvalidInputError: one of them isn't there.
+        """
+        for partition in partitions or ():
+            self.check_partition(partition)
+        return range(self.partitions) if partitions is None else partitions
+
+    def deadline(self) -> Deadline:
+        """The bound on one operation, from now."""
+        return Deadline(self.clock, self.settings.operation_timeout_ms)

@@ -1,0 +1,125 @@
+"""What a client needs of a whole store: tables of queues, where they are served, and their logs.
+
+A store keeps each queue in a table of its own. `hqueue.hbase` provides these ports on HBase, and
+the tests' store provides them in memory; one suite, `tests/conformance`, holds both to them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+from hqueue.log.ports import ReadPort, WritePort
+from hqueue.settings.attributes import QueueDescription
+
+__all__ = ["LocationPort", "LogPort", "PartitionLocation", "StorePort", "TablePort"]
+
+
+class TablePort(Protocol):
+    """Administration of queues' tables. Thread-safe.
+
+    Each operation is repeated until it is done or the operation's bound is over; one that had been
+    done by a try whose answer was lost counts as done. Names and values have been checked. Each
+    raises
+
+    - `StoreUnavailableError` when there was no usable answer until the bound;
+    - `QueueNotFoundError` when there is no such table, unless that is what was asked for;
+    - `NotAQueueError` for a table that was not created as a queue: it is left alone.
+    """
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        ttl_seconds: int | None,
+        attributes: Mapping[str, int | str],
+    ) -> None:
+        """Create a presharded table that is never split.
+
+        Raises:
+            QueueExistsError: there is a table of that name, of whatever kind.
+            RequestRefusedError: its namespace doesn't exist, for example.
+        """
+
+    def list(self) -> list[QueueDescription]:
+        """Every queue, by name; tables that are none are left out."""
+
+    def describe(self, name: str) -> QueueDescription:
+        """What the store says of a queue now, `enabled` too."""
+
+    def alter(
+        self,
+        name: str,
+        *,
+        ttl_seconds: int | Literal["keep"] | None = "keep",
+        attributes: Mapping[str, int | str],
+    ) -> None:
+        """Change the TTL (unless ``"keep"``; None is for ever) and attributes; the others stay."""
+
+    def enable(self, name: str) -> None:
+        """Enable a queue; one that is enabled stays so."""
+
+    def disable(self, name: str) -> None:
+        """Disable a queue; one that is disabled stays so. Its rows are refused until it is enabled:
+        `QueueDisabledError`.
+        """
+
+    def delete(self, name: str) -> None:
+        """Delete a disabled queue with its messages.
+
+        Raises:
+            QueueEnabledError: it is not disabled.
+        """
+
+    def truncate(self, name: str) -> None:
+        """Delete all rows and keep the presharding. It is enabled afterwards.
+
+        The table stays disabled for longer than any writer trusts what it knows of the log.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionLocation:
+    """Where a partition is served."""
+
+    partition: int
+    host: str
+    port: int
+
+
+class LocationPort(Protocol):
+    """Which server serves which partition now."""
+
+    def locate(self, queue: str, partitions: int) -> list[PartitionLocation]:
+        """The locations of a queue's partitions, each once and in order. One try.
+
+        Raises:
+            StoreUnavailableError: there was no usable answer, or a partition is served nowhere, as
+                those of a queue that is not there.
+        """
+
+
+class LogPort(ReadPort, WritePort, Protocol):
+    """Everything of `hqueue.log.ports`, on one queue's table. Thread-safe, and usable in a forked
+    child.
+
+    While the table is disabled each method raises `QueueDisabledError`, and `QueueNotFoundError`
+    when it is gone; but `delete_headers` may raise `StoreUnavailableError` then.
+    """
+
+
+class StorePort(Protocol):
+    """A connection to a store. Thread-safe, and usable in a forked child."""
+
+    @property
+    def tables(self) -> TablePort: ...
+
+    @property
+    def locations(self) -> LocationPort: ...
+
+    def log(self, queue: str) -> LogPort:
+        """The log of a queue. Asks nothing of the store: the queue need not be there."""
+
+    def close(self) -> None:
+        """Close all connections. Every later request raises `ClosedError`. Never raises."""

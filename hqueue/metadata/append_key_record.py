@@ -1,0 +1,55 @@
+"""Where the keys lie that notifications of appends are signed with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hqueue.metadata.append_keys import AppendKeys
+from hqueue.metadata.directory import Directory
+from hqueue.metadata.encoding import decode_append_keys, encode_append_keys
+from hqueue.metadata.paths import Paths
+from hqueue.metadata.ports import NEW, Change, MetadataStore, Record, Watch
+
+__all__ = ["AppendKeyRecord"]
+
+SECRET_DEPTH = 1
+
+
+class AppendKeyRecord:
+    """The keys that notifications of appends are signed with. Readable by those that have the
+    right to read (``zookeeper_acl``), and nobody else: who may read them may vouch for batches.
+    Thread-safe.
+    """
+
+    def __init__(self, store: MetadataStore, paths: Paths) -> None:
+        self._store = store
+        self._path = paths.append_keys
+        self._kept = Directory(
+            store, paths.secrets, SECRET_DEPTH, self._decode, "what notifications are signed with"
+        )
+
+    def read(self) -> AppendKeys | None:
+        """The keys as they are now; None if nobody made any yet."""
+        record = self._store.records.read([self._path]).get(self._path)
+        return None if record is None else self._keys(record)
+
+    def replace(self, known: AppendKeys | None, keys: AppendKeys) -> AppendKeys | None:
+        """Put these keys in place of those that are known, None for none, if they still are what
+        is there; returns what is there then: these, or those of one who was faster, or None if
+        they were deleted.
+        """
+        version = NEW if known is None else known.revision
+        self._store.records.write({self._path: Change(encode_append_keys(keys), version)})
+        return self.read()
+
+    def watch(self, listener: Callable[[AppendKeys | None], None]) -> Watch:
+        """Tell a listener of the keys; as `Subscriptions.watch`. None where there are none, or
+        none that this release knows how to read.
+        """
+        return self._kept.watch(lambda kept: listener(kept.get(self._path)))
+
+    def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[str, AppendKeys] | None:
+        return (path, self._keys(found[path])) if path == self._path else None
+
+    def _keys(self, record: Record) -> AppendKeys:
+        return decode_append_keys(record.value, self._path, record.version)

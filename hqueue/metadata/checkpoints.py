@@ -1,0 +1,135 @@
+"""How far each subscriber is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hqueue.errors import (
+    CheckpointMovedError,
+    InvalidInputError,
+    SubscriberConnectedError,
+    SubscriberNotFoundError,
+)
+from hqueue.message import MessageID
+from hqueue.metadata.encoding import decode_checkpoint, encode_checkpoint
+from hqueue.metadata.paths import Paths
+from hqueue.metadata.ports import ANY, Change, GuardedWrite, MetadataStore, Record
+from hqueue.metadata.records import Checkpoint, SubscriptionKey
+
+__all__ = ["Checkpoints"]
+
+LEVELS_ABOVE = 2
+"""The queue's and the partition's: they only lead to subscribers."""
+
+
+class Checkpoints:
+    """How far each subscriber is. Thread-safe."""
+
+    def __init__(self, store: MetadataStore, paths: Paths) -> None:
+        self._store = store
+        self._paths = paths
+
+    def read(self, key: SubscriptionKey) -> Checkpoint | None:
+        """A checkpoint as it is now; None if there is none."""
+        return self.read_many([key]).get(key)
+
+    def read_many(self, keys: Iterable[SubscriptionKey]) -> Mapping[SubscriptionKey, Checkpoint]:
+        """Those of these checkpoints that exist, in a few round trips."""
+        wanted = {self._paths.subscriber(key): key for key in keys}
+        return _decoded(wanted, self._store.records.read(wanted))
+
+    def create(
+        self, starts: Mapping[SubscriptionKey, MessageID]
+    ) -> Mapping[SubscriptionKey, Checkpoint]:
+        """Create checkpoints where there are none; returns what is there now for each key."""
+        wanted = {self._paths.subscriber(key): key for key in starts}
+        return _decoded(
+            wanted,
+            self._store.records.create(
+                {path: encode_checkpoint(starts[key]) for path, key in wanted.items()}
+            ),
+        )
+
+    def compare_and_set(
+        self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
+    ) -> Checkpoint:
+        """Move a checkpoint ahead, if nobody changed it since it was `known`.
+
+        When the answer is lost it is looked up, so this either happened or it did not.
+
+        Raises:
+            InvalidInputError: it would go back. Only `seek` may.
+            CheckpointMovedError: it was changed or deleted by somebody else; a caller that thinks
+                it is in charge of this checkpoint no longer is.
+            StoreUnavailableError: with an outcome.
+        """
+        if next_id < known.next:
+            raise InvalidInputError(
+                "a checkpoint never goes back", subscriber=key.subscriber, next=str(next_id)
+            )
+        path = self._paths.subscriber(key)
+        change = Change(encode_checkpoint(next_id), known.revision)
+        revision = self._store.records.write({path: change})[path]
+        if revision is None:
+            raise CheckpointMovedError(
+                "somebody else changed or deleted the checkpoint", **key._asdict()
+            )
+        return Checkpoint(next_id, revision)
+
+    def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> None:
+        """Set checkpoints, also back, of a subscriber that is not present: each only if it isn't,
+        and all or none of as many as the store changes at once. That is at least 250, unless
+        the store's own root has a name of more than 200 bytes.
+
+        Raises:
+            SubscriberConnectedError: it is present.
+            SubscriberNotFoundError: there is no such checkpoint.
+        """
+        obstacle = self._store.ephemerals.write_where_absent(
+            [
+                GuardedWrite(
+                    self._paths.subscriber(key), encode_checkpoint(start), self._paths.address(key)
+                )
+                for key, start in starts.items()
+            ]
+        )
+        if obstacle is None:
+            return
+        if obstacle.value is None:
+            raise SubscriberNotFoundError(
+                "there is no such subscriber", **self._facts(obstacle.key)
+            )
+        raise self._connected(obstacle.key)
+
+    def delete(self, keys: Iterable[SubscriptionKey]) -> None:
+        """Forget a subscriber that is not present. What isn't there counts as done.
+
+        Raises:
+            SubscriberConnectedError: it is present.
+        """
+        paths = [self._paths.subscriber(key) for key in keys]
+        left = self._store.records.delete(dict.fromkeys(paths, ANY), levels_above=LEVELS_ABOVE)
+        for path in paths:
+            if path in left:
+                raise self._connected(path)
+
+    def _connected(self, path: str) -> SubscriberConnectedError:
+        return SubscriberConnectedError(
+            "the subscriber is connected; stop it first", **self._facts(path)
+        )
+
+    def _facts(self, path: str) -> dict[str, Any]:
+        """Whose checkpoint or address this is."""
+        key = self._paths.subscription_key(path)
+        return {} if key is None else key._asdict()
+
+
+def _decoded(
+    wanted: Mapping[str, SubscriptionKey], found: Mapping[str, Record]
+) -> dict[SubscriptionKey, Checkpoint]:
+    return {
+        key: Checkpoint(decode_checkpoint(found[path].value, path), found[path].version)
+        for path, key in wanted.items()
+        if path in found
+    }

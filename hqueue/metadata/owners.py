@@ -1,0 +1,50 @@
+"""Which worker serves a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from hqueue.metadata.directory import Directory
+from hqueue.metadata.encoding import decode_owner, encode_owner
+from hqueue.metadata.paths import Paths
+from hqueue.metadata.ports import MetadataStore, Record, Watch
+from hqueue.metadata.records import PartitionKey
+
+__all__ = ["Owners"]
+
+OWNER_DEPTH = 2
+
+
+class Owners:
+    """Which worker serves a partition. A claim is present by the claimer's session. Thread-safe."""
+
+    def __init__(self, store: MetadataStore, paths: Paths) -> None:
+        self._store = store
+        self._paths = paths
+        self._claims = Directory(store, paths.owners, OWNER_DEPTH, self._decode, "a claim")
+
+    def claim(self, worker: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+        """Claim partitions that nobody has; returns those that are this session's now, also those
+        that it claimed before.
+
+        Never made again after a lost session: a worker that wants it back claims it again.
+        """
+        wanted = {self._paths.owner(key): key for key in partitions}
+        claimed = self._store.ephemerals.claim(dict.fromkeys(wanted, encode_owner(worker)))
+        return {wanted[path] for path in claimed}
+
+    def release(self, partitions: Collection[PartitionKey]) -> None:
+        """Give up claims of this session; others stay. What isn't there counts as done."""
+        self._store.ephemerals.release(map(self._paths.owner, partitions))
+
+    def list(self) -> Mapping[PartitionKey, str]:
+        """Every claim: which worker has which partition."""
+        return self._claims.list()
+
+    def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> Watch:
+        """Tell a listener of the claims; as `Subscriptions.watch`."""
+        return self._claims.watch(listener)
+
+    def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[PartitionKey, str] | None:
+        key = self._paths.partition_key(path)
+        return None if key is None else (key, decode_owner(found[path].value, path))

@@ -1,0 +1,142 @@
+"""Who subscribes to what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+from hqueue.errors import (
+    HQueueError,
+    InvalidInputError,
+    SubscriberConnectedError,
+    SubscriberNotFoundError,
+    UnsupportedFormatError,
+)
+from hqueue.metadata.directory import Directory
+from hqueue.metadata.encoding import decode_address, decode_topics, encode_address, encode_topics
+from hqueue.metadata.paths import ADDRESS, TOPICS, Paths
+from hqueue.metadata.ports import VALUE_BYTES_MAX, MetadataStore, Obstacle, Record, Watch
+from hqueue.metadata.records import Presence, SubscriptionKey
+from hqueue.metadata.registration import Registration
+from hqueue.runtime.clock import Clock
+from hqueue.settings.addresses import Address
+
+__all__ = ["Subscriptions"]
+
+PRESENCE_DEPTH = 4
+
+
+class Subscriptions:
+    """Who wants what. Thread-safe."""
+
+    def __init__(self, store: MetadataStore, paths: Paths, clock: Clock) -> None:
+        self._store = store
+        self._paths = paths
+        self._clock = clock
+        self._present = Directory(store, paths.queues, PRESENCE_DEPTH, self._decode, "a subscriber")
+
+    def register(
+        self,
+        queue: str,
+        subscriber: str,
+        presence: Presence,
+        partitions: Collection[int],
+        on_failure: Callable[[HQueueError], None],
+    ) -> Registration:
+        """Make a subscriber present in some partitions. Their checkpoints exist already.
+
+        One that seems to be present already, at another address, may have died a moment ago: it
+        is waited for until its session must be over. One at the very same address can't be alive,
+        because the caller listens there; it is replaced. What is registered of a partition becomes
+        visible together.
+
+        Args:
+            on_failure: called if the registration can't be made again after a session was lost:
+                another subscriber of that name may have come.
+
+        Raises:
+            SubscriberConnectedError: another subscriber of that name stays present.
+            SubscriberNotFoundError: a checkpoint is missing.
+        """
+        if not partitions:
+            raise InvalidInputError("a subscriber has at least one partition")
+        address = encode_address(presence.address)
+        topics = encode_topics(presence.topics, presence.delivery)
+        if len(topics) > VALUE_BYTES_MAX:
+            raise InvalidInputError("the topics are too long", topics_bytes=len(topics))
+        keys = [SubscriptionKey(queue, partition, subscriber) for partition in sorted(partitions)]
+
+        def in_the_way(obstacle: Obstacle) -> HQueueError:
+            if obstacle.value is None:
+                return SubscriberNotFoundError(
+                    "this subscriber has no checkpoint", subscriber=subscriber, path=obstacle.key
+                )
+            return SubscriberConnectedError(
+                "another subscriber of this name is connected",
+                queue=queue,
+                subscriber=subscriber,
+                path=obstacle.key,
+                record=obstacle.value.decode(errors="replace"),
+            )
+
+        return Registration(
+            self._store,
+            [{self._paths.topics(key): topics, self._paths.address(key): address} for key in keys],
+            is_own=partial(_is_at, presence.address),
+            on_obstacle=in_the_way,
+            on_failure=on_failure,
+            clock=self._clock,
+        )
+
+    def list(self, queue: str | None = None) -> Mapping[SubscriptionKey, Presence | None]:
+        """Every subscriber in every partition of a queue, or of all; None for one that is not
+        present. A record that can't be read is left out, and logged.
+        """
+        records = self._store.records
+        if queue is None:
+            subscribers = records.keys(self._paths.queues, 3)
+        else:
+            subscribers = records.keys(self._paths.queue(queue), 2)
+        present = self._present.view(
+            records.read(f"{path}/{name}" for path in subscribers for name in (TOPICS, ADDRESS))
+        )
+        keys = [key for path in subscribers if (key := self._paths.subscription_key(path))]
+        return {key: present.get(key) for key in sorted(keys)}
+
+    def watch(self, listener: Callable[[Mapping[SubscriptionKey, Presence]], None]) -> Watch:
+        """Tell a listener who is present, in all queues: the whole view, when it is first known
+        and after each change.
+
+        Changes that come together are reported once. The listener is called by one thread, never
+        twice at a time. While the session is suspended the last view stands; after that, and
+        after it was lost, the view is read again. A record that can't be read is left out, and
+        logged. Costs nothing while nothing changes; checkpoints are not looked at.
+        """
+        return self._present.watch(listener)
+
+    def _decode(
+        self, path: str, found: Mapping[str, Record]
+    ) -> tuple[SubscriptionKey, Presence] | None:
+        """A subscriber with an address is present; without a ``topics`` record it wants all
+        topics.
+        """
+        parent, _, name = path.rpartition("/")
+        key = self._paths.subscription_key(parent)
+        if name != ADDRESS or key is None:
+            return None
+        address = found[path]
+        listening = decode_address(address.value, path)
+        wanted = found.get(f"{parent}/{TOPICS}")
+        if wanted is None:
+            return key, Presence(listening, revision=address.changed)
+        topics, delivery = decode_topics(wanted.value, f"{parent}/{TOPICS}")
+        revision = max(address.changed, wanted.changed)
+        return key, Presence(listening, topics, delivery, revision)
+
+
+def _is_at(address: Address, value: bytes) -> bool:
+    """Whether a subscriber with this record can only be an earlier one of the same address."""
+    try:
+        return decode_address(value, "") == address
+    except UnsupportedFormatError:
+        return False

@@ -1,0 +1,92 @@
+"""Which workers are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hqueue.errors import (
+    HQueueError,
+    InvalidInputError,
+    RequestRefusedError,
+    UnsupportedFormatError,
+)
+from hqueue.metadata.directory import Directory
+from hqueue.metadata.encoding import decode_worker, encode_worker
+from hqueue.metadata.paths import Paths
+from hqueue.metadata.ports import MetadataStore, Obstacle, Record, Watch
+from hqueue.metadata.records import WorkerRecord
+from hqueue.metadata.registration import Registration
+from hqueue.runtime.clock import Clock
+
+__all__ = ["Workers"]
+
+WORKER_DEPTH = 1
+
+
+class Workers:
+    """Which workers are there. Thread-safe."""
+
+    def __init__(self, store: MetadataStore, paths: Paths, clock: Clock) -> None:
+        self._store = store
+        self._paths = paths
+        self._clock = clock
+        self._present = Directory(store, paths.hosts, WORKER_DEPTH, _decode, "a worker")
+        self._registered: dict[str, Registration] = {}
+
+    def register(
+        self, worker: WorkerRecord, on_failure: Callable[[HQueueError], None]
+    ) -> Registration:
+        """Make a worker present. Names are chosen by the workers, different for each process.
+
+        Args:
+            on_failure: called if the registration can't be made again after a session was lost.
+
+        Raises:
+            RequestRefusedError: there is a worker of that name.
+        """
+
+        def same_address(value: bytes) -> bool:
+            try:
+                return decode_worker(value, "", worker.name).address == worker.address
+            except UnsupportedFormatError:
+                return False
+
+        registration = Registration(
+            self._store,
+            [{self._paths.worker(worker.name): encode_worker(worker)}],
+            is_own=same_address,
+            on_obstacle=_taken,
+            on_failure=on_failure,
+            parents=True,
+            clock=self._clock,
+        )
+        self._registered[worker.name] = registration
+        return registration
+
+    def update(self, worker: WorkerRecord) -> None:
+        """Change the record of a worker that this session registered."""
+        registration = self._registered.get(worker.name)
+        if registration is None:
+            raise InvalidInputError("this worker was not registered here", worker=worker.name)
+        registration.replace({self._paths.worker(worker.name): encode_worker(worker)})
+
+    def list(self) -> Mapping[str, WorkerRecord]:
+        """All workers that are present, by name."""
+        return self._present.list()
+
+    def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Watch:
+        """Tell a listener which workers are present; as `Subscriptions.watch`."""
+        return self._present.watch(listener)
+
+
+def _decode(path: str, found: Mapping[str, Record]) -> tuple[str, WorkerRecord]:
+    name = path.rpartition("/")[2]
+    return name, decode_worker(found[path].value, path, name)
+
+
+def _taken(obstacle: Obstacle) -> RequestRefusedError:
+    return RequestRefusedError(
+        "there is a worker of this name",
+        path=obstacle.key,
+        record=(obstacle.value or b"").decode(errors="replace"),
+    )

@@ -1,0 +1,146 @@
+"""Appending to a queue: into one partition, or into any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hqueue.errors import InvalidInputError
+from hqueue.format import CODECS, Bodies, compressed, encode_values
+from hqueue.log import Appended, PartitionWriter
+from hqueue.log.context import QueueContext
+from hqueue.log.ports import WritePort
+from hqueue.log.skew import SkewGuard
+from hqueue.message import Message, MessageID, MessageIDs, Moment, partition_of_key
+from hqueue.produce.encode import encode_batch
+from hqueue.produce.header_reaper import HeaderReaper
+from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
+from hqueue.produce.writer_pool import WriterPool
+from hqueue.runtime.fork import register
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Appender"]
+
+
+class Appender:
+    """The part of a queue's log that writes. Thread-safe, and usable in a forked child.
+
+    Args:
+        context: the queue.
+        port: its rows.
+        on_append: called after each append with the partition, what was appended, and the bodies
+            as they lie in the store. Must be quick, and must not raise.
+    """
+
+    def __init__(
+        self,
+        context: QueueContext,
+        port: WritePort,
+        on_append: Callable[[int, Appended, Bodies], None],
+    ) -> None:
+        self.partitions = context.partitions
+        self._context = context
+        self._port = port
+        self._on_append = on_append
+        self._codec = CODECS[context.settings.codec]
+        self._skew_ms_max = context.settings.clock_skew_ms_max
+        self._skew = SkewGuard(port, self._skew_ms_max, context.clock)
+        self._epochs = ProducerEpochs(port, context.clock)
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._writers = WriterPool(self.partitions, self._open_writer)
+        self._reaper = HeaderReaper(
+            lambda: self._context.describe().ttl_seconds, self._context.clock
+        )
+        self._skew.after_fork_in_child()
+
+    def put(
+        self,
+        messages: Message | Sequence[Message] | pa.RecordBatch,
+        *,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
+        since: Moment | None = None,
+    ) -> MessageID | MessageIDs:
+        """As `Queue.put`."""
+        partition = self.choose_partition(partition, key)
+        search = None
+        if idempotency_key is not None or since is not None:
+            search = search_for(
+                idempotency_key, since, self._skew_ms_max, anywhere=partition is None
+            )
+        if isinstance(messages, Message):
+            bodies = encode_values(messages.topic, (messages.value,))
+            appended = self.append(bodies, partition, search)
+            return int.__new__(MessageID, appended.base)
+        appended = self.append(encode_batch(messages), partition, search)
+        return MessageIDs(appended.base, appended.count)
+
+    def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
+        """As `Queue.choose_partition`."""
+        if key is not None:
+            if partition is not None:
+                raise InvalidInputError("give a partition or a key, not both")
+            if isinstance(key, str):
+                key = key.encode()
+            if not isinstance(key, bytes):
+                raise InvalidInputError("a key is str or bytes", type=type(key).__name__)
+            return partition_of_key(key, self.partitions)
+        if partition is not None:
+            self._context.check_partition(partition)
+        return partition
+
+    def append(
+        self, bodies: Bodies, partition: int | None, search: Search | None = None
+    ) -> Appended:
+        """Append an encoded batch.
+
+        Without a partition it goes to one that no other thread of this process is writing to,
+        and to another as soon as some other writer is met there. So writers spread over the
+        partitions by themselves.
+
+        Args:
+            bodies: the batch, not compressed.
+            partition: the partition; any if None.
+            search: what to look for in the log before, if it may be there already.
+
+        Raises:
+            As `Queue.put`.
+        """
+        self._context.check_open()
+        bodies = compressed(bodies, self._codec)
+        deadline = self._context.deadline()
+        self._skew.check(deadline)
+        pooled = self._writers.acquire(partition, deadline)
+        try:
+            if search is None:
+                appended = pooled.writer.append(bodies, deadline)
+            else:
+                appended = pooled.writer.append_once(bodies, deadline, search.nonce, search.since)
+            self._on_append(pooled.writer.partition, appended, bodies)
+        finally:
+            pooled.lock.release()
+        self._reaper.collect_if_due(pooled.writer)
+        if partition is None and appended.contended:
+            self._writers.move_on()
+        return appended
+
+    def claim_epoch(self, producer: str, epoch: int) -> MessageID:
+        """As `Queue.claim_epoch`."""
+        self._context.check_open()
+        deadline = self._context.deadline()
+        self._skew.check(deadline)
+        return self._epochs.claim(producer, epoch, deadline)
+
+    def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
+        """As `Queue.current_epoch`."""
+        self._context.check_open()
+        return self._epochs.current(producer, self._context.deadline())
+
+    def _open_writer(self, partition: int) -> PartitionWriter:
+        return PartitionWriter(partition, self._port, self._context.clock, self._skew_ms_max)

@@ -1,0 +1,85 @@
+"""Opening connections to Thrift servers."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from thriftpy2 import protocol as protocols
+from thriftpy2 import transport as transports
+from thriftpy2.thrift import TClient, TException
+
+from hqueue.rpc.protocols import BulkProtocol, CompactProtocol
+from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransport
+
+__all__ = ["Connection", "ThriftError", "open_socket"]
+
+ThriftError = TException
+"""What a call raises beside `OSError`: an error that the service declares, or a reply that is none
+of the protocol's."""
+
+_TRANSPORTS = {
+    "buffered": (transports.TBufferedTransport, BulkTransport),
+    "framed": (transports.TFramedTransport, FramedBulkTransport),
+}
+_PROTOCOLS = {
+    "binary": (protocols.TBinaryProtocol, BulkProtocol),
+    "compact": (CompactProtocol, CompactProtocol),
+}
+"""The one for what is small, which is compiled if it can be, and the one for large values."""
+
+
+def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
+    """A connection for calls, each of which is sent at once, however small it is.
+
+    Raises:
+        OSError: it can't be opened within `timeout_s`.
+    """
+    connected = socket.create_connection((host, port), timeout_s)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
+
+
+class Connection:
+    """An open connection. Not thread-safe: one request at a time.
+
+    Args:
+        service: the service that is called, as `hqueue.rpc.services.load` has it.
+        host, port: where it is served.
+        timeout_s: the bound on opening it.
+        transport: ``buffered`` or ``framed``.
+        protocol: ``binary`` or ``compact``.
+
+    Raises:
+        OSError: it can't be opened within `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        service: Any,
+        host: str,
+        port: int,
+        timeout_s: float,
+        *,
+        transport: str = "buffered",
+        protocol: str = "binary",
+    ) -> None:
+        self.socket = BoundedSocket(open_socket(host, port, timeout_s))
+        """Its time-out is set before each request."""
+        # What is text in an IDL may be bytes: without decode_response=False thriftpy2 would try
+        # each as UTF-8.
+        clients: list[Any] = [
+            TClient(service, spoken(carried(self.socket), decode_response=False))
+            for carried, spoken in zip(_TRANSPORTS[transport], _PROTOCOLS[protocol], strict=True)
+        ]
+        self.client, self.bulk_client = clients
+        """Two on one wire, used in turns: thriftpy2's own, and one for large values."""
+        self.used_ms = 0.0
+        """When it was last used: for whoever keeps it."""
+
+    def close(self) -> None:
+        """Close the socket. Never raises."""
+        try:
+            self.socket.close()
+        except OSError:
+            pass

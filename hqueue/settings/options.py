@@ -1,0 +1,93 @@
+"""Options that are given by keyword: their names and types, and the error for one that isn't there.
+
+What each stands for if it is left out is said where it is used; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
+
+from hqueue.errors import InvalidInputError
+from hqueue.settings.addresses import GatewayAddress
+from hqueue.settings.connection import AccessRule, Credential
+from hqueue.settings.names import with_closest
+
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+else:
+    from typing_extensions import Unpack
+
+__all__ = ["AlterableAttributes", "ConnectOptions", "QueueAttributes", "Unpack", "check_options"]
+
+
+class ConnectOptions(TypedDict, total=False):
+    """Settings of a connection by their names in `Settings`, which says what each does.
+
+    What has several items is a sequence of them, or a text with commas. None counts as not given.
+    """
+
+    gateways: str | GatewayAddress | Sequence[str | GatewayAddress] | None
+    zookeeper: str | None
+    zookeeper_root: str | None
+    zookeeper_session_timeout_ms: int | None
+    zookeeper_auth: str | Credential | Sequence[str | Credential] | None
+    zookeeper_acl: str | AccessRule | Sequence[str | AccessRule] | None
+    notify_workers: bool | None
+    transport: str | None
+    protocol: str | None
+    connect_timeout_ms: int | None
+    request_timeout_ms: int | None
+    operation_timeout_ms: int | None
+    gateway_retry_ms: int | None
+    connections_max: int | None
+    connection_idle_ms: int | None
+    codec: str | None
+    clock_skew_ms_max: int | None
+
+
+class AlterableAttributes(TypedDict, total=False):
+    """Attributes of a queue that can be changed; those not given have HBase's defaults."""
+
+    memstore_flush_bytes: int
+    """Bytes in memory after which a region writes a file."""
+
+    major_compaction_ms: int
+    """Time between major compactions of a region; 0 for none."""
+
+    compaction_files_min: int
+    """Files at which a compaction begins."""
+
+    compaction_files_max: int
+    """Files that one compaction takes."""
+
+    compression: str
+    """HBase's compression of the files: NONE, GZ, SNAPPY, LZ4, ZSTD, LZO or BZIP2."""
+
+    blocking_store_files: int
+    """Files at which a region makes writers wait."""
+
+    durability: str
+    """What a put waits for: SYNC_WAL, HBase's default, until each server of the write-ahead log's
+    storage has it; FSYNC_WAL, until it is on their disks."""
+
+
+class QueueAttributes(AlterableAttributes, total=False):
+    """Attributes of a queue that is created; those not given have HBase's defaults."""
+
+    partitions_per_region: int
+    """Partitions that share a region. Fixed when the queue is created."""
+
+
+def check_options(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Return if all options are known.
+
+    Raises:
+        InvalidInputError: one isn't; it names the owner and the closest known one, if one is close.
+    """
+    known = sorted(known)
+    for name in given:
+        if name not in known:
+            unknown = InvalidInputError(f"{owner} has no such option", option=name)
+            raise with_closest(unknown, name, known)

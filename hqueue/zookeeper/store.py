@@ -1,0 +1,66 @@
+"""The session with ZooKeeper as a store of records and registrations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hqueue.metadata.ports import Record, SessionState, Watch
+from hqueue.settings.connection import Settings
+from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
+from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals
+from hqueue.zookeeper.records import ZooKeeperRecords
+from hqueue.zookeeper.session import Session
+from hqueue.zookeeper.tree_cache import TreeCache
+
+__all__ = ["ZooKeeperStore"]
+
+
+class ZooKeeperStore:
+    """The `MetadataStore` on ZooKeeper: a key is a node's path. Connects when it is first used.
+
+    Args:
+        settings: how to reach ZooKeeper.
+        session_bytes_max: how much is present by one session at ZooKeeper, as the length of its
+            ephemeral nodes' paths. What needs more is spread over several that live and die as
+            one. Only tests need another value.
+    """
+
+    def __init__(self, settings: Settings, *, session_bytes_max: int = SESSION_BYTES_MAX) -> None:
+        self.session = Session(settings, bytes_max=session_bytes_max)
+        self.records = ZooKeeperRecords(self.session)
+        self.ephemerals = ZooKeeperEphemerals(self.session)
+
+    @property
+    def state(self) -> SessionState:
+        """As `MetadataStore.state`."""
+        return self.session.state
+
+    @property
+    def session_id(self) -> int | None:
+        """As `MetadataStore.session_id`."""
+        return self.session.id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """As `MetadataStore.session_timeout_ms`: as ZooKeeper grants it."""
+        return self.session.timeout_ms
+
+    def watch(
+        self, prefix: str, depth: int, on_change: Callable[[Mapping[str, Record]], None]
+    ) -> Watch:
+        """As `MetadataStore.watch`."""
+        return TreeCache(self.session, prefix, depth, on_change)
+
+    def on_state(
+        self, on_change: Callable[[SessionState], None], on_close: Callable[[], None] | None = None
+    ) -> Watch:
+        """As `MetadataStore.on_state`."""
+        return self.session.on_state(on_change, on_close)
+
+    def confirm(self) -> float:
+        """As `MetadataStore.confirm`."""
+        return self.session.confirm()
+
+    def close(self) -> None:
+        """As `MetadataStore.close`."""
+        self.session.close()

@@ -1,0 +1,173 @@
+"""What stores and behaviour are tested over: clusters in memory, and a real HBase."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from hqueue import Client, Settings
+from hqueue.connecting import open_client
+from hqueue.hbase import GatewayStore
+from hqueue.log.store import StorePort
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.metadata import MemoryCoordination, MemoryServer
+from tests.support.memory.network import Network
+from tests.support.memory.store import MemoryStore
+from tests.support.proxy import Fate, Proxies, Served
+from tests.support.raw import RawTables
+
+__all__ = ["Backend", "GatewayBackend", "LossyWay", "MemoryBackend"]
+
+
+class LossyWay(Protocol):
+    """A way to the store on which requests and answers get lost, as the test chooses."""
+
+    def connect(self, **settings: object) -> Client:
+        """A client that goes this way."""
+
+    def set_fate(self, fate: Callable[[str], Fate]) -> None:
+        """What becomes of each request, by the name of the port's method where one is a request:
+        as ``put_if_absent`` and ``describe``.
+        """
+
+    def store(self, **settings: object) -> StorePort:
+        """A store that goes this way."""
+
+    def cut(self) -> None:
+        """Let no request even leave, for good."""
+
+    def deliver(self) -> int:
+        """Bring what was held to the store; returns how many requests that were."""
+
+
+class Backend(Protocol):
+    """A cluster: what opens clients of it, and what looks at it past hqueue."""
+
+    @property
+    def raw(self) -> RawTables: ...
+
+    def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
+        """A client, as a process of its own has one."""
+
+    def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> StorePort:
+        """The store alone."""
+
+    def lossy(self) -> contextlib.AbstractContextManager[LossyWay]:
+        """A way on which things get lost."""
+
+
+class MemoryBackend:
+    """A cluster in memory. Its bodies expire by the clock that it is given."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.raw = MemoryCluster(clock)
+        self._coordination = MemoryServer()
+
+    def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
+        return _client(self.raw, self._coordination, Network(), clock, **settings)
+
+    def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> MemoryStore:
+        return MemoryStore(self.raw, Settings(**settings), clock)  # type: ignore[arg-type]
+
+    @contextlib.contextmanager
+    def lossy(self) -> Iterator[LossyWay]:
+        yield _LossyNetwork(self.raw, self._coordination)
+
+
+def _client(
+    cluster: MemoryCluster,
+    coordination: MemoryServer,
+    network: Network,
+    clock: Clock,
+    **settings: object,
+) -> Client:
+    made = Settings(**{**settings, "notify_workers": False})  # type: ignore[arg-type]
+    store = MemoryStore(cluster, made, clock, network)
+    return Client(made, store, lambda: MemoryCoordination(coordination), clock)
+
+
+class HastyClock(SystemClock):
+    """This machine's clock, but that its sleeps take a tenth: those between two tries."""
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        super().sleep_ms(duration_ms / 10)
+
+
+class _LossyNetwork:
+    def __init__(self, cluster: MemoryCluster, coordination: MemoryServer) -> None:
+        self._cluster = cluster
+        self._coordination = coordination
+        self._network = Network()
+
+    def connect(self, **settings: object) -> Client:
+        return _client(self._cluster, self._coordination, self._network, HastyClock(), **settings)
+
+    def store(self, **settings: object) -> MemoryStore:
+        made = Settings(**settings)  # type: ignore[arg-type]
+        return MemoryStore(self._cluster, made, HastyClock(), self._network)
+
+    def cut(self) -> None:
+        self._network.down = True
+
+    def set_fate(self, fate: Callable[[str], Fate]) -> None:
+        self._network.fate = fate
+
+    def deliver(self) -> int:
+        return self._network.deliver()
+
+
+class GatewayBackend:
+    """A cluster behind Thrift gateways: a real HBase, or one in memory."""
+
+    def __init__(self, served: Served, raw: RawTables) -> None:
+        self.raw = raw
+        self.gateways = served.gateways
+        self._served = served
+
+    def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
+        return open_client(self._served.settings(**settings), clock)
+
+    def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> GatewayStore:
+        return GatewayStore(self._served.settings(**settings), clock)
+
+    @contextlib.contextmanager
+    def lossy(self) -> Iterator[LossyWay]:
+        with Proxies(self._served) as proxies:
+            yield _LossyProxies(proxies)
+
+
+METHODS = {
+    "checkAndPut": "put_if_absent",
+    "getAllRegionLocations": "locate",
+    "getTableDescriptor": "describe",
+    "createTable": "create",
+    "modifyTable": "alter",
+    "enableTable": "enable",
+    "disableTable": "disable",
+    "deleteTable": "delete",
+    "truncateTable": "truncate",
+}
+"""The gateways' methods that tests choose a fate for, and the ports' that make them."""
+
+
+class _LossyProxies:
+    def __init__(self, proxies: Proxies) -> None:
+        self._proxies = proxies
+
+    def connect(self, **settings: object) -> Client:
+        return open_client(self._proxies.settings(**settings))
+
+    def store(self, **settings: object) -> GatewayStore:
+        return GatewayStore(self._proxies.settings(**settings))
+
+    def cut(self) -> None:
+        for proxy in self._proxies:
+            proxy.close()
+
+    def set_fate(self, fate: Callable[[str], Fate]) -> None:
+        self._proxies.set_fate(lambda method: fate(METHODS.get(method, method)))
+
+    def deliver(self) -> int:
+        return sum(proxy.deliver() for proxy in self._proxies)

@@ -1,0 +1,108 @@
+"""Old headers are deleted in passing, in stepped time: when their bodies expired, and how often."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from hqueue import Client, Message, Queue, StoreUnavailableError
+from hqueue.format import decode_header
+from hqueue.log import PartitionWriter
+from hqueue.produce.header_reaper import HeaderReaper
+from hqueue.settings.limits import HEADER_GRACE_MS
+from tests.support.backends import MemoryBackend
+from tests.support.doubles import SteppedClock
+
+START_MS = 1_700_000_000_000.0
+TTL_S = 3_600
+EVERY_MS = 60_000
+OLD_MS = TTL_S * 1_000 + HEADER_GRACE_MS
+
+
+def joined() -> None:
+    """Wait for what collects in the background."""
+    for thread in threading.enumerate():
+        if thread.name == "hqueue-collect":
+            thread.join(30)
+
+
+class Scene:
+    """A queue on a cluster in memory; all clocks are one."""
+
+    def __init__(self, client: Client, backend: MemoryBackend, clock: SteppedClock) -> None:
+        self.clock = clock
+        self.client = client
+        self.queue: Queue = client.create_queue("q", partitions=1, ttl=TTL_S)
+        self.log = backend.store(clock).log("q")
+        self._raw = backend.raw
+
+    def put(self) -> None:
+        """Put a message, and wait until what it began is done."""
+        self.queue.put(Message("t", b"x"))
+        joined()
+
+    def ordinals(self) -> list[int]:
+        """Those of the headers that are there."""
+        rows = self._raw.rows("q").items()
+        return [decode_header(k, c[b"log:batch"]).ordinal for k, c in rows if b"log:batch" in c]
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    clock = SteppedClock(START_MS)
+    backend = MemoryBackend(clock)
+    with backend.connect(clock) as client:
+        yield Scene(client, backend, clock)
+
+
+def test_headers_go_an_hour_after_their_bodies_and_the_newest_stays(scene: Scene) -> None:
+    scene.put()
+    scene.clock.now_ms += 10_000
+    scene.put()
+    assert [m.value for m in scene.queue.scan()] == [b"x", b"x"]
+    scene.clock.now_ms += TTL_S * 1_000 + 1
+    assert list(scene.queue.scan()) == []
+    scene.put()
+    assert scene.ordinals() == [0, 1, 2], "the bodies have only just expired"
+    scene.clock.now_ms += HEADER_GRACE_MS
+    scene.put()
+    assert scene.ordinals() == [2, 3]
+    assert len(list(scene.queue.scan())) == 2
+    assert scene.queue.offsets()[0].messages == 4
+
+
+def test_a_partition_is_looked_at_once_a_minute_and_what_fails_is_left(scene: Scene) -> None:
+    asked: list[int] = []
+
+    def ttl_seconds() -> int:
+        asked.append(1)
+        raise StoreUnavailableError("away")
+
+    reaper = HeaderReaper(ttl_seconds, scene.clock)
+    writers = [PartitionWriter(partition, scene.log, scene.clock) for partition in (0, 1)]
+
+    def look() -> int:
+        for writer in writers:
+            reaper.collect_if_due(writer)
+            joined()
+        return len(asked)
+
+    look()  # When it is due first is left to chance, within the first minute.
+    asked.clear()
+    for looks in (2, 4, 6):
+        scene.clock.now_ms += EVERY_MS
+        assert look() == looks
+        scene.clock.now_ms += EVERY_MS - 1
+        assert look() == looks
+        scene.clock.now_ms -= EVERY_MS - 1
+
+
+def test_what_is_kept_for_ever_keeps_its_headers(scene: Scene) -> None:
+    scene.client.alter_queue("q", ttl=None)
+    for _ in range(3):
+        scene.clock.now_ms += 10 * OLD_MS
+        scene.put()
+    assert scene.ordinals() == [0, 1, 2]
+    assert len(list(scene.queue.scan())) == 3
