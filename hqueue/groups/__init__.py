@@ -1,4 +1,4 @@
 """Consumer groups (seed 004): members that share the partitions of queues among them.
 
-It imports `hqueue.consume`, `hqueue.metadata` and what is below them.
+It stands on `hqueue.metadata`, as push does; the log knows nothing of groups.
 """

@@ -31,6 +31,8 @@ class Steps:
     revoke: frozenset[PartitionKey] = frozenset()
     """To be given up, as soon as what was handed out of them is done with. Each ends with
     `Membership.released`."""
+    release: frozenset[PartitionKey] = frozenset()
+    """To be released at once: it seems to have them, and does not know it."""
 
 
 class Membership:
@@ -42,7 +44,8 @@ class Membership:
     sees.
 
     What was refused is claimed again, though nothing changes in what is seen: whoever had it may
-    have come and gone in between.
+    have come and gone in between. And what it sees as its own, and does not know of, is released:
+    the answer to a claim may have been lost.
 
     Args:
         member: its name in the group.
@@ -59,6 +62,7 @@ class Membership:
         self._stages: dict[PartitionKey, _Stage] = {}
         self._outdated: set[PartitionKey] = set()
         """What it has had since before the group changed."""
+        self._stray: frozenset[PartitionKey] = frozenset()
         self.leaving = False
         """Whether it gives up everything, and claims nothing any more."""
 
@@ -82,6 +86,8 @@ class Membership:
         before, self._view = self._view, view
         if before.members != view.members or before.partitions.keys() != view.partitions.keys():
             self._outdated = set(self._stages)
+        own = {key for key, owner in view.owners.items() if owner == self.member}
+        self._stray = frozenset(own - self._stages.keys())
 
     def leave(self) -> None:
         """Give up everything, and claim nothing any more."""
@@ -103,7 +109,8 @@ class Membership:
         if not self._eager or not self._at(_Stage.REVOKING):
             claim = wanted - self._stages.keys() - self._owners().keys()
             self._put(claim, _Stage.CLAIMING)
-        return Steps(claim, revoke)
+        release, self._stray = self._stray - self._stages.keys(), frozenset()
+        return Steps(claim, revoke, release)
 
     def claimed(self, key: PartitionKey) -> None:
         """A claim that `steps` named is this member's now."""
@@ -119,6 +126,10 @@ class Membership:
     def released(self, key: PartitionKey) -> None:
         """What `steps` named for revoking is given up."""
         del self._stages[key]
+
+    def not_released(self, keys: Iterable[PartitionKey]) -> None:
+        """What `steps` named for releasing at once could not be; it is named again."""
+        self._stray |= frozenset(keys)
 
     def _wanted(self) -> frozenset[PartitionKey]:
         if self.leaving or self.member not in self._view.members:

@@ -8,7 +8,9 @@ own:
     topics       {"version": 1, "topics": ["a", "b"] or null,
                   "delivery": {"attempts_max": 5, "backoff_ms_min": 100, …}}
     worker       {"version": 1, "address": "host:port", "region_host": "host", "load": 3}
-    owner        {"version": 1, "worker": "name"}
+    owner        {"version": 1, "worker": "name"}, of a group {"version": 1, "consumer": "id"}
+    member       {"version": 1, "streams": {"queue": 1, …}}
+    offset       {"version": 1, "next": "1700000000000-0", "consumer": "id"}
     epoch        {"version": 1, "number": 17, "since": "1700000000000-0"}
     append keys  {"version": 1, "keys": [{"id": "<hex>", "secret": "<hex>",
                                           "created_ms": 1700000000000}, …]}
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError, UnsupportedFormatError
@@ -31,12 +33,15 @@ from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, A
 from hqueue.metadata.ports import Version
 from hqueue.metadata.records import DeliveryOptions, WorkerRecord
 from hqueue.settings.addresses import Address
+from hqueue.settings.numbers import check_whole
 
 __all__ = [
     "decode_address",
     "decode_append_keys",
     "decode_checkpoint",
     "decode_epoch",
+    "decode_member",
+    "decode_offset",
     "decode_owner",
     "decode_topics",
     "decode_worker",
@@ -44,12 +49,15 @@ __all__ = [
     "encode_append_keys",
     "encode_checkpoint",
     "encode_epoch",
+    "encode_member",
+    "encode_offset",
     "encode_owner",
     "encode_topics",
     "encode_worker",
 ]
 
 VERSION = 1
+STREAMS_MAX = 1_000
 
 _Decoded = TypeVar("_Decoded")
 
@@ -105,12 +113,37 @@ def decode_worker(data: bytes, path: str, name: str) -> WorkerRecord:
     )
 
 
-def encode_owner(worker: str) -> bytes:
-    return _encode(worker=worker)
+def encode_owner(owner: str, role: str = "worker") -> bytes:
+    return _encode(**{role: owner})
 
 
-def decode_owner(data: bytes, path: str) -> str:
-    return _decode(data, path, lambda fields: _text(fields["worker"]))
+def decode_owner(data: bytes, path: str, role: str = "worker") -> str:
+    return _decode(data, path, lambda fields: _text(fields[role]))
+
+
+def encode_member(streams: Mapping[str, int]) -> bytes:
+    return _encode(streams=dict(sorted(streams.items())))
+
+
+def decode_member(data: bytes, path: str) -> dict[str, int]:
+    """How many streams a member of a group has of each queue."""
+    return _decode(
+        data,
+        path,
+        lambda fields: {
+            _text(queue): check_whole(streams, 1, STREAMS_MAX)
+            for queue, streams in fields["streams"].items()
+        },
+    )
+
+
+def encode_offset(next_id: MessageID, consumer: str) -> bytes:
+    return _encode(next=str(next_id), consumer=consumer)
+
+
+def decode_offset(data: bytes, path: str) -> MessageID:
+    """The first ID that a group has not consumed yet."""
+    return _decode(data, path, lambda fields: MessageID.parse(_text(fields["next"])))
 
 
 def encode_epoch(epoch: int, since: MessageID) -> bytes:

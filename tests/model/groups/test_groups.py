@@ -20,7 +20,9 @@ BOUNDS = {
     "a session ends while its member leaves": Bounds(partitions=1, leaves=1, commits=0),
 }
 LARGE = {
-    "two sessions end": Bounds(partitions=1, ends=2, commits=2),
+    "an answer gets lost and a member comes": Bounds(
+        members=("a",), late=("b",), ends=0, lost_answers=1, commits=0
+    ),
     "a session of two partitions ends": Bounds(commits=0),
     "a member comes and another crashes": Bounds(
         partitions=1, late=("c",), ends=0, crashes=1, commits=1
@@ -63,6 +65,7 @@ RULES = {
     "releases only its own": Rules(releases_only_its_own=False),
     "forgets with its session": Rules(forgets_with_its_session=False),
     "claims again what was refused": Rules(claims_again_what_was_refused=False),
+    "releases what it does not know of": Rules(releases_what_it_does_not_know_of=False),
     "gives up what is another's": Rules(member=_GivesNothingUp),
 }
 
@@ -70,7 +73,7 @@ RULES = {
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 def test_every_rule_is_needed(rules: Rules) -> None:
     def explore_all() -> None:
-        for bounds in BOUNDS.values():
+        for bounds in (*BOUNDS.values(), *LARGE.values()):
             explore(World(bounds, assign_sticky, rules=rules), states_max=STATES_MAX)
 
     with pytest.raises(CounterexampleError):

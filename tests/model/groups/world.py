@@ -32,6 +32,7 @@ class Rules:
     """A release deletes the node of its own session, and no other."""
     forgets_with_its_session: bool = True
     claims_again_what_was_refused: bool = True
+    releases_what_it_does_not_know_of: bool = True
     member: type[Membership] = Membership
 
 
@@ -47,6 +48,8 @@ class Bounds:
     """Sessions that end although their member lives, or has just stood still."""
     crashes: int = 0
     leaves: int = 0
+    lost_answers: int = 0
+    """Claims that are made, and of which the claimer does not hear."""
     commits: int = 1
 
 
@@ -101,7 +104,12 @@ class World:
         self.rules = rules
         self.keys = tuple(PartitionKey("q", number) for number in range(bounds.partitions))
         self._assignor, self._eager = assignor, eager
-        self._left = {"end": bounds.ends, "crash": bounds.crashes, "leave": bounds.leaves}
+        self._left = {
+            "end": bounds.ends,
+            "crash": bounds.crashes,
+            "leave": bounds.leaves,
+            "lose": bounds.lost_answers,
+        }
         self._commits = bounds.commits
         self._late = set(bounds.late)
         self._sessions = 0
@@ -132,6 +140,7 @@ class World:
                 name,
                 sorted(m.membership._stages.items(), key=str),
                 sorted(m.membership._outdated),
+                sorted(m.membership._stray),
                 m.session,
                 sorted(m.seen_members),
                 m.seen_owners,
@@ -163,19 +172,25 @@ class World:
                 yield from (("request", name, key) for key in member.begun)
             if member.alive and member.leased and self._commits and faults:
                 yield from (("commit", name, key) for key in member.membership.owned)
-            if faults and not gone:
-                if self._left["crash"] and member.alive:
-                    yield "crash", name, None
-                if self._left["end"] and member.alive and member.leased:
-                    yield "doubt", name, None
-                if self._left["leave"] and member.alive and not member.membership.leaving:
-                    yield "leave", name, None
+            if faults and not gone and member.alive:
+                yield from self._faults(name, member)
             if not gone and not member.leased and (faults or not member.alive):
                 yield "end", name, None
         for index, (name, _, key, _) in enumerate(self._commits_sent):
             yield f"arrive {index}", name, key
         for name in self._late:
             yield "join", name, None
+
+    def _faults(self, name: str, member: _Member) -> Iterator[Action]:
+        if self._left["crash"]:
+            yield "crash", name, None
+        if self._left["end"] and member.leased:
+            yield "doubt", name, None
+        if self._left["lose"]:
+            asked = (key for key, stage in member.begun.items() if stage == "create")
+            yield from (("lose", name, key) for key in asked if key not in self.owners)
+        if self._left["leave"] and not member.membership.leaving:
+            yield "leave", name, None
 
     def _own_actions(self, name: str, member: _Member) -> Iterator[Action]:
         if not member.leased:
@@ -187,7 +202,7 @@ class World:
         if member.refused and self.rules.claims_again_what_was_refused:
             yield "pause", name, None
         steps = _copied(member.membership).steps()
-        if (steps.claim - member.refused) or steps.revoke:
+        if (steps.claim - member.refused) or steps.revoke or steps.release:
             yield "step", name, None
         elif member.membership.leaving and not member.membership.held:
             yield "depart", name, None
@@ -243,6 +258,10 @@ class World:
             else:
                 member.begun[key] = "create"
         member.begun |= dict.fromkeys(sorted(steps.revoke), "release")
+        if self.rules.releases_what_it_does_not_know_of:
+            for key in steps.release:
+                if self.owners.get(key) == (name, member.session):
+                    del self.owners[key]
 
     def _pause(self, name: str) -> None:
         """A while goes by, after which what was refused is asked for again."""
@@ -262,7 +281,10 @@ class World:
                 self.owners.pop(key, None)
             member.offsets.pop(key, None)
             member.membership.released(key)
-        elif stage == "create" and (key in self.owners or self.present.get(name) != member.session):
+        elif stage == "create" and (
+            self.owners.get(key, (name, member.session)) != (name, member.session)
+            or self.present.get(name) != member.session
+        ):
             member.refused.add(key)
             member.membership.refused(key)
         elif stage == "create":
@@ -280,6 +302,14 @@ class World:
             member.offsets[key] = self._versions[key], read
             member.membership.claimed(key)
             self._consumers[key] = name, member.session
+
+    def _lose(self, name: str, key: PartitionKey) -> None:
+        """A claim is made, but its answer gets lost."""
+        self._left["lose"] -= 1
+        member = self.members[name]
+        del member.begun[key]
+        self.owners[key] = name, member.session
+        member.membership.refused(key)
 
     def _commit(self, name: str, key: PartitionKey) -> None:
         """A commit is sent; it may arrive whenever it wants, whatever became of its session."""

@@ -1,0 +1,81 @@
+"""Who is in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hqueue.errors import HQueueError, RequestRefusedError
+from hqueue.groups.paths import GroupPaths
+from hqueue.metadata import MetadataStore, Watch
+from hqueue.metadata.directory import Directory
+from hqueue.metadata.encoding import decode_member, encode_member
+from hqueue.metadata.ports import Obstacle, Record
+from hqueue.metadata.registration import Registration
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["GroupMembers"]
+
+MEMBER_DEPTH = 1
+
+
+class GroupMembers:
+    """Who is in a group, and how many streams of which queues each has. Thread-safe.
+
+    Args:
+        store: where members are registered.
+        paths: the group's.
+        clock: measures how long one who may be dead is waited for.
+    """
+
+    def __init__(
+        self, store: MetadataStore, paths: GroupPaths, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._store = store
+        self._paths = paths
+        self._clock = clock
+        self._present = Directory(store, paths.ids, MEMBER_DEPTH, self._decode, "a member")
+
+    def join(
+        self,
+        consumer: str,
+        streams: Mapping[str, int],
+        on_failure: Callable[[HQueueError], None],
+    ) -> Registration:
+        """Make a consumer present, and again after its session was lost, until that is closed.
+
+        Args:
+            consumer: its ID, which no other has.
+            streams: how many it has of each queue, 1 to 1,000.
+            on_failure: called if it can't be made present again.
+
+        Raises:
+            RequestRefusedError: another consumer of that ID stays present.
+        """
+        return Registration(
+            self._store,
+            [{self._paths.member(consumer): encode_member(streams)}],
+            is_own=lambda _: False,
+            on_obstacle=_taken,
+            on_failure=on_failure,
+            parents=True,
+            clock=self._clock,
+        )
+
+    def list(self) -> Mapping[str, Mapping[str, int]]:
+        """The streams of every member by queue. A record that can't be read is left out."""
+        return self._present.list()
+
+    def watch(self, listener: Callable[[Mapping[str, Mapping[str, int]]], None]) -> Watch:
+        """Report who is in the group; as `MetadataStore.watch`."""
+        return self._present.watch(listener)
+
+    def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[str, dict[str, int]]:
+        return self._paths.consumer(path), decode_member(found[path].value, path)
+
+
+def _taken(obstacle: Obstacle) -> RequestRefusedError:
+    return RequestRefusedError(
+        "there is a consumer of this ID in the group",
+        path=obstacle.key,
+        record=(obstacle.value or b"").decode(errors="replace"),
+    )

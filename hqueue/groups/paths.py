@@ -1,0 +1,86 @@
+"""Where a group lies: the keys of records and registrations, which are ZooKeeper's paths.
+
+    <root>/consumers/<group>/ids/<consumer>                         ephemeral: a member
+    <root>/consumers/<group>/owners/<queue>/<broker>-<partition>    ephemeral: who consumes it
+    <root>/consumers/<group>/offsets/<queue>/<broker>-<partition>   the next ID, and who wrote it
+
+These are seed 004's; its topic is a queue, and its broker an HQueue cluster by its logical ID. What
+the names of groups and consumers have that no segment may is escaped as in URLs.
+`hqueue.metadata.encoding` says what is in them.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+
+from hqueue.errors import InvalidInputError
+from hqueue.metadata import PartitionKey
+from hqueue.metadata.paths import partition_number
+from hqueue.metadata.records import NAME_LENGTH_MAX
+from hqueue.settings.attributes import check_queue_name
+
+__all__ = ["GroupPaths"]
+
+
+class GroupPaths:
+    """The paths of one group.
+
+    Args:
+        root: what all keys begin with.
+        group: its name, 1 to 200 of any characters.
+        broker: the logical ID of the HQueue cluster.
+
+    Raises:
+        InvalidInputError: the name is empty or too long.
+    """
+
+    def __init__(self, root: str, group: str, broker: int = 0) -> None:
+        top = f"{root}/consumers/{_segment(group)}"
+        self.ids = f"{top}/ids"
+        self.owners = f"{top}/owners"
+        self.offsets = f"{top}/offsets"
+        self._broker = broker
+
+    def member(self, consumer: str) -> str:
+        return f"{self.ids}/{_segment(consumer)}"
+
+    def consumer(self, path: str) -> str:
+        """Whose registration this is."""
+        return urllib.parse.unquote(path.rpartition("/")[2])
+
+    def owner(self, key: PartitionKey) -> str:
+        return f"{self.owners}/{self._below(key)}"
+
+    def offset(self, key: PartitionKey) -> str:
+        return f"{self.offsets}/{self._below(key)}"
+
+    def partition_key(self, path: str) -> PartitionKey | None:
+        """Which partition a claim or an offset is of; None for another broker's, and for a path
+        that hqueue did not make.
+        """
+        queue, name = path.split("/")[-2:]
+        broker, _, number = name.rpartition("-")
+        partition = partition_number(number)
+        if partition is None or broker != str(self._broker):
+            return None
+        return PartitionKey(queue, partition)
+
+    def _below(self, key: PartitionKey) -> str:
+        return f"{check_queue_name(key.queue)}/{self._broker:d}-{key.partition:d}"
+
+
+def _segment(name: object) -> str:
+    """A name as a segment of a key.
+
+    Raises:
+        InvalidInputError: it is no text, empty, too long, or has no UTF-8.
+    """
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH_MAX:
+        raise InvalidInputError(
+            "the name of a group or a consumer is a text of 1 to 200 characters", name=name
+        )
+    try:
+        escaped = urllib.parse.quote(name, safe="")
+    except UnicodeEncodeError as exc:
+        raise InvalidInputError("the name must have a UTF-8 encoding", name=name) from exc
+    return escaped.replace(".", "%2E") if name in (".", "..") else escaped
