@@ -54,11 +54,13 @@ MARKED_BY_FIXTURE = {
     "cluster_server": ("servers", "cluster"),
     "spark_environment": ("servers", "spark"),
 }
-"""What a test is marked with for what it uses. Those that start servers themselves say so."""
+"""What a test is marked with for what it uses. Those that start servers themselves say so; and no
+other fixture has one of these names.
+"""
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs servers; what needs the cluster comes last: it takes time from others.
 
     What takes something that only real servers have runs over no other back end. Gateways before
@@ -68,6 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             for marker in MARKED_BY_FIXTURE.get(fixture, ()):
                 item.add_marker(marker)
+    config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
     items[:] = filter(_is_wanted, items)
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
 

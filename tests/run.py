@@ -58,11 +58,14 @@ def tests(name: str, marked: str, *options: str) -> Step:
     return Step(name, command)
 
 
+SPREAD = ("--numprocesses", CORES, "--dist", "worksteal", "--quiet")
+"""On all cores: for tests that need no server."""
+
+
 def check() -> list[Lane]:
-    """What needs no server and no Java, on all cores."""
-    spread = ("--numprocesses", CORES, "--dist", "worksteal", "--quiet")
+    """What needs no server and no Java."""
     return [
-        Lane([tests("check", "not servers and not thorough", *spread)]),
+        Lane([tests("check", "not servers and not thorough", *SPREAD)]),
         Lane([Step("lint", ["make", "--no-print-directory", "lint"])]),
     ]
 
@@ -72,7 +75,7 @@ def on_servers(also: str) -> list[Lane]:
     return [
         Lane(
             [
-                tests("serverless", f"not servers{also}"),
+                tests("serverless", f"not servers{also}", *SPREAD),
                 tests("servers", f"((servers and not spark) or cluster){also}"),
                 tests("spark", f"spark and not cluster{also}"),
             ]

@@ -1,4 +1,4 @@
-"""Reading a queue: cursors in its partitions, and what can be told without reading a message."""
+"""Reading a queue: cursors in its partitions, and what is known without reading a message."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 class ScannerOptions(TypedDict, total=False):
-    """What a scanner can be told besides what it reads."""
+    """The options of a scanner, besides what it reads."""
 
     follow: bool
     """At the end, wait for new messages instead of ending. New messages are asked for in one

@@ -80,7 +80,7 @@ def _segment(name: object) -> str:
             "the name of a group or a consumer is a text of 1 to 200 characters", name=name
         )
     try:
-        escaped = urllib.parse.quote(name, safe="")
+        escaped = urllib.parse.quote(name, safe=":")
     except UnicodeEncodeError as exc:
         raise InvalidInputError("the name must have a UTF-8 encoding", name=name) from exc
     return escaped.replace(".", "%2E") if name in (".", "..") else escaped

@@ -1,7 +1,7 @@
 """One complete handle on a queue's log, for all that stands on it.
 
 It puts together the part that writes, of `hqueue.produce`, and the part that reads, of
-`hqueue.consume`. Whoever needs only one of them takes that one.
+`hqueue.consume`. What needs only one of them takes that one.
 """
 
 from hqueue.handle.queue_log import QueueLog

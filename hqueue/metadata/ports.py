@@ -202,7 +202,7 @@ class Ephemerals(Protocol):
 class MetadataStore(Protocol):
     """A session with a store of records and registrations. Thread-safe.
 
-    In a forked child it begins anew: what was registered stays the parent's, and the parent's
+    In a forked child it begins again: what was registered stays the parent's, and the parent's
     watches tell nothing in the child.
     """
 

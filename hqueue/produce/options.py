@@ -1,4 +1,4 @@
-"""What a producer can be told."""
+"""A producer's options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ProducerOptions"]
 
 
 class ProducerOptions(TypedDict, total=False):
-    """What a `Producer` can be told."""
+    """The options of a `Producer`."""
 
     linger_ms: float
     """How long a message may wait for others to be batched with. 5 by default."""

@@ -32,7 +32,7 @@ MESSAGE_OVERHEAD_BYTES = TOPIC_BYTES_MAX + 64
 
 
 class SubscriberOptions(TypedDict, total=False):
-    """What a `Subscriber` can be told besides what it receives."""
+    """The options of a `Subscriber`, besides what it receives."""
 
     port: int
     """Where to listen; any free port if 0, the default."""

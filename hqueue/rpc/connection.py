@@ -75,7 +75,7 @@ class Connection:
         self.client, self.bulk_client = clients
         """Two on one wire, used in turns: thriftpy2's own, and one for large values."""
         self.used_ms = 0.0
-        """When it was last used: for whoever keeps it."""
+        """When it was last used: kept by its owner."""
 
     def close(self) -> None:
         """Close the socket. Never raises."""

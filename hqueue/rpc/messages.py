@@ -1,4 +1,4 @@
-"""Calls and replies of Thrift's binary protocol as bytes, for whoever moves the bytes himself."""
+"""Calls and replies of Thrift's binary protocol as bytes, for code that moves the bytes itself."""
 
 from __future__ import annotations
 

@@ -54,17 +54,17 @@ class Consumer:
 
 
 @pytest.fixture
-def server() -> MemoryServer:
+def metadata_server() -> MemoryServer:
     return MemoryServer(session_timeout_ms=300)
 
 
 @pytest.fixture
-def join(server: MemoryServer) -> Iterator[Callable[..., Consumer]]:
+def join(metadata_server: MemoryServer) -> Iterator[Callable[..., Consumer]]:
     """Members, each with a session of its own."""
     joined: list[Consumer] = []
 
     def join_one(name: str, *, eager: bool = False) -> Consumer:
-        joined.append(Consumer(server.open(), name, eager=eager))
+        joined.append(Consumer(metadata_server.open(), name, eager=eager))
         return joined[-1]
 
     yield join_one
@@ -127,7 +127,7 @@ def test_an_offset_is_where_the_next_owner_begins(join: Callable[..., Consumer])
 
 
 def test_a_member_whose_session_ends_loses_all_and_commits_nothing_any_more(
-    join: Callable[..., Consumer], server: MemoryServer
+    join: Callable[..., Consumer], metadata_server: MemoryServer
 ) -> None:
     first = join("a")
     settle(first, shares=(4,))
@@ -146,12 +146,12 @@ def test_a_member_whose_session_ends_loses_all_and_commits_nothing_any_more(
     assert first.member.commit(dict.fromkeys(held, MessageID(9_000))) == held
     settle(first, second, shares=(2, 2))
     assert first.lost == held
-    offsets = GroupOffsets(server.open(), PATHS).read(KEYS)
+    offsets = GroupOffsets(metadata_server.open(), PATHS).read(KEYS)
     assert all(offset.next < MessageID(9_000) for offset in offsets.values())
 
 
-def test_a_late_commit_of_the_owner_before_is_refused(server: MemoryServer) -> None:
-    offsets = GroupOffsets(server.open(), PATHS)
+def test_a_late_commit_of_the_owner_before_is_refused(metadata_server: MemoryServer) -> None:
+    offsets = GroupOffsets(metadata_server.open(), PATHS)
     key = KEYS[0]
     before = offsets.take_over("a", [key], lambda _: MessageID(1))[key]
     before = offsets.commit("a", {key: (before, MessageID(5))})[key]
@@ -170,7 +170,7 @@ def test_there_is_one_consumer_of_an_id(join: Callable[..., Consumer]) -> None:
 
 
 def test_a_claim_that_it_does_not_know_of_is_released(
-    join: Callable[..., Consumer], server: MemoryServer
+    join: Callable[..., Consumer], metadata_server: MemoryServer
 ) -> None:
     first, second = join("a"), join("b")
     settle(first, second, shares=(2, 2))

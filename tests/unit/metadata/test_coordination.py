@@ -34,13 +34,13 @@ FIRST = AppendKeys(AppendKey(b"\x01" * 8, b"\x02" * 32, 5))
 
 
 @pytest.fixture
-def server() -> MemoryServer:
+def metadata_server() -> MemoryServer:
     return MemoryServer(clock=SteppedClock(), session_timeout_ms=2_000)
 
 
 @pytest.fixture
-def one(server: MemoryServer) -> MemoryCoordination:
-    return MemoryCoordination(server)
+def one(metadata_server: MemoryServer) -> MemoryCoordination:
+    return MemoryCoordination(metadata_server)
 
 
 def fail(error: HQueueError) -> None:
@@ -66,7 +66,7 @@ def test_all_of_it_lies_where_the_docs_draw_it_as_the_bytes_that_they_show(
     records = one.store.records
     found = {
         key: record.value
-        for depth in range(1, 6)
+        for depth in range(1, 7)
         for key, record in records.list("", depth).items()
     }
     topics = found.pop("/hqueue/queues/q/3/s/topics")
@@ -100,9 +100,9 @@ def test_a_subscriber_without_topics_wants_all_and_one_without_an_address_is_not
 
 
 def test_a_presence_that_is_made_again_differs_and_one_that_stays_does_not(
-    server: MemoryServer, one: MemoryCoordination
+    metadata_server: MemoryServer, one: MemoryCoordination
 ) -> None:
-    other = MemoryCoordination(server)
+    other = MemoryCoordination(metadata_server)
     one.checkpoints.create({KEY: MessageID(0)})
     one.subscriptions.register("q", "s", Presence(HERE), [3], fail)
     first = other.subscriptions.list("q")[KEY]
@@ -246,9 +246,9 @@ def test_a_checkpoint_that_another_moved_is_an_error_that_names_it(one: MemoryCo
 
 
 def test_a_name_that_stays_another_s_is_an_error_that_shows_whose(
-    server: MemoryServer, one: MemoryCoordination
+    metadata_server: MemoryServer, one: MemoryCoordination
 ) -> None:
-    other = MemoryCoordination(server)
+    other = MemoryCoordination(metadata_server)
     one.checkpoints.create({KEY: MessageID(0)})
     one.subscriptions.register("q", "s", Presence(HERE), [3], fail)
     one.workers.register(WORKER, fail)
@@ -263,9 +263,9 @@ def test_a_name_that_stays_another_s_is_an_error_that_shows_whose(
 
 
 def test_a_name_whose_record_can_not_be_read_is_not_taken_for_one_s_own(
-    server: MemoryServer, one: MemoryCoordination
+    metadata_server: MemoryServer, one: MemoryCoordination
 ) -> None:
-    other = MemoryCoordination(server)
+    other = MemoryCoordination(metadata_server)
     one.checkpoints.create({KEY: MessageID(0)})
     one.store.ephemerals.claim({"/hqueue/queues/q/3/s/address": b"?", "/hqueue/hosts/w": b"?"})
     with pytest.raises(SubscriberConnectedError):
@@ -275,12 +275,12 @@ def test_a_name_whose_record_can_not_be_read_is_not_taken_for_one_s_own(
 
 
 def test_a_worker_at_the_same_address_takes_its_name_over_at_once_and_keeps_its_load(
-    server: MemoryServer, one: MemoryCoordination
+    metadata_server: MemoryServer, one: MemoryCoordination
 ) -> None:
-    other = MemoryCoordination(server)
+    other = MemoryCoordination(metadata_server)
     one.workers.register(WORKER, fail)
     other.workers.register(WorkerRecord("w", HERE, "rs2", 1), fail)
-    assert server.clock.monotonic_ms() == 0
+    assert metadata_server.clock.monotonic_ms() == 0
     other.workers.update(WorkerRecord("w", HERE, "rs2", 9))
     other.store.expire()
     wait_for(one.workers.list, "it is present again")
@@ -303,9 +303,9 @@ def test_a_subscriber_without_partitions_or_with_endless_topics_is_refused(
 
 
 def test_keys_are_replaced_by_their_version_and_read_with_it(
-    server: MemoryServer, one: MemoryCoordination
+    metadata_server: MemoryServer, one: MemoryCoordination
 ) -> None:
-    other = MemoryCoordination(server)
+    other = MemoryCoordination(metadata_server)
     first = one.append_keys.replace(None, FIRST)
     assert first is not None
     assert (first.current, first.revision) == (FIRST.current, 0)

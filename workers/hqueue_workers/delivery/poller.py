@@ -91,7 +91,7 @@ class _Waiting(Fetch):
         self.notified_ms = -NOTIFIED_TRUST_MS
 
     def begin(self, now_ms: float) -> None:
-        """It is asked for now: keep how it waits, for whoever asks in another thread."""
+        """It is asked for now: keep how it waits, for the thread that asks."""
         super().begin(now_ms)
         self.several = self.several or self.notified >= NOTIFIED_TO_SEVERAL
         self.notified_before = self.notified
