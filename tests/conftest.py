@@ -63,6 +63,9 @@ other fixture has one of these names.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs servers; what needs the cluster comes last: it takes time from others.
 
+    What is tested `in_memory_first` runs over a real HBase in `make test-all` alone: that HBase and
+    memory behave alike is shown by the suites of `conformance`.
+
     What takes something that only real servers have runs over no other back end. Gateways before
     memory are for processes of their own, and for the suites of what every store must do.
     """
@@ -70,16 +73,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for fixture in getattr(item, "fixturenames", ()):
             for marker in MARKED_BY_FIXTURE.get(fixture, ()):
                 item.add_marker(marker)
+        if item.get_closest_marker("in_memory_first") and _runs_over(item) == "hbase":
+            item.add_marker(
+                pytest.mark.thorough("over memory and in `conformance` it is shown, too")
+            )
     config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
     items[:] = filter(_is_wanted, items)
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
 
 
+def _runs_over(item: pytest.Item) -> str | None:
+    """The back end, if it has one."""
+    if "backend" not in getattr(item, "fixturenames", ()):
+        return None
+    return str(item.callspec.params["backend"])  # type: ignore[attr-defined]
+
+
 def _is_wanted(item: pytest.Item) -> bool:
     fixtures = getattr(item, "fixturenames", ())
-    if "backend" not in fixtures:
+    kind = _runs_over(item)
+    if kind is None:
         return True
-    kind = item.callspec.params["backend"]  # type: ignore[attr-defined]
     if not MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
         return bool(kind == "hbase")
     if "process_environment" in fixtures:

@@ -11,6 +11,8 @@ import hqueue
 from hqueue import Message
 from tests.support.raw import RawHBase, RawTables
 
+pytestmark = pytest.mark.in_memory_first
+
 MakeQueue = Callable[..., hqueue.Queue]
 
 ALL_ATTRIBUTES = {

@@ -10,6 +10,8 @@ from hqueue import CorruptLogError, Message, Queue
 from hqueue.log.check import Finding
 from tests.support.raw import RawTables
 
+pytestmark = pytest.mark.in_memory_first
+
 HEADER = b"log:batch"
 
 

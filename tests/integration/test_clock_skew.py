@@ -12,6 +12,8 @@ from hqueue.runtime.clock import SystemClock
 from tests.support.backends import Backend
 from tests.support.raw import RawTables
 
+pytestmark = pytest.mark.in_memory_first
+
 MakeQueue = Callable[..., hqueue.Queue]
 MINUTE_MS = 60_000
 

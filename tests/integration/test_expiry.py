@@ -16,6 +16,8 @@ from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.raw import RawHBase, RawTables
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.in_memory_first
+
 MakeQueue = Callable[..., hqueue.Queue]
 
 

@@ -10,6 +10,8 @@ import hqueue
 from hqueue import InvalidInputError, Message, MessageID, local
 from tests.support.proxy import Proxies
 
+pytestmark = pytest.mark.in_memory_first
+
 MakeQueue = Callable[..., hqueue.Queue]
 
 

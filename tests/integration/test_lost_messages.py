@@ -16,6 +16,8 @@ from tests.support.backends import LossyWay
 from tests.support.history import Seen, check, seen_by
 from tests.support.proxy import Fate
 
+pytestmark = pytest.mark.in_memory_first
+
 MakeQueue = Callable[..., hqueue.Queue]
 
 

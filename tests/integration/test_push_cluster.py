@@ -13,7 +13,10 @@ from tests.support.writing import whole_again
 
 from .pushing import SESSION_MS, Received, WorkerProcess, put_numbers
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.thorough("on a cluster, where one server shows most of it, some minutes"),
+]
 
 PARTITIONS = 6
 RECOVERY_S = 120

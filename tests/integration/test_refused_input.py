@@ -11,6 +11,8 @@ import hqueue
 from hqueue import InvalidInputError, Message, MessageID, MessageTooLargeError, Scan
 from tests.support.raw import RawTables
 
+pytestmark = pytest.mark.in_memory_first
+
 MakeQueue = Callable[..., hqueue.Queue]
 MIB = 1024 * 1024
 GOOD = Message("topic", b"good")

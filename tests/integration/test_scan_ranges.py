@@ -12,6 +12,8 @@ import pytest
 import hqueue
 from hqueue import Message, MessageID, Scan
 
+pytestmark = pytest.mark.in_memory_first
+
 UTC = datetime.timezone.utc
 MILLISECOND = datetime.timedelta(milliseconds=1)
 

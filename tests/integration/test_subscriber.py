@@ -260,6 +260,7 @@ def test_whoever_waits_for_a_subscriber_learns_that_another_took_its_place(
 
 
 @pytest.mark.cluster
+@pytest.mark.thorough("a ZooKeeper of a cluster is restarted")
 def test_a_subscriber_outlives_a_restart_of_zookeeper(
     cluster_server: local.LocalServer, queue_name: str
 ) -> None:

@@ -30,6 +30,8 @@ from tests.support.raw import RawTables
 
 from .running import Program
 
+pytestmark = pytest.mark.in_memory_first
+
 MakeQueue = Callable[..., hqueue.Queue]
 FRESH = ("a new process", "the same")
 

@@ -120,6 +120,7 @@ def test_data_survives_a_stop_and_a_kill_and_goes_with_a_reset(home: Path) -> No
     assert not (home / "data").exists()
 
 
+@pytest.mark.thorough("two starts of a server, 30 s")
 def test_given_ports_are_used_and_a_port_taken_meanwhile_is_chosen_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def test_given_ports_are_used_and_a_port_taken_meanwhile_is_chosen_again(
             assert len(chosen) == 2
 
 
+@pytest.mark.thorough("four starts of a server, 40 s")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_start_that_was_ended_half_way_leaves_no_process(home: Path, number: int) -> None:
     starter = begin_start()
