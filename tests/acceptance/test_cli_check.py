@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 
 import happybase
+import pytest
 
 import hqueue
 from hqueue import local
 from hqueue.format import rowkey
 from tests.acceptance.commands import Run
+
+pytestmark = pytest.mark.in_memory_first
 
 
 def test_a_right_queue_is_checked_without_findings(

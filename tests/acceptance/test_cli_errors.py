@@ -9,6 +9,8 @@ import pytest
 import hqueue
 from tests.acceptance.commands import Run, command
 
+pytestmark = pytest.mark.in_memory_first
+
 
 @pytest.mark.parametrize(
     "line",

@@ -48,6 +48,7 @@ def test_the_data_is_not_deleted_unasked(run: Run) -> None:
     assert json.loads(run("local", "status", "--json").out)["ready"] is True
 
 
+@pytest.mark.thorough("what `make demo` shows")
 def test_the_demo_ships_real_input_reads_it_back_and_draws_what_happened(
     run: Run, client: hqueue.Client, tmp_path: Path
 ) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 import hqueue
 from tests.acceptance.commands import Run
+
+pytestmark = pytest.mark.in_memory_first
 
 
 def test_a_queue_lives_from_create_to_delete(run: Run, name: str) -> None:

@@ -16,6 +16,8 @@ import pytest
 import hqueue
 from tests.acceptance.commands import Run, command
 
+pytestmark = pytest.mark.in_memory_first
+
 WAIT_S = 60.0
 
 

@@ -23,6 +23,9 @@ SPREAD_BYTES_MAX = 512
 """So little that nearly every test needs several sessions at ZooKeeper."""
 
 
+SPREAD_IS_THOROUGH = pytest.mark.thorough("the same over a ZooKeeper in memory is in `make check`")
+
+
 class MetadataBackend(Protocol):
     """Where sessions are opened; all of a test see the same records."""
 
@@ -69,7 +72,7 @@ class MemoryBackend:
         "memory",
         "zookeeper-in-memory",
         pytest.param("zookeeper", marks=pytest.mark.servers),
-        pytest.param("zookeeper-spread", marks=pytest.mark.servers),
+        pytest.param("zookeeper-spread", marks=[pytest.mark.servers, SPREAD_IS_THOROUGH]),
     ]
 )
 def metadata_backend(request: pytest.FixtureRequest) -> Iterator[MetadataBackend]:

@@ -17,9 +17,11 @@ from tests.support.raw import RawHBase
 from tests.support.waiting import wait_for
 from tests.support.writing import Writing, whole_again
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.thorough("on a cluster, whose start alone takes a minute; see `make test-faults`"),
+]
 
-THOROUGH = pytest.mark.thorough("`make test` has the kill of a region server, these the rest")
 PARTITIONS = 6
 
 
@@ -50,7 +52,6 @@ def calls(proxies: list[Proxy], method: str) -> list[int]:
     return [proxy.calls[method] for proxy in proxies]
 
 
-@THOROUGH
 def test_each_partition_is_written_and_read_through_the_gateway_on_its_regions_host(
     cluster: hqueue.Client, queue: hqueue.Queue, proxies: Proxies
 ) -> None:
@@ -66,7 +67,6 @@ def test_each_partition_is_written_and_read_through_the_gateway_on_its_regions_h
         assert calls(proxies.thrift1, "scannerOpenWithScan") == [per_host[h] for h in range(3)]
 
 
-@THOROUGH
 def test_a_gateway_that_fails_is_avoided_and_tried_again_later(
     cluster: hqueue.Client, queue: hqueue.Queue, proxies: Proxies
 ) -> None:
@@ -96,7 +96,6 @@ def test_a_gateway_that_fails_is_avoided_and_tried_again_later(
         check(told, seen_by(near.scan()))
 
 
-@THOROUGH
 def test_a_thrift1_gateway_that_hangs_is_avoided_though_its_host_answers_writers(
     cluster: hqueue.Client, queue: hqueue.Queue, proxies: Proxies
 ) -> None:
@@ -149,7 +148,6 @@ def run_through(
     return max(writing.stalls_s), followed
 
 
-@THOROUGH
 def test_regions_that_move_while_all_write_and_read_lose_nothing(
     cluster: hqueue.Client, cluster_server: local.LocalServer, queue: hqueue.Queue
 ) -> None:
@@ -177,7 +175,6 @@ def test_a_region_server_killed_while_all_write_and_read_loses_nothing(
         assert {int(r.host[-1]) - 1 for r in raw.regions(queue.name)} <= {0, 1, 2} - {host}
 
 
-@THOROUGH
 def test_a_dead_master_stops_no_put_and_no_scan(
     cluster: hqueue.Client,
     cluster_server: local.LocalServer,

@@ -15,7 +15,7 @@ from .pushing import SESSION_MS, Received, WorkerProcess, put_numbers
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.thorough("on a cluster, where one server shows most of it, some minutes"),
+    pytest.mark.thorough("on a cluster, whose start alone takes a minute; see `make test-faults`"),
 ]
 
 PARTITIONS = 6

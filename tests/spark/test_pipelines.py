@@ -153,6 +153,7 @@ def test_an_archive_that_was_cut_off_anywhere_is_finished_by_the_next_run(
         assert archived(path) == wanted, f"after step {step}"
 
 
+@pytest.mark.thorough("a job that is cut off; `make test` has the whole one")
 def test_of_two_tries_of_a_round_the_first_that_names_its_files_counts(
     spark: SparkSession,
     connection: dict[str, str],
@@ -219,6 +220,7 @@ def in_order(
     return True
 
 
+@pytest.mark.thorough("a job that is cut off; `make test` has the whole one")
 def test_a_replay_that_was_cut_off_finds_what_it_has_written(
     spark: SparkSession,
     connection: dict[str, str],
@@ -306,6 +308,7 @@ def test_a_copy_has_each_message_once_where_the_rule_says(
             assert mine == sorted(mine)
 
 
+@pytest.mark.thorough("a job that is cut off; `make test` has the whole one")
 def test_a_copy_that_died_before_it_noted_a_round_does_not_double_it(
     spark: SparkSession,
     connection: dict[str, str],
