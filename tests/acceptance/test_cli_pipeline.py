@@ -113,6 +113,7 @@ def killed(environment: dict[str, str], filled: str, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough("a Spark job is killed and run again, 70 s")
 def test_a_killed_archive_goes_on_and_is_replayed(
     run: Run,
     killed: Path,
