@@ -31,7 +31,7 @@ from .wire import tokens
 
 __all__ = ["TARGETS"]
 
-ANSWER_S_MAX = 2.0
+ANSWER_S_MAX = 10.0
 """Within so much time a stranger is hung up on, and another is answered."""
 
 CALL_BYTES_MAX = 64 * 1024

@@ -28,7 +28,7 @@ from .target import Target
 __all__ = ["TARGETS", "Bulk", "gateway", "settings_of", "spoils"]
 
 REQUEST_MS = 150
-TRY_S_MAX = 1.5
+TRY_S_MAX = 5.0
 """A call makes one try, or tries while the stepped clock lets it; each is bounded by the above."""
 
 TABLE = QUEUE.decode()

@@ -180,7 +180,7 @@ def test_whoever_promises_what_never_comes_is_hung_up_on_at_once_and_others_go_o
         with contextlib.suppress(ConnectionError):
             assert bad.recv(1) == b""
         assert client.consumeMessages([message(3)]) == 0
-        assert time.monotonic() - began_s < 1
+        assert time.monotonic() - began_s < 10
 
 
 def own_call(seqid: int, *sequences: int) -> bytes:

@@ -43,7 +43,7 @@ def opened() -> Iterator[Open]:
         served = FakeGateway(transport, protocol)
         served.begin(ROWS, spoils)
         made.append(served)
-        made.append(Gateways(settings_of(served, request_timeout_ms=300)))
+        made.append(Gateways(settings_of(served, request_timeout_ms=1_500)))
         return served, made[-1]
 
     yield open_gateways
