@@ -18,7 +18,10 @@ from hqueue import Message
 from tests.acceptance.commands import DEADLINE_S, Run
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.usefixtures("server")
+pytestmark = [
+    pytest.mark.usefixtures("server"),
+    pytest.mark.thorough("each command starts a Spark of its own, two minutes"),
+]
 
 LOCAL = ("--master", "local[1]", "--conf", "spark.ui.enabled=false")
 MESSAGES = 900
@@ -113,7 +116,6 @@ def killed(environment: dict[str, str], filled: str, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.thorough("a Spark job is killed and run again, 70 s")
 def test_a_killed_archive_goes_on_and_is_replayed(
     run: Run,
     killed: Path,
