@@ -17,7 +17,7 @@ from hqueue.settings.limits import TAIL_TRUST_MS
 from tests.acceptance.commands import Run, Start, command
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.usefixtures("opened")
+pytestmark = [pytest.mark.usefixtures("opened"), pytest.mark.in_memory_first]
 
 
 def test_arguments_are_put_as_one_batch_in_their_order(run: Run, name: str) -> None:

@@ -23,7 +23,7 @@ SPREAD_BYTES_MAX = 512
 """So little that nearly every test needs several sessions at ZooKeeper."""
 
 
-SPREAD_IS_THOROUGH = pytest.mark.thorough("the same over a ZooKeeper in memory is in `make check`")
+SHOWN_IN_MEMORY = pytest.mark.thorough("the same over a ZooKeeper in memory is in `make check`")
 
 
 class MetadataBackend(Protocol):
@@ -72,7 +72,7 @@ class MemoryBackend:
         "memory",
         "zookeeper-in-memory",
         pytest.param("zookeeper", marks=pytest.mark.servers),
-        pytest.param("zookeeper-spread", marks=[pytest.mark.servers, SPREAD_IS_THOROUGH]),
+        pytest.param("zookeeper-spread", marks=[pytest.mark.servers, SHOWN_IN_MEMORY]),
     ]
 )
 def metadata_backend(request: pytest.FixtureRequest) -> Iterator[MetadataBackend]:
@@ -96,7 +96,9 @@ def metadata_backend(request: pytest.FixtureRequest) -> Iterator[MetadataBackend
         yield ZooKeeperBackend(settings, bytes_max)
 
 
-@pytest.fixture(params=["in-memory", pytest.param("server", marks=pytest.mark.servers)])
+@pytest.fixture(
+    params=["in-memory", pytest.param("server", marks=[pytest.mark.servers, SHOWN_IN_MEMORY])]
+)
 def zookeeper(request: pytest.FixtureRequest) -> Iterator[str]:
     """The connection string of a ZooKeeper."""
     if request.param == "in-memory":

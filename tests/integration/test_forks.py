@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 import hqueue
 from hqueue import Message
 from tests.support.history import Seen, check, seen_by
@@ -27,6 +29,7 @@ def test_parent_and_child_go_on_with_the_same_client_queue_and_scan(
     check([*before, *written], seen_by(queue.scan()))
 
 
+@pytest.mark.in_memory_first
 def test_a_pool_of_forked_processes_writes_beside_a_writing_thread_of_the_parent(
     make_queue: MakeQueue, process_environment: dict[str, str]
 ) -> None:

@@ -26,6 +26,8 @@ from tests.support.waiting import wait_for
 
 from .running import Program
 
+pytestmark = pytest.mark.in_memory_first
+
 MakeQueue = Callable[..., hqueue.Queue]
 
 

@@ -117,6 +117,7 @@ def test_a_stream_of_located_batches_gives_each_message_once_over_restarts(
     assert values(spark.read.parquet(str(written))) == numbered(40, 20)
 
 
+@pytest.mark.thorough("a Spark Connect server of its own, 25 s")
 def test_under_connect_the_data_source_reads_and_that_is_said_once(
     make_queue: MakeQueue, connection: dict[str, str], tmp_path: Path
 ) -> None:
