@@ -111,13 +111,6 @@ class GroupMember:
             changes, self._changes = self._changes, Changes()
             return changes
 
-    def wait_for_changes(self, timeout_ms: float) -> bool:
-        """Wait until there are changes; whether there are."""
-        with self._work:
-            return self._work.wait_for(
-                lambda: self._changes != Changes() or self._closed, timeout_ms / 1e3
-            )
-
     def certain(self) -> bool:
         """Whether nobody else can have its partitions now. Asks the store if that is not known.
 
@@ -248,8 +241,6 @@ class GroupMember:
                 session_id = self._session_id
                 steps = self._membership.steps() if session_id is not None else Steps()
                 self._changes.revoked |= steps.revoke
-                if steps.revoke:
-                    self._work.notify_all()
             try:
                 retry_ms = None if self._carry_out(steps, session_id) else RETRY_MS
             except ClosedError:
@@ -279,5 +270,4 @@ class GroupMember:
                     self._known[key] = self._changes.assigned[key] = taken[key]
                 else:
                     self._membership.refused(key)
-            self._work.notify_all()
         return taken.keys() == steps.claim

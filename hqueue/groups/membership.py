@@ -43,7 +43,7 @@ class Membership:
     service decides who has a partition; and what this member did itself counts more than what it
     sees.
 
-    What was refused is claimed again, though nothing changes in what is seen: whoever had it may
+    What was refused is claimed again, though nothing changes in what is seen: its owner may
     have come and gone in between. And what it sees as its own, and does not know of, is released:
     the answer to a claim may have been lost.
 
@@ -75,11 +75,6 @@ class Membership:
     def held(self) -> frozenset[PartitionKey]:
         """What it has or may have: also what is being claimed, or given up."""
         return frozenset(self._stages)
-
-    @property
-    def settled(self) -> bool:
-        """Whether it has what it is to have by what it sees, and nothing is under way."""
-        return self._stages.keys() == self.owned == self._wanted()
 
     def see(self, view: GroupView) -> None:
         """The group as it is seen now."""

@@ -32,7 +32,7 @@ class Offset:
 class GroupOffsets:
     """How far a group is in each partition. Thread-safe.
 
-    **Fencing**: whoever claims a partition takes its offset over, which gives the record another
+    **Fencing**: a consumer that claims a partition takes its offset over, which gives it another
     version; and a commit counts only for the version that its sender knows. So a consumer that lost
     the partition, and has not noticed, commits nothing any more, however late its request arrives;
     and what it committed before is where its successor begins.

@@ -38,7 +38,7 @@ class SubscriberOptions(TypedDict, total=False):
     """Where to listen; any free port if 0, the default."""
 
     host: str | None
-    """The host that workers are told, and that is listened on. If None, the default, the address
+    """The host that workers connect to, and that is listened on. If None, the default, the address
     that this machine has towards ZooKeeper."""
 
     listen_host: str | None

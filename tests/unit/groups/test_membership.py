@@ -36,14 +36,14 @@ def test_it_claims_its_share_once() -> None:
     for key in claim:
         membership.claimed(key)
     assert membership.owned == claim
-    assert membership.settled
+    assert membership.steps() == Steps()
 
 
 def test_it_waits_for_what_another_has() -> None:
     membership = Membership("a", assign_sticky)
     membership.see(_view("a", "b", b=4))
     assert membership.steps() == Steps()
-    assert not membership.settled
+    assert not membership.held
     membership.see(_view("a", "b", b=2))
     assert membership.steps().claim == set(KEYS[2:])
 
