@@ -72,6 +72,10 @@ lint: $(STAMP)  ## check style, types and layers
 bench: setup  ## measure, as ratios to what the servers can do; takes some minutes
 	$(BIN)/python -m tests.bench $(BENCH)
 
+.PHONY: bench-metadata
+bench-metadata: setup  ## measure topics' metadata: a million topics on HBase, ever more on ZooKeeper; takes some 20 minutes
+	$(BIN)/python -m tests.bench.metadata $(BENCH)
+
 # Kafka's libraries, which nothing else needs. The broker's jars are fetched when it is started.
 $(KAFKA_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'

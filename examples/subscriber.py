@@ -44,6 +44,9 @@ def main() -> None:
     parser.add_argument("name", help="the subscriber's: under it its checkpoints are kept")
     parser.add_argument("--count", type=int, default=10, help="end after so many messages")
     parser.add_argument("--seconds", type=float, default=60, help="end after so long in any case")
+    parser.add_argument(
+        "--shared", action="store_true", help="share the partitions with others of the name"
+    )
     arguments = parser.parse_args()
 
     indexer = Indexer(arguments.count)
@@ -54,7 +57,7 @@ def main() -> None:
     )
     with hqueue.connect() as client:
         queue = client.queue(arguments.queue)
-        with queue.subscriber(subscription, indexer):
+        with queue.subscriber(subscription, indexer, shared=arguments.shared):
             print("subscribed", flush=True)
             ended = indexer.done.wait(arguments.seconds)
     print("done" if ended else "too few messages came")

@@ -20,13 +20,19 @@ from hqueue.consume.scanners import (
     QueueScanner,
     ScannerOptions,
 )
+from hqueue.consumer import Consumer, Partition, ToCommit
+from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import (
     BufferFullError,
     CheckpointMovedError,
     ClockSkewError,
     ClosedError,
+    CommitFailedError,
     CorruptLogError,
     FencedError,
+    GroupActiveError,
+    GroupError,
+    GroupNotFoundError,
     HQueueError,
     IdempotencyKeyError,
     IdempotencyKeyReusedError,
@@ -35,6 +41,7 @@ from hqueue.errors import (
     LocalServerError,
     MessageTooLargeError,
     NotAQueueError,
+    OffsetOutOfRangeError,
     Outcome,
     QueueDisabledError,
     QueueEnabledError,
@@ -52,14 +59,29 @@ from hqueue.errors import (
     UnsupportedFormatError,
 )
 from hqueue.format import Header, TopicEntry
+from hqueue.groups import (
+    ConsumerOptions,
+    GroupDescription,
+    GroupListing,
+    GroupPartition,
+    OnPartitions,
+)
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import Finding, PartitionCheck
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import Row
 from hqueue.log.store import PartitionLocation
-from hqueue.message import Message, MessageID, MessageIDs, Messages, Moment, ReceivedMessage
-from hqueue.metadata import DeliveryOptions, Presence
+from hqueue.message import (
+    ConsumedMessage,
+    Message,
+    MessageID,
+    MessageIDs,
+    Messages,
+    Moment,
+    ReceivedMessage,
+)
+from hqueue.metadata import DeliveryOptions, PartitionKey, Presence
 from hqueue.produce.delivery import Delivery, DeliveryCallback
 from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
@@ -97,7 +119,12 @@ __all__ = [
     "ClockSkewError",
     "ClosedError",
     "CombinedPartitionScanner",
+    "CommitFailedError",
     "ConnectOptions",
+    "ConsumedMessage",
+    "Consumer",
+    "ConsumerOptions",
+    "ConsumerStream",
     "CorruptLogError",
     "Credential",
     "DeadLetter",
@@ -111,6 +138,12 @@ __all__ = [
     "Fetcher",
     "Finding",
     "GatewayAddress",
+    "GroupActiveError",
+    "GroupDescription",
+    "GroupError",
+    "GroupListing",
+    "GroupNotFoundError",
+    "GroupPartition",
     "HQueueError",
     "Header",
     "IdempotencyKeyError",
@@ -128,9 +161,13 @@ __all__ = [
     "Messages",
     "Moment",
     "NotAQueueError",
+    "OffsetOutOfRangeError",
+    "OnPartitions",
     "Outcome",
     "Pace",
+    "Partition",
     "PartitionCheck",
+    "PartitionKey",
     "PartitionLag",
     "PartitionLocation",
     "PartitionOffsets",
@@ -167,6 +204,7 @@ __all__ = [
     "SubscriberState",
     "Subscription",
     "SubscriptionStateError",
+    "ToCommit",
     "TopicEntry",
     "Ttl",
     "UnsupportedFormatError",

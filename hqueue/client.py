@@ -7,16 +7,26 @@ import functools
 from collections.abc import Callable, Collection
 from typing import Literal
 
-from hqueue import push
-from hqueue.errors import InvalidInputError
-from hqueue.handle import QueueLog
-from hqueue.log.store import PartitionLocation, StorePort
+from hqueue import groups, push
+from hqueue.errors import InvalidInputError, QueueEnabledError
+from hqueue.format import Bodies
+from hqueue.groups import GroupDescription, GroupListing
+from hqueue.handle import Cluster
+from hqueue.log import Appended
+from hqueue.log.store import PartitionLocation
 from hqueue.message import MessageID
 from hqueue.metadata import Coordination, PartitionKey
+from hqueue.metadata.managers import (
+    MetadataMigration,
+    TopicMetadata,
+    delete_topic_metadata,
+    open_migration,
+    open_topic_metadata,
+)
 from hqueue.push import EARLIEST, Start, SubscriberState
 from hqueue.push.append_notifier import AppendNotifier
 from hqueue.queue import Queue
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.memory import keep_freed
 from hqueue.settings.attributes import (
     QueueDescription,
@@ -27,6 +37,7 @@ from hqueue.settings.attributes import (
 )
 from hqueue.settings.connection import Settings
 from hqueue.settings.options import AlterableAttributes, QueueAttributes, Unpack
+from hqueue.store import StorePort
 
 __all__ = ["Client"]
 
@@ -54,13 +65,12 @@ class Client:
     ) -> None:
         keep_freed()
         self.settings = settings
-        self._store = store
-        self._coordinate = coordinate
-        self._clock = clock
         self._coordination = coordinate()
         self._notifier = AppendNotifier(lambda: self._coordination, settings.zookeeper)
         if not settings.notify_workers:
             self._notifier.close()
+        self.cluster = Cluster(settings, store, coordinate, self._on_append, clock)
+        """What is open: for what stands on a cluster, as `Consumer` does."""
 
     def __enter__(self) -> Client:
         return self
@@ -70,7 +80,7 @@ class Client:
 
     def close(self) -> None:
         """Close all connections. What was made from this client can't be used any more."""
-        self._store.close()
+        self.cluster.close()
         self._notifier.close()
         self._coordination.close()
 
@@ -89,23 +99,16 @@ class Client:
             QueueNotFoundError: there is no such table.
             NotAQueueError: there is, but it was not created as a queue.
         """
-        return Queue(self._log(name), self._coordinate)
+        return Queue(self.cluster.log(name), self.cluster.coordinate)
 
-    def _log(self, name: str) -> QueueLog:
-        description = self.describe_queue(name)
-        log = self._store.log(name)
-        key_of = functools.cache(functools.partial(PartitionKey, name))
-        return QueueLog(
-            description,
-            lambda: self.describe_queue(name),
-            appends=log,
-            reads=log,
-            on_append=lambda partition, appended, bodies: self._notifier.appended(
-                key_of(partition), appended.slot, appended.header, bodies.cells
-            ),
-            settings=self.settings,
-            clock=self._clock,
-        )
+    def _on_append(self, queue: str) -> Callable[[int, Appended, Bodies], None]:
+        """What tells the workers of each append to a queue."""
+        key_of = functools.cache(functools.partial(PartitionKey, queue))
+
+        def on_append(partition: int, appended: Appended, bodies: Bodies) -> None:
+            self._notifier.appended(key_of(partition), appended.slot, appended.header, bodies.cells)
+
+        return on_append
 
     def create_queue(
         self,
@@ -131,16 +134,16 @@ class Client:
         check_queue_name(name)
         check_partitions(partitions)
         checked = check_attributes(attributes)
-        self._store.tables.create(name, partitions, ttl_seconds(ttl), checked)
+        self.cluster.tables.create(name, partitions, ttl_seconds(ttl), checked)
         return self.queue(name)
 
     def list_queues(self) -> list[QueueDescription]:
         """All queues, by name."""
-        return self._store.tables.list()
+        return self.cluster.tables.list()
 
     def describe_queue(self, name: str) -> QueueDescription:
         """What HBase says of a queue."""
-        return self._store.tables.describe(check_queue_name(name))
+        return self.cluster.describe(name)
 
     def alter_queue(
         self, name: str, *, ttl: Ttl = "keep", **attributes: Unpack[AlterableAttributes]
@@ -154,37 +157,47 @@ class Client:
         if "partitions_per_region" in checked:
             raise InvalidInputError("partitions_per_region is fixed when a queue is created")
         seconds: int | Literal["keep"] | None = "keep" if ttl == "keep" else ttl_seconds(ttl)
-        self._store.tables.alter(name, ttl_seconds=seconds, attributes=checked)
+        self.cluster.tables.alter(name, ttl_seconds=seconds, attributes=checked)
         return self.describe_queue(name)
 
     def enable_queue(self, name: str) -> None:
         """Let a queue take puts and reads again. One that is enabled stays so."""
-        self._store.tables.enable(check_queue_name(name))
+        self.cluster.tables.enable(check_queue_name(name))
 
     def disable_queue(self, name: str) -> None:
         """Let a queue refuse puts and reads; its messages stay. Needed before `delete_queue`."""
-        self._store.tables.disable(check_queue_name(name))
+        self.cluster.tables.disable(check_queue_name(name))
 
     def delete_queue(self, name: str) -> None:
-        """Delete a disabled queue with all its messages.
+        """Delete a disabled queue with all its messages, and all metadata of its topics first,
+        wherever that lies. When this fails half way the queue is still there: delete it again.
+        Needs ZooKeeper. Its hubs should be gone: what they write meanwhile may stay.
 
         Raises:
-            QueueEnabledError: it is not disabled.
+            QueueEnabledError: it is not disabled. Nothing was deleted.
         """
-        self._store.tables.delete(check_queue_name(name))
+        if self.describe_queue(name).enabled:
+            raise QueueEnabledError("disable the queue before it is deleted", queue=name)
+        delete_topic_metadata(
+            name,
+            session=self.coordination.store,
+            root=self.coordination.paths.root,
+            rows=self.cluster.fields,
+        )
+        self.cluster.tables.delete(name)
 
     def truncate_queue(self, name: str) -> None:
         """Delete all messages of a queue, and keep its partitions. Takes some seconds, in which
         the queue is disabled; afterwards it is enabled.
         """
-        self._store.tables.truncate(check_queue_name(name))
+        self.cluster.tables.truncate(check_queue_name(name))
 
     def list_subscribers(self, queue: str) -> list[SubscriberState]:
         """Every subscriber of a queue in every partition: whether it is connected, and its lag.
 
         Some small requests a partition and subscriber.
         """
-        return push.list_subscribers(self._log(queue), self.coordination)
+        return push.list_subscribers(self.cluster.log(queue), self.coordination)
 
     def add_subscriber(
         self,
@@ -206,7 +219,7 @@ class Client:
         Raises:
             SubscriberExistsError: there is one of this name.
         """
-        push.add_subscriber(self._log(queue), self.coordination, name, start, partitions)
+        push.add_subscriber(self.cluster.log(queue), self.coordination, name, start, partitions)
 
     def delete_subscriber(self, queue: str, name: str) -> None:
         """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
@@ -235,10 +248,107 @@ class Client:
             SubscriberNotFoundError: there is none of this name, or not in one of the partitions.
             SubscriberConnectedError: it is connected.
         """
-        return push.seek_subscriber(self._log(queue), self.coordination, name, start, partitions)
+        return push.seek_subscriber(
+            self.cluster.log(queue), self.coordination, name, start, partitions
+        )
+
+    def list_groups(self) -> list[GroupListing]:
+        """Every group that has a consumer or an offset, by name. Three round trips for all."""
+        return groups.list_groups(self.cluster, self.coordination.store)
+
+    def describe_group(self, group: str, *, queue: str | None = None) -> GroupDescription:
+        """Who is in a group, and how far it is in each partition: of all queues, or of one.
+
+        Two or three small requests a partition.
+
+        Raises:
+            GroupNotFoundError: there is none of this name.
+        """
+        return groups.describe_group(self.cluster, self.coordination.store, group, queue)
+
+    def reset_group(
+        self, group: str, queue: str, start: Start, *, partitions: Collection[int] | None = None
+    ) -> dict[int, MessageID]:
+        """Let a group that does not consume this queue go on elsewhere, further back or ahead.
+
+        A partition that ends before the start goes on at its end. Other queues are left as they
+        are. A consumer that joins meanwhile either begins where the group was reset to, or makes
+        this fail: what it has taken over is not changed.
+
+        Args:
+            group: the group's name.
+            queue: the queue.
+            start: as for `add_subscriber`.
+            partitions: which; all of the queue if None.
+
+        Returns:
+            The offsets that were set, by partition.
+
+        Raises:
+            GroupNotFoundError: there is none of this name.
+            GroupActiveError: it has consumers of this queue. With an outcome.
+            InvalidInputError: there is no such partition; the ID lies beyond the end of each; or
+                the time is yet to come.
+        """
+        log = self.cluster.log(queue)
+        return groups.reset_group(
+            self.cluster, self.coordination.store, group, log, start, partitions=partitions
+        )
+
+    def delete_group(self, group: str, *, queue: str | None = None) -> None:
+        """Forget a group that has no consumers, and how far it was: in all queues, or in one that
+        it does not consume any more. The queue may be gone.
+
+        Raises:
+            GroupNotFoundError: there is none of this name, or it has no offsets in the queue.
+            GroupActiveError: it has consumers. With an outcome.
+        """
+        groups.delete_group(self.cluster, self.coordination.store, group, queue)
+
+    def topic_metadata(self, queue: str, *, store: str | None = None) -> TopicMetadata:
+        """What hubs keep about a queue's topics: who owns each, where its messages lie, and who
+        subscribed to it.
+
+        What is ephemeral is present by the client's session. Asks nothing: the queue need not be
+        there.
+
+        Args:
+            queue: the queue.
+            store: None for where it is in force: where it was moved to, or what the setting
+                ``metadata_store`` says. Else that store, to look into it, or to fill it before it
+                is used.
+
+        Raises:
+            InvalidInputError: no queue has such a name.
+            SettingsError: there is no such store.
+        """
+        return open_topic_metadata(
+            queue,
+            session=self.coordination.store,
+            root=self.coordination.paths.root,
+            first=self.settings.metadata_store,
+            only=store,
+            rows=self.cluster.fields,
+            wait_s=self.settings.operation_timeout_ms / 1e3,
+            clock=self.cluster.clock,
+        )
+
+    def metadata_migration(self, queue: str) -> MetadataMigration:
+        """What moves a queue's topics' metadata to another store while hubs run. Asks nothing.
+
+        Raises:
+            InvalidInputError: no queue has such a name.
+            SettingsError: the setting ``metadata_store`` is ``memory``, which nothing moves from.
+        """
+        return open_migration(
+            queue,
+            session=self.coordination.store,
+            root=self.coordination.paths.root,
+            first=self.settings.metadata_store,
+            rows=self.cluster.fields,
+            clock=self.cluster.clock,
+        )
 
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""
-        description = self.describe_queue(name)
-        deadline = Deadline(self._clock, self.settings.operation_timeout_ms)
-        return deadline.run(lambda: self._store.locations.locate(name, description.partitions))
+        return self.cluster.locations(name, self.describe_queue(name).partitions)

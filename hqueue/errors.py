@@ -18,6 +18,18 @@ servers underneath are translated where they arrive, with the original as ``__ca
     │   ├── SubscriberExistsError
     │   ├── SubscriberConnectedError          the operation needs one that is not connected
     │   └── CheckpointMovedError              somebody else changed the checkpoint
+    ├── GroupError                            a consumer's group does not let it go on so
+    │   ├── CommitFailedError                 others have these partitions now
+    │   ├── OffsetOutOfRangeError             there are no messages at an offset any more, or yet
+    │   ├── GroupNotFoundError
+    │   └── GroupActiveError                  the operation needs a group without consumers
+    ├── MetadataError                         a topic's metadata is not what the operation needs
+    │   ├── BadVersionError                   somebody else changed it
+    │   ├── NoTopicOwnerInfoError
+    │   ├── NoTopicPersistenceInfoError
+    │   ├── NoSubscriptionStateError
+    │   ├── SubscriptionStateExistsError
+    │   └── MetadataReadOnlyError             it is being moved to another store
     ├── StoreError                            HBase or ZooKeeper did not do what it was asked
     │   ├── StoreUnavailableError             no answer within the bound
     │   └── RequestRefusedError               the answer is that it will not be done
@@ -38,12 +50,17 @@ from __future__ import annotations
 import enum
 
 __all__ = [
+    "BadVersionError",
     "BufferFullError",
     "CheckpointMovedError",
     "ClockSkewError",
     "ClosedError",
+    "CommitFailedError",
     "CorruptLogError",
     "FencedError",
+    "GroupActiveError",
+    "GroupError",
+    "GroupNotFoundError",
     "HQueueError",
     "IdempotencyKeyError",
     "IdempotencyKeyReusedError",
@@ -51,7 +68,13 @@ __all__ = [
     "InvalidInputError",
     "LocalServerError",
     "MessageTooLargeError",
+    "MetadataError",
+    "MetadataReadOnlyError",
+    "NoSubscriptionStateError",
+    "NoTopicOwnerInfoError",
+    "NoTopicPersistenceInfoError",
     "NotAQueueError",
+    "OffsetOutOfRangeError",
     "Outcome",
     "QueueDisabledError",
     "QueueEnabledError",
@@ -66,6 +89,7 @@ __all__ = [
     "SubscriberExistsError",
     "SubscriberNotFoundError",
     "SubscriptionStateError",
+    "SubscriptionStateExistsError",
     "UnsupportedFormatError",
 ]
 
@@ -177,6 +201,59 @@ class CheckpointMovedError(SubscriptionStateError):
     """Somebody else changed or deleted the checkpoint: it is not ours to move any more."""
 
 
+class GroupError(HQueueError):
+    """A group of consumers is not what the operation needs."""
+
+
+class CommitFailedError(GroupError):
+    """Other consumers have these partitions now, or somebody set their offsets; what was handed out
+    of them may be handed out again. Fact: `partitions`.
+    """
+
+
+class OffsetOutOfRangeError(GroupError):
+    """At the offset there are no messages any more, or not yet; and ``auto_offset_reset`` is
+    ``error``. Facts: `queue`, `partition`, `offset`, and `lost`: how many messages are gone, None
+    where that is not known.
+    """
+
+
+class GroupNotFoundError(GroupError):
+    """There is no group of that name."""
+
+
+class GroupActiveError(GroupError):
+    """The group has consumers, and the operation needs one that has none."""
+
+
+class MetadataError(HQueueError):
+    """A topic's metadata is not what the operation needs (seed 003)."""
+
+
+class BadVersionError(MetadataError):
+    """The version is not the one that is there: somebody else changed it. Nothing was changed."""
+
+
+class NoTopicOwnerInfoError(MetadataError):
+    """Nobody owns the topic."""
+
+
+class NoTopicPersistenceInfoError(MetadataError):
+    """It is not known where the topic's messages lie."""
+
+
+class NoSubscriptionStateError(MetadataError):
+    """There is no such subscription."""
+
+
+class SubscriptionStateExistsError(MetadataError):
+    """There is such a subscription already."""
+
+
+class MetadataReadOnlyError(MetadataError):
+    """The topics' metadata is being moved to another store, and can't be changed until it is."""
+
+
 class StoreError(HQueueError):
     """HBase or ZooKeeper did not do what it was asked."""
 
@@ -194,7 +271,9 @@ class IdempotencyKeyError(HQueueError):
 
 
 class IdempotencyKeyReusedError(IdempotencyKeyError):
-    """The log has a batch with this idempotency key and other messages."""
+    """The log has a batch with this idempotency key and other messages. Facts: `messages`, how many
+    were to be put; `messages_before`, how many that batch has.
+    """
 
 
 class IdempotencyKeyTooOldError(IdempotencyKeyError):

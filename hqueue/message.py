@@ -21,6 +21,7 @@ from hqueue.settings.limits import (
 from hqueue.settings.numbers import is_whole, whole_number
 
 __all__ = [
+    "ConsumedMessage",
     "Message",
     "MessageID",
     "MessageIDs",
@@ -188,6 +189,7 @@ class _Fields(NamedTuple):
     value: bytes
     id: MessageID
     partition: int
+    queue: str
 
 
 _field = vars(_Fields)
@@ -276,6 +278,36 @@ class ReceivedMessage(Message):
         return (
             f"ReceivedMessage(topic={self.topic!r}, value={self.value!r}, id={self.id!r}, "
             f"partition={self.partition})"
+        )
+
+
+class ConsumedMessage(ReceivedMessage):
+    """A message that a `Consumer` handed out: also its queue. Immutable.
+
+    Args:
+        topic, value, id, partition: as of a `ReceivedMessage`.
+        queue: the queue's name.
+    """
+
+    __slots__ = ()
+
+    queue: Final[str] = _field["queue"]
+    """The queue that it was read from."""
+
+    def __new__(
+        cls,
+        topic: str,
+        value: bytes | bytearray | memoryview,
+        id: MessageID,
+        partition: int,
+        queue: str,
+    ) -> ConsumedMessage:
+        return tuple.__new__(cls, (*Message(topic, value), id, partition, queue))
+
+    def __repr__(self) -> str:
+        return (
+            f"ConsumedMessage(topic={self.topic!r}, value={self.value!r}, id={self.id!r}, "
+            f"partition={self.partition}, queue={self.queue!r})"
         )
 
 

@@ -20,10 +20,11 @@ import pytest
 
 import hqueue
 from hqueue import local
-from hqueue.log.store import StorePort
+from hqueue.store import StorePort
 from tests.support.backends import Backend, GatewayBackend, LossyWay, MemoryBackend
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
+from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.raw import RawHBase, RawTables
 
 # How long an example takes is the machine's matter, and nothing that a test could prove.
@@ -145,6 +146,7 @@ def process_environment(
         "HQUEUE_LOCAL_HOME": str(tmp_path),
         "HQUEUE_CONFIG": str(_empty_settings(tmp_path)),
         "HQUEUE_GATEWAYS": ",".join(map(str, backend.gateways)),
+        "HQUEUE_ZOOKEEPER": backend.zookeeper,
         "HQUEUE_NOTIFY_WORKERS": "false",
     }
 
@@ -165,7 +167,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         yield MemoryBackend()
     elif request.param == "gateways":
         cluster = MemoryCluster()
-        with contextlib.closing(GatewayPair(cluster)) as pair:
+        with contextlib.closing(GatewayPair(cluster)) as pair, MemoryZooKeeper() as zookeeper:
+            pair.zookeeper = f"127.0.0.1:{zookeeper.port}"
             yield GatewayBackend(pair, cluster)
     else:
         server = request.getfixturevalue("server")

@@ -28,7 +28,7 @@ from typing import IO
 ELSEWHERE = "not kafka and not drivers"
 """What needs an environment or half an hour of its own, and has its own commands."""
 
-CORES = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
@@ -58,7 +58,10 @@ def tests(name: str, marked: str, *options: str) -> Step:
     return Step(name, command)
 
 
-SPREAD = ("--numprocesses", CORES, "--dist", "worksteal", "--quiet")
+PROCESSES = str(CORES + 1)
+"""One more than there are cores: many tests wait, for a clock or another process."""
+
+SPREAD = ("--numprocesses", PROCESSES, "--dist", "worksteal", "--quiet")
 """On all cores: for tests that need no server."""
 
 

@@ -77,11 +77,18 @@ enum TCompressionAlgorithm {
   ZSTD = 6
 }
 
+enum TDataBlockEncoding {
+  NONE = 0,
+  FAST_DIFF = 4    // what a cell has in common with the one before it is left out
+}
+
 struct TColumnFamilyDescriptor {
   1: required binary name,
   2: optional map<binary, binary> attributes,
   3: optional map<string, string> configuration,
+  4: optional i32 blockSize,
   6: optional TCompressionAlgorithm compressionType,
+  8: optional TDataBlockEncoding dataBlockEncoding,
   10: optional i32 maxVersions,
   13: optional i32 timeToLive
 }
@@ -118,6 +125,12 @@ exception TIOError {
 service THBaseService {
   TResult get(1: required binary table, 2: required TGet tget) throws (1: TIOError io)
 
+  /* Results in the order of the gets; those of rows that aren't there have no values. */
+  list<TResult> getMultiple(
+    1: required binary table,
+    2: required list<TGet> tgets
+  ) throws (1: TIOError io)
+
   void put(1: required binary table, 2: required TPut tput) throws (1: TIOError io)
 
   /* Applies the put if the cell holds `value`; without a value, if the cell is absent. */
@@ -128,6 +141,16 @@ service THBaseService {
     4: required binary qualifier,
     5: binary value,
     6: required TPut tput
+  ) throws (1: TIOError io)
+
+  /* Applies the delete if the cell holds `value`; without a value, if the cell is absent. */
+  bool checkAndDelete(
+    1: required binary table,
+    2: required binary row,
+    3: required binary family,
+    4: required binary qualifier,
+    5: binary value,
+    6: required TDelete tdelete
   ) throws (1: TIOError io)
 
   void deleteSingle(1: required binary table, 2: required TDelete tdelete) throws (1: TIOError io)
@@ -174,4 +197,7 @@ service THBaseService {
   bool isTableEnabled(1: required TTableName tableName) throws (1: TIOError io)
 
   void modifyTable(1: required TTableDescriptor desc) throws (1: TIOError io)
+
+  /* Names the HBase cluster: a UUID that it made when it was first started. */
+  string getClusterId()
 }

@@ -19,8 +19,18 @@ __all__ = ["load_commands"]
 GROUP = "hqueue.commands"
 
 ORDER = (
-    *("queues", "put", "scan", "tail", "check", "subscribers", "subscribe", "lag", "dead-letters"),
-    *("worker", "pipeline", "local", "demo", "shell"),
+    *("queues", "put", "scan", "tail", "check", "consume", "groups", "metadata"),
+    *(
+        "subscribers",
+        "subscribe",
+        "lag",
+        "dead-letters",
+        "worker",
+        "pipeline",
+        "local",
+        "demo",
+        "shell",
+    ),
 )
 """The order in the help, by the names of the entry points; others follow by their names."""
 

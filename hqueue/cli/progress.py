@@ -22,10 +22,12 @@ class Advance:
     Args:
         label: what goes on.
         total_bytes: of how many; None if that is not known.
+        noun: what is counted.
     """
 
-    def __init__(self, label: str, total_bytes: int | None = None) -> None:
+    def __init__(self, label: str, total_bytes: int | None = None, noun: str = "messages") -> None:
         self._label = label
+        self._noun = noun
         self._total_bytes = total_bytes
         self._begun_s = time.monotonic()
         self._calls = 0
@@ -62,7 +64,7 @@ class Advance:
                 self._begin()
             assert self._bar is not None
             assert self._task is not None
-            text = f"{self._messages:,} messages"
+            text = f"{self._messages:,} {self._noun}"
             self._bar.update(self._task, completed=self._bytes, messages=text)
 
     def _begin(self) -> None:

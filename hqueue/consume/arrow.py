@@ -19,7 +19,7 @@ from hqueue.format import RAW, SCATTERED, TopicEntry, positions
 from hqueue.log import Batch
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 
-__all__ = ["SCHEMA", "record_batch"]
+__all__ = ["SCHEMA", "record_batch", "with_queue"]
 
 SCHEMA = pa.schema(
     [
@@ -57,6 +57,15 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
     stamps = pc.shift_right(ids, pa.scalar(SEQUENCE_BITS, pa.int64()))
     timestamps = stamps.cast(SCHEMA.field("timestamp").type)
     return pa.RecordBatch.from_arrays([partitions, timestamps, ids, topics, values], schema=SCHEMA)
+
+
+def with_queue(batches: Sequence[Batch], queue: str) -> pa.RecordBatch:
+    """As `record_batch`, with the queue's name in a first column, ``queue``."""
+    columns = record_batch(batches)
+    return pa.RecordBatch.from_arrays(
+        [pa.repeat(pa.scalar(queue, pa.string()), columns.num_rows), *columns.columns],
+        schema=SCHEMA.insert(0, pa.field("queue", pa.string(), nullable=False)),
+    )
 
 
 def _together(arrays: Sequence[pa.Array]) -> pa.Array:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
 from operator import itemgetter
+from typing import TypeVar
 
 from hqueue.errors import CorruptLogError
 from hqueue.format import SCATTERED, TopicEntry, decode_bodies, positions
 from hqueue.log import Batch
-from hqueue.message import MessageID, ReceivedMessage
+from hqueue.message import ConsumedMessage, MessageID, ReceivedMessage
 
-__all__ = ["each_message_of", "messages_of"]
+__all__ = ["consumed_messages_of", "each_message_of", "messages_of"]
 
 _id_of = itemgetter(2)
+
+MessageT = TypeVar("MessageT", bound=ReceivedMessage)
 
 
 def messages_of(batch: Batch) -> list[ReceivedMessage]:
@@ -35,8 +38,17 @@ def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
         CorruptLogError: the offsets or positions in a cell make no sense, although its checksum
             fits: a writer with a fault wrote it. This is found before the first is given.
     """
+    return _decoded(batch, ReceivedMessage)
+
+
+def consumed_messages_of(batch: Batch, queue: str) -> Iterator[ConsumedMessage]:
+    """As `each_message_of`, with the queue's name in each."""
+    return _decoded(batch, ConsumedMessage, queue)
+
+
+def _decoded(batch: Batch, kind: type[MessageT], *more: object) -> Iterator[MessageT]:
     try:
-        parts = [_messages_of_cell(batch, entry, cell) for entry, cell in batch.cells]
+        parts = [_messages_of_cell(batch, entry, cell, kind, more) for entry, cell in batch.cells]
     except CorruptLogError as exc:
         exc.facts["row"] = batch.key.hex()
         raise
@@ -45,7 +57,9 @@ def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
     return iter(sorted(chain.from_iterable(parts), key=_id_of))
 
 
-def _messages_of_cell(batch: Batch, entry: TopicEntry, cell: bytes) -> Iterator[ReceivedMessage]:
+def _messages_of_cell(
+    batch: Batch, entry: TopicEntry, cell: bytes, kind: type[MessageT], more: Iterable[object]
+) -> Iterator[MessageT]:
     base = batch.header.base
     bodies = decode_bodies(entry, cell)
     ids: Iterable[int]
@@ -54,14 +68,15 @@ def _messages_of_cell(batch: Batch, entry: TopicEntry, cell: bytes) -> Iterator[
     else:
         ids = range(base + entry.first, base + entry.first + entry.count)
     # The tuples are built without a call in Python for each: this is where a scan's time goes.
-    messages: Iterator[ReceivedMessage] = map(
+    messages: Iterator[MessageT] = map(
         tuple.__new__,
-        repeat(ReceivedMessage),
+        repeat(kind),
         zip(
             repeat(entry.topic),
             bodies,
             map(int.__new__, repeat(MessageID), ids),
             repeat(batch.partition),
+            *map(repeat, more),
         ),
     )
     if batch.start > base or batch.stop < batch.header.end:

@@ -35,8 +35,10 @@ class QueueReader:
         self._context = context
         self._port = port
 
-    def open(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
-        """As `Queue.reader`."""
+    def open(
+        self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None
+    ) -> PartitionReader:
+        """As `Queue.reader`; `ordinal` as `PartitionReader` takes it."""
         self._context.check_open()
         self._context.check_partition(partition)
         return PartitionReader(
@@ -47,6 +49,7 @@ class QueueReader:
             topics=frozenset(scan.topics) if scan.topics else None,
             clock=self._context.clock,
             bytes_max=bytes_max,
+            ordinal=ordinal,
         )
 
     def poll(

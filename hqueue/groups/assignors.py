@@ -1,8 +1,8 @@
-"""Which member of a group consumes which partition: pure functions that every member computes for
-itself.
+"""Which member of a group consumes which partition: pure functions, which the group's leader
+computes for all, or each member for itself.
 
-All members see the same group, sooner or later, and come to the same assignment. Until they do,
-the claims decide: nobody consumes a partition that another has claimed.
+Where members come to different assignments for a while, the claims decide: nobody consumes a
+partition that another has claimed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GroupView:
     partitions: Mapping[PartitionKey, str | None]
     """Each partition of these queues, with its region's host; None if that is not known."""
     owners: Mapping[PartitionKey, str] = dataclasses.field(default_factory=dict)
-    """Who has what now; also members that are gone."""
+    """Who was to have what before; also members that are gone."""
 
     def subscribers(self) -> dict[str, list[str]]:
         """The members of each queue, by name."""
@@ -87,8 +87,8 @@ def assign_sticky(view: GroupView) -> Assignment:
     as can be (an optimal semi-matching: Harvey, Ladner, Lovász and Tamir, 2006). Among partitions
     that could move, those go that keep a region's host together.
 
-    Every move is one that evenness needs, whatever others see; so members whose views differ
-    for a while come to an even assignment all the same.
+    Every move is one that evenness needs; so leaders whose views differ for a while come to an even
+    assignment all the same.
     """
     plan = _Plan(view)
     plan.deal()
@@ -112,6 +112,7 @@ class _Plan:
         self._subscribers = view.subscribers()
         streams = [count for each in view.members.values() for count in each.values()]
         self._unit = math.lcm(*streams)
+        self._weights = {self._unit // count for count in streams}
         self._load = dict.fromkeys(sorted(view.members), 0)
         # For each member, queue and host a heap.
         self._held: dict[str, dict[str, dict[str | None, list[PartitionKey]]]] = {
@@ -149,6 +150,7 @@ class _Plan:
         while any(
             self._relieve(member)
             for member in sorted(self._load, key=lambda m: (-self._load[m], m))
+            if self._may_even(member)
         ):
             pass
 
@@ -170,6 +172,16 @@ class _Plan:
         if hosts and 0 < count < len(keys):
             keys = sorted(keys, key=lambda key: -hosts[of[key]])
         return set(keys[:count])
+
+    def _may_even(self, member: str) -> bool:
+        """Whether one partition less for this member could make the loads more even.
+
+        Where all weigh the same, only if another has less by more than that: so nearly nothing is
+        looked at when a group is even.
+        """
+        if len(self._weights) > 1:
+            return True
+        return self._load[member] - min(self._load.values()) > max(self._weights, default=0)
 
     def _relieve(self, member: str) -> bool:
         """Make the loads more even by one partition less for this member; whether that was done.
@@ -200,12 +212,16 @@ class _Plan:
         return False
 
     def _evens(self, chain: Iterable[tuple[str, str, str]]) -> bool:
-        """Whether moves, taken together, make the sum of the squares of the loads less."""
+        """Whether moves, taken together, make the largest of these loads less, or where that stays
+        the next one. With one stream each that is a smaller sum of squares.
+        """
         change: Counter[str] = Counter()
         for giver, queue, taker in chain:
             change[giver] -= self._weight(giver, queue)
             change[taker] += self._weight(taker, queue)
-        return sum(more * (2 * self._load[member] + more) for member, more in change.items()) < 0
+        before = sorted((self._load[member] for member in change), reverse=True)
+        after = sorted((self._load[member] + more for member, more in change.items()), reverse=True)
+        return after < before
 
     def _move(self, queue: str, giver: str, taker: str) -> None:
         less, more = self._hosts[giver], self._hosts[taker]

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from hqueue.errors import ClosedError, HQueueError
-from hqueue.groups.assignors import Assignor, GroupView
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
+from hqueue.groups.assignors import Assignment, Assignor
+from hqueue.groups.changes import Changes
 from hqueue.groups.members import GroupMembers
 from hqueue.groups.membership import Membership, Steps
-from hqueue.groups.offsets import GroupOffsets, Offset
+from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
+from hqueue.groups.pacing import Pacing
 from hqueue.groups.paths import GroupPaths
-from hqueue.message import MessageID
+from hqueue.groups.plan import GroupPlan
+from hqueue.groups.planning import Planning
+from hqueue.groups.predecessor import Predecessor
 from hqueue.metadata import MetadataStore, PartitionKey, SessionState
+from hqueue.metadata.certainty import Certainty
 from hqueue.metadata.owners import Owners
+from hqueue.metadata.ports import NEW
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["Changes", "GroupMember"]
+__all__ = ["GroupMember"]
 
 logger = logging.getLogger(__name__)
-
-RETRY_MS = 250
-"""How long what was refused, or could not be asked for, is left alone."""
-
-
-@dataclasses.dataclass
-class Changes:
-    """What became of a member's partitions since it was asked last."""
-
-    assigned: dict[PartitionKey, Offset] = dataclasses.field(default_factory=dict)
-    """Those that it has now, and where it begins."""
-    revoked: set[PartitionKey] = dataclasses.field(default_factory=set)
-    """Those that it is to give up: by `GroupMember.release`, when what was handed out of them is
-    done with and committed. Until then nobody else has them."""
-    lost: set[PartitionKey] = dataclasses.field(default_factory=set)
-    """Those that it has not any more: another may have them already."""
 
 
 class GroupMember:
@@ -52,7 +46,15 @@ class GroupMember:
         streams: how many streams it has of each queue.
         assignor: who gets what.
         eager: as `Membership` takes it.
-        start: where a partition begins of which the group has no offset.
+        writer: how its commits are signed: by a name that no other process has, or had. Its ID if
+            that is one.
+        static: whether its ID outlives it: a successor of that ID takes its place at once, and
+            has its partitions when its session is over, or when it gave them up.
+        commits: whether the group has offsets; else all positions are `UNSET`, and nothing is
+            committed.
+        on_change: called when there are `changes`, or a `failure`; it takes notice and returns.
+        on_queues: called with the names of all queues that members consume, likewise.
+        idle_ms_max: how long it may be without a call of `changes`, before it leaves the group.
         clock: where time comes from.
 
     Raises:
@@ -68,81 +70,117 @@ class GroupMember:
         *,
         assignor: Assignor,
         eager: bool = False,
-        start: Callable[[PartitionKey], MessageID],
+        writer: str | None = None,
+        static: bool = False,
+        commits: bool = True,
+        on_change: Callable[[], None] = lambda: None,
+        on_queues: Callable[[frozenset[str]], None] = lambda _: None,
+        idle_ms_max: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.consumer = consumer
         self.failure: HQueueError | None = None
         """Why it is not in the group any more, and can't come back."""
+        self.idle = False
+        """Whether it left the group because nobody asked for its `changes`."""
         self._store = store
-        self._start = start
+        self._writer = writer or consumer
+        self._static = static
+        self._on_change = on_change
+        self._on_queues = on_queues
         self._clock = clock
         self._owners = Owners(store, paths, "consumer")
-        self._offsets = GroupOffsets(store, paths)
-        self._membership = Membership(consumer, assignor, eager=eager)
+        self._predecessor = Predecessor(store, self._owners, consumer, clock)
+        self._offsets = GroupOffsets(store, paths) if commits else None
+        self._planning = Planning(consumer, assignor, led=not eager)
+        self._membership = Membership(eager=eager)
+        self._plan = GroupPlan(store, paths)
         self._known: dict[PartitionKey, Offset] = {}
         self._changes = Changes()
-        self._certain_until_ms = float("-inf")
-        self._session_id: int | None = None
-        self._members: Mapping[str, Mapping[str, int]] = {}
-        self._claims: Mapping[PartitionKey, str] = {}
-        self._partitions: Mapping[PartitionKey, str | None] = {}
         self._work = threading.Condition()
-        self._pending = self._closed = False
-        members = GroupMembers(store, paths, clock)
-        self._registration = members.join(consumer, streams, self._fail)
+        self._pacing = Pacing(self._work, clock, idle_ms_max)
+        self._certainty = Certainty(store, self._work, clock)
+        self._requests = threading.Lock()
+        """Held while claims are made or released: a release that takes so long that the session is
+        lost must not find what was claimed with the next one."""
+        self._closed = False
+        self._group = GroupMembers(store, paths, clock)
+        self._registration = self._group.join(consumer, streams, self._fail, static=static)
         self._watches = [
             store.on_state(self._on_state, self._end),
-            members.watch(self._on_members),
-            self._owners.watch(self._on_claims),
+            self._group.watch(self._on_members),
+            *([] if eager else [self._plan.watch(self._on_plan)]),
         ]
-        self._thread = threading.Thread(target=self._run, name="hqueue-group-member", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="hqueue-group-member", daemon=True)
         self._thread.start()
 
     def see_partitions(self, partitions: Mapping[PartitionKey, str | None]) -> None:
         """The partitions that there are of the group's queues, with their regions' hosts."""
         with self._work:
-            self._partitions = dict(partitions)
-            self._seen()
+            self._planning.see_partitions(dict(partitions))
+            self._pacing.notify()
 
-    def changes(self) -> Changes:
-        """What changed since this was called last."""
+    def subscribe(self, streams: Mapping[str, int]) -> None:
+        """Consume these queues, and no others.
+
+        Raises:
+            StoreUnavailableError: others may know it already. To be called again.
+        """
+        self._group.change(self._registration, self.consumer, streams)
+
+    def changes(self, *, asked_ms: float | None = None) -> Changes:
+        """What changed since this was called last.
+
+        Args:
+            asked_ms: when whoever asks was alive with all that it does; now if None.
+        """
         with self._work:
+            self._pacing.see_alive(asked_ms)
             changes, self._changes = self._changes, Changes()
             return changes
 
-    def certain(self) -> bool:
-        """Whether nobody else can have its partitions now. Asks the store if that is not known.
+    @property
+    def held(self) -> Collection[PartitionKey]:
+        """What it has or may have: also what is being claimed, or given up."""
+        with self._work:
+            return self._membership.held
+
+    @property
+    def certain_until_ms(self) -> float:
+        """Until when `certain` was found to hold, on the clock."""
+        return self._certainty.until_ms
+
+    def certain(self, for_ms: float = 0) -> bool:
+        """Whether nobody else can have its partitions now, nor so long from now. Asks the store if
+        that is not known.
 
         Asked before messages are handed out: a process that stood still learns only afterwards
         that its session is over.
         """
-        if self._clock.monotonic_ms() >= self._certain_until_ms:
-            session_id = self._session_id
-            try:
-                until_ms = self._store.confirm()
-            except HQueueError as exc:
-                logger.debug("the session is not confirmed now: %s", exc)
-                return False
-            with self._work:
-                # What it claimed is that session's; another may have begun, and been confirmed.
-                if session_id is None or not (
-                    session_id == self._session_id == self._store.session_id
-                ):
-                    return False
-                self._certain_until_ms = until_ms
-        return self._clock.monotonic_ms() < self._certain_until_ms
+        return self._certainty.holds(for_ms)
 
-    def commit(self, positions: Mapping[PartitionKey, MessageID]) -> Collection[PartitionKey]:
+    def owns(self, key: PartitionKey, for_ms: float = 0) -> bool:
+        """Whether a partition is its own, and not to be given up, and nobody else can have it for
+        so long. From any thread.
+        """
+        if not self.certain(for_ms):
+            return False
+        with self._work:
+            # The session may have been lost since then: that is noticed for both at once.
+            return self._certainty.still_holds(for_ms) and self._membership.owns(key)
+
+    def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
         """Commit offsets, in few round trips; those that were refused: others have them now.
 
         Raises:
             StoreUnavailableError: with an outcome; some may be committed.
         """
+        if self._offsets is None:
+            return []
         with self._work:
             known = {key: self._known[key] for key in positions if key in self._known}
         moved = self._offsets.commit(
-            self.consumer, {key: (offset, positions[key]) for key, offset in known.items()}
+            self._writer, {key: (offset, positions[key]) for key, offset in known.items()}
         )
         with self._work:
             self._known |= {key: offset for key, offset in moved.items() if key in self._known}
@@ -154,115 +192,177 @@ class GroupMember:
         Raises:
             StoreUnavailableError: they are still its own, perhaps. To be called again.
         """
+        with self._requests:
+            with self._work:
+                # Others of these were lost since, and are perhaps claimed again.
+                revoked = set(filter(self._membership.revokes, partitions))
+            self._owners.release(revoked)
         with self._work:
-            held = self._membership.held.intersection(partitions)
-        self._owners.release(held)
-        with self._work:
-            for key in held & self._membership.held:
+            for key in revoked:
                 self._membership.released(key)
+            for key in revoked - self._membership.held:
                 self._known.pop(key, None)
-            self._notify()
+            self._pacing.notify()
+
+    def leave(self) -> None:
+        """Leave the group, and claim nothing any more; what it has is `Changes.revoked`, and stays
+        its own until it is released. Then `close` it. Never raises.
+        """
+        with self._work:
+            self._membership.leave()
+            self._pacing.notify()
+        self._registration.close()
 
     def close(self) -> None:
-        """Leave the group: everything is given up at once. Never raises."""
+        """Give up everything at once, and leave the group; if it is static it stays in it until the
+        session ends, and nobody else gets what it had. Never raises.
+        """
         self._end()
         for watch in self._watches:
             watch.close()
         self._thread.join()
-        try:
-            self._owners.release(self._membership.held)
-        except HQueueError as exc:
-            logger.warning("claims stay until the session ends: %s", exc)
-        self._registration.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._store.state is SessionState.CONNECTED:  # Else it is not waited for.
+            try:
+                self._owners.release(self._membership.held)
+            except HQueueError as exc:
+                logger.warning("claims stay until the session ends: %s", exc)
+        if not self._static or self.idle:
+            self._registration.close()
 
     # What is heard of the group. The lock is held in what begins without `on`.
 
     def _on_members(self, members: Mapping[str, Mapping[str, int]]) -> None:
+        self._on_queues(frozenset(queue for streams in members.values() for queue in streams))
         with self._work:
-            self._members = members
-            self._seen()
+            self._planning.see_members(members)
+            self._pacing.notify()
 
-    def _on_claims(self, claims: Mapping[PartitionKey, str]) -> None:
+    def _on_plan(self, plan: Assignment | None) -> None:
         with self._work:
-            self._claims = claims
-            self._seen()
+            self._planning.see_plan(plan)
+            self._pacing.settle(done=True)
+            self._pacing.notify()
 
     def _on_state(self, state: SessionState) -> None:
         with self._work:
             if state is SessionState.LOST:
                 self._lose()
-                self._session_id = None
-            elif state is SessionState.CONNECTED and self._session_id != self._store.session_id:
-                if self._session_id is not None:
+            elif state is SessionState.CONNECTED:
+                before, session_id = self._certainty.session_id, self._store.session_id
+                if before not in (None, session_id):
                     self._lose()
-                self._session_id = self._store.session_id
-            self._notify()
+                if before != session_id:
+                    self._certainty.begin(session_id)
+            self._pacing.notify()
 
     def _fail(self, error: HQueueError) -> None:
         self.failure = error
         self._end()
+        self._on_change()
 
     def _end(self) -> None:
         with self._work:
             self._closed = True
             self._work.notify_all()
 
-    def _seen(self) -> None:
-        self._membership.see(GroupView(self._members, self._partitions, self._claims))
-        self._notify()
-
-    def _notify(self) -> None:
-        self._pending = True
-        self._work.notify_all()
-
     def _lose(self) -> None:
         lost = self._membership.lost()
-        self._certain_until_ms = float("-inf")
+        self._certainty.begin(None)
         self._known.clear()
         untold = lost & self._changes.assigned.keys()
         for key in lost:
             self._changes.assigned.pop(key, None)
         self._changes.revoked.clear()
         self._changes.lost |= lost - untold
+        self._on_change()
 
     # What is done.
 
+    def _serve(self) -> None:
+        try:
+            self._run()
+        except Exception as exc:  # Else the consumer would wait for its partitions for ever.
+            logger.exception("a member of a group failed: %s", self.consumer)
+            self._fail(HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}"))
+
     def _run(self) -> None:
-        retry_ms: float | None = None
         while True:
             with self._work:
-                self._work.wait_for(
-                    lambda: self._pending or self._closed,
-                    None if retry_ms is None else retry_ms / 1e3,
-                )
+                self._pacing.wait(self._is_closed)
+                if not self._closed and self._pacing.idle:
+                    self.idle = self._closed = True
+                    break
+                if self._planning.reckons:
+                    self._pacing.gather(lambda: self._planning.members, self._is_closed)
                 if self._closed:
                     return
-                self._pending = False
-                session_id = self._session_id
-                steps = self._membership.steps() if session_id is not None else Steps()
-                self._changes.revoked |= steps.revoke
+                self._pacing.pending = False
+                session_id = self._certainty.session_id
+                plan = None if session_id is None else self._planning.replan()
+                steps = Steps() if session_id is None else self._steps()
+            if steps.revoke:
+                self._on_change()
             try:
-                retry_ms = None if self._carry_out(steps, session_id) else RETRY_MS
+                done = self._carry_out(steps, session_id)
+                if plan is not None:
+                    self._lead(plan)
             except ClosedError:
                 return
+            with self._work:
+                self._pacing.settle(done=done)
+        logger.warning("a consumer asks for nothing, and leaves its group: %s", self.consumer)
+        self._leave()
+        self._on_change()
+
+    def _steps(self) -> Steps:
+        """What is to be done now."""
+        self._membership.want(self._planning.wanted(), regrouped=self._planning.regrouped)
+        self._planning.regrouped = False
+        steps = self._membership.steps()
+        self._changes.revoked |= steps.revoke
+        for key in steps.revoke:
+            self._changes.assigned.pop(key, None)
+        return steps
+
+    def _lead(self, plan: Assignment) -> None:
+        """Write the plan; until it is seen again nothing is planned."""
+        try:
+            self._plan.write(plan)
+        except StoreUnavailableError as exc:
+            logger.warning("a group can't be planned now: %s", exc)
+            with self._work:
+                self._planning.see_nothing_written()
+                self._pacing.notify()
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
     def _carry_out(self, steps: Steps, session_id: int | None) -> bool:
-        """Release strays, and claim; whether all of it was had."""
+        """Release what is in doubt, and claim; whether all of it was had."""
         taken: dict[PartitionKey, Offset] = {}
+        claimed: Collection[PartitionKey] = ()
+        doubtful: frozenset[PartitionKey] = frozenset()
         try:
-            if steps.release:
-                self._owners.release(steps.release)
-            if steps.claim:
-                claimed = self._owners.claim(self.consumer, steps.claim)
-                taken = self._offsets.take_over(self.consumer, claimed, self._start)
+            with self._requests:
+                if steps.release:
+                    self._owners.release(steps.release)
+                if steps.claim:
+                    claimed = self._owners.claim(self.consumer, steps.claim)
+            if claimed:
+                taken = self._take_over(claimed, session_id)
         except ClosedError:
             raise
         except HQueueError as exc:
             logger.warning("a group can't be asked now: %s", exc)
-            with self._work:
-                self._membership.not_released(steps.release)
+            doubtful = steps.release | steps.claim
         with self._work:
-            here = self._session_id == session_id
+            here = self._certainty.session_id == session_id
+            if not here:  # Some of it may be the next session's.
+                doubtful = steps.claim
+            doubtful |= frozenset(claimed) - taken.keys()
             # Of what was lost meanwhile the membership knows nothing any more.
             for key in steps.claim & self._membership.held:
                 if key in taken and here:
@@ -270,4 +370,26 @@ class GroupMember:
                     self._known[key] = self._changes.assigned[key] = taken[key]
                 else:
                     self._membership.refused(key)
-        return taken.keys() == steps.claim
+            self._membership.doubt(doubtful)
+        refused = steps.claim - taken.keys()
+        if taken:
+            self._on_change()
+        if self._static and self._predecessor.outlives(refused):
+            self._fail(
+                RequestRefusedError(
+                    "another consumer of this ID is alive, and has partitions",
+                    consumer=self.consumer,
+                )
+            )
+        return not (refused or doubtful)
+
+    def _take_over(
+        self, claimed: Collection[PartitionKey], session_id: int | None
+    ) -> dict[PartitionKey, Offset]:
+        if self._offsets is None:
+            return dict.fromkeys(claimed, Offset(UNSET, NEW))
+        return self._offsets.take_over(
+            self._writer,
+            claimed,
+            lambda: self.certain() and self._certainty.session_id == session_id,
+        )

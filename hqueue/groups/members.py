@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hqueue.errors import HQueueError, RequestRefusedError
 from hqueue.groups.paths import GroupPaths
@@ -33,13 +33,17 @@ class GroupMembers:
         self._store = store
         self._paths = paths
         self._clock = clock
-        self._present = Directory(store, paths.ids, MEMBER_DEPTH, self._decode, "a member")
+        self._present = Directory(
+            store, paths.ids, MEMBER_DEPTH, self._decode, "a member", alone=True
+        )
 
     def join(
         self,
         consumer: str,
         streams: Mapping[str, int],
         on_failure: Callable[[HQueueError], None],
+        *,
+        static: bool = False,
     ) -> Registration:
         """Make a consumer present, and again after its session was lost, until that is closed.
 
@@ -47,6 +51,8 @@ class GroupMembers:
             consumer: its ID, which no other has.
             streams: how many it has of each queue, 1 to 1,000.
             on_failure: called if it can't be made present again.
+            static: whether one of this ID that is there can only be its predecessor, which is
+                replaced at once.
 
         Raises:
             RequestRefusedError: another consumer of that ID stays present.
@@ -54,16 +60,32 @@ class GroupMembers:
         return Registration(
             self._store,
             [{self._paths.member(consumer): encode_member(streams)}],
-            is_own=lambda _: False,
+            is_own=lambda _: static,
             on_obstacle=_taken,
             on_failure=on_failure,
             parents=True,
             clock=self._clock,
         )
 
+    def change(self, registration: Registration, consumer: str, streams: Mapping[str, int]) -> None:
+        """Let a member consume other queues."""
+        registration.replace({self._paths.member(consumer): encode_member(streams)})
+
     def list(self) -> Mapping[str, Mapping[str, int]]:
         """The streams of every member by queue. A record that can't be read is left out."""
         return self._present.list()
+
+    def consuming(self, queue: str | None = None) -> Sequence[str]:
+        """Who is in the group, and consumes this queue if one is given. Whose record can't be read
+        is among them.
+        """
+        found = self._store.records.list(self._paths.ids, MEMBER_DEPTH)
+        members = self._present.view(found)
+        return sorted(
+            consumer
+            for consumer in map(self._paths.consumer, found)
+            if queue is None or queue in members.get(consumer, {queue: 1})
+        )
 
     def watch(self, listener: Callable[[Mapping[str, Mapping[str, int]]], None]) -> Watch:
         """Report who is in the group; as `MetadataStore.watch`."""

@@ -8,7 +8,6 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
-from hqueue.groups.assignors import Assignor, GroupView
 from hqueue.metadata import PartitionKey
 
 __all__ = ["Membership", "Steps"]
@@ -32,37 +31,33 @@ class Steps:
     """To be given up, as soon as what was handed out of them is done with. Each ends with
     `Membership.released`."""
     release: frozenset[PartitionKey] = frozenset()
-    """To be released at once: it seems to have them, and does not know it."""
+    """To be released at once: it may have them, and does not know it. If that fails:
+    `Membership.doubt`."""
 
 
 class Membership:
-    """Brings what a member has to what its assignor gives it. Not thread-safe.
+    """Brings what a member has to what it is to have. Not thread-safe.
 
-    It claims only what nobody has, and gives up only what it has itself: so a partition changes
-    hands when its owner lets go, or when that owner's session ends. What it sees may be old, so the
-    service decides who has a partition; and what this member did itself counts more than what it
-    sees.
+    It claims what it is to have, whoever has that now, and gives up only what it has itself: so a
+    partition changes hands when its owner lets go, or when that owner's session ends. What it is
+    to have may be out of date, and other members may follow another plan: the service decides who
+    has a partition.
 
-    What was refused is claimed again, though nothing changes in what is seen: its owner may
-    have come and gone in between. And what it sees as its own, and does not know of, is released:
-    the answer to a claim may have been lost.
+    What was refused is claimed again: its owner gives it up sooner or later. What it may have got
+    without an answer, and is not to have any more, is released.
 
     Args:
-        member: its name in the group.
-        assignor: who gets what.
         eager: when the group changes, give up everything before anything is claimed, as seed 004
             has it; else what stays is not touched.
     """
 
-    def __init__(self, member: str, assignor: Assignor, *, eager: bool = False) -> None:
-        self.member = member
-        self._assignor = assignor
+    def __init__(self, *, eager: bool = False) -> None:
         self._eager = eager
-        self._view = GroupView({}, {})
+        self._wanted: frozenset[PartitionKey] = frozenset()
         self._stages: dict[PartitionKey, _Stage] = {}
         self._outdated: set[PartitionKey] = set()
         """What it has had since before the group changed."""
-        self._stray: frozenset[PartitionKey] = frozenset()
+        self._doubtful: frozenset[PartitionKey] = frozenset()
         self.leaving = False
         """Whether it gives up everything, and claims nothing any more."""
 
@@ -71,18 +66,29 @@ class Membership:
         """What it may consume, for as long as its session is certain to live."""
         return self._at(_Stage.OWNED)
 
+    def owns(self, key: PartitionKey) -> bool:
+        """Whether `owned` has this one."""
+        return self._stages.get(key) is _Stage.OWNED
+
+    def revokes(self, key: PartitionKey) -> bool:
+        """Whether it is giving this one up."""
+        return self._stages.get(key) is _Stage.REVOKING
+
     @property
     def held(self) -> frozenset[PartitionKey]:
         """What it has or may have: also what is being claimed, or given up."""
-        return frozenset(self._stages)
+        return frozenset(self._stages) | self._doubtful
 
-    def see(self, view: GroupView) -> None:
-        """The group as it is seen now."""
-        before, self._view = self._view, view
-        if before.members != view.members or before.partitions.keys() != view.partitions.keys():
+    def want(self, keys: Iterable[PartitionKey], *, regrouped: bool = False) -> None:
+        """It is to have these, and no others.
+
+        Args:
+            keys: which.
+            regrouped: whether the group has changed since it was to have others.
+        """
+        self._wanted = frozenset(keys)
+        if regrouped:
             self._outdated = set(self._stages)
-        own = {key for key, owner in view.owners.items() if owner == self.member}
-        self._stray = frozenset(own - self._stages.keys())
 
     def leave(self) -> None:
         """Give up everything, and claim nothing any more."""
@@ -92,19 +98,20 @@ class Membership:
         """The session is over, and with it all claims; what was owned until now."""
         owned = self.owned | self._at(_Stage.REVOKING)
         self._stages.clear()
+        self._doubtful = frozenset()
         return owned
 
     def steps(self) -> Steps:
         """What is to be done now. It counts as begun, and is not named again."""
-        wanted = self._wanted()
+        wanted = frozenset() if self.leaving else self._wanted
         stay = wanted - self._outdated if self._eager else wanted
         revoke = self.owned - stay
         self._put(revoke, _Stage.REVOKING)
         claim: frozenset[PartitionKey] = frozenset()
         if not self._eager or not self._at(_Stage.REVOKING):
-            claim = wanted - self._stages.keys() - self._owners().keys()
+            claim = wanted - self._stages.keys()
             self._put(claim, _Stage.CLAIMING)
-        release, self._stray = self._stray - self._stages.keys(), frozenset()
+        release, self._doubtful = self._doubtful - self._stages.keys(), frozenset()
         return Steps(claim, revoke, release)
 
     def claimed(self, key: PartitionKey) -> None:
@@ -113,30 +120,21 @@ class Membership:
         self._outdated.discard(key)
 
     def refused(self, key: PartitionKey) -> None:
-        """A claim that `steps` named is another's, or was not made; `steps` names it again, if it
-        still is to be claimed. So the driver waits a little before it asks.
+        """A claim that `steps` named is another's; `steps` names it again, if it still is to be
+        claimed. So the driver waits a little before it asks.
         """
         del self._stages[key]
 
+    def doubt(self, keys: Iterable[PartitionKey]) -> None:
+        """It may have these claims: their requests got no answer."""
+        self._doubtful |= frozenset(keys)
+
     def released(self, key: PartitionKey) -> None:
-        """What `steps` named for revoking is given up."""
-        del self._stages[key]
-
-    def not_released(self, keys: Iterable[PartitionKey]) -> None:
-        """What `steps` named for releasing at once could not be; it is named again."""
-        self._stray |= frozenset(keys)
-
-    def _wanted(self) -> frozenset[PartitionKey]:
-        if self.leaving or self.member not in self._view.members:
-            return frozenset()
-        plan = self._assignor(dataclasses.replace(self._view, owners=self._owners()))
-        return frozenset(key for key, member in plan.items() if member == self.member)
-
-    def _owners(self) -> dict[PartitionKey, str]:
-        """Who has what: others as it is seen, and this member as it knows itself."""
-        others = {k: owner for k, owner in self._view.owners.items() if owner != self.member}
-        claiming = dict.fromkeys(self._at(_Stage.CLAIMING), self.member)
-        return claiming | others | dict.fromkeys(self.owned, self.member)
+        """What `steps` named for revoking is given up. If it was lost before, and perhaps is being
+        claimed again, this says nothing of it.
+        """
+        if self.revokes(key):
+            del self._stages[key]
 
     def _at(self, stage: _Stage) -> frozenset[PartitionKey]:
         return frozenset(key for key, at in self._stages.items() if at is stage)

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
-from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.errors import CommitFailedError, Outcome, StoreUnavailableError
 from hqueue.groups.paths import GroupPaths
 from hqueue.message import MessageID
 from hqueue.metadata import MetadataStore, PartitionKey
-from hqueue.metadata.encoding import decode_offset, encode_offset
+from hqueue.metadata.encoding import decode_offset, encode_offset, offset_writer
 from hqueue.metadata.ports import Change, Record, Version
 
-__all__ = ["GroupOffsets", "Offset"]
+__all__ = ["UNSET", "GroupOffsets", "Offset", "Position"]
 
 
 TRIES_MAX = 100
 """How often an offset may be changed by others while it is taken over."""
 
 
+class Position(NamedTuple):
+    """A place in a partition."""
+
+    next: MessageID
+    """The first ID that is not consumed yet. It need not be that of a message."""
+    ordinal: int | None = None
+    """How many messages the partition had before it, if that is known: so it is seen how many are
+    gone when they expire before they are consumed."""
+
+
+UNSET = Position(MessageID(0))
+"""The position of a group that has none yet. None that was reached is the same."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offset:
     """How far a group is in a partition."""
 
-    next: MessageID
-    """The first ID that the group has not consumed yet. It need not be that of a message."""
+    position: Position
     version: Version
     """What a commit compares: another after each commit, and after each take-over."""
 
@@ -56,21 +71,57 @@ class GroupOffsets:
         """Every offset of the group."""
         return self._decoded(self._store.records.list(self._paths.offsets, 2))
 
+    def read_or_create(
+        self, consumer: str, partitions: Iterable[PartitionKey]
+    ) -> dict[PartitionKey, Offset]:
+        """These offsets, created as `UNSET` where there is none. Fences nobody."""
+        wanted = [*partitions]
+        known = self.read(wanted)
+        missing = {
+            self._paths.offset(key): encode_offset(*UNSET, consumer)
+            for key in wanted
+            if key not in known
+        }
+        if missing:
+            known |= self._decoded(self._store.records.create(missing))
+        return known
+
+    def versions(self, queue: str | None = None) -> dict[str, Version]:
+        """Where every offset of the group lies, with its version: what `delete` takes. Of one
+        queue those of this cluster, else those of all. They need not be readable.
+        """
+        if queue is None:
+            found = self._store.records.list(self._paths.offsets, 2)
+        else:
+            found = self._store.records.list(self._paths.offsets_of(queue), 1)
+        return {
+            path: record.version
+            for path, record in found.items()
+            if queue is None or self._paths.partition_key(path) is not None
+        }
+
+    def delete(self, versions: Mapping[str, Version]) -> Collection[str]:
+        """Delete offsets that nobody changed since; returns those that stay."""
+        return self._store.records.delete(versions, levels_above=1)
+
     def take_over(
         self,
         consumer: str,
         partitions: Collection[PartitionKey],
-        start: Callable[[PartitionKey], MessageID],
+        claimed: Callable[[], bool] = lambda: True,
     ) -> dict[PartitionKey, Offset]:
         """Let nobody else commit in these partitions, which this consumer has claimed.
 
         Args:
-            consumer: its ID in this session.
+            consumer: an ID that no other process has, and none had.
             partitions: which.
-            start: where one begins that has no offset yet.
+            claimed: whether it has claimed them, asked between reading an offset and taking it
+                over. So what is taken over is never that of a later owner: who had claimed it
+                before it was read would make this false, and who does so later changes the version.
 
         Returns:
-            Each partition's offset, which stays what it was.
+            Each partition's offset, which stays what it was; `UNSET` where there was none. All are
+            there, unless it is not `claimed` any more.
 
         Raises:
             StoreUnavailableError: the store, or others that change the offsets, left no way.
@@ -80,22 +131,20 @@ class GroupOffsets:
             left = [key for key in partitions if key not in taken]
             if not left:
                 return taken
-            known = self.read(left)
-            missing = {
-                self._paths.offset(key): encode_offset(start(key), consumer)
-                for key in left
-                if key not in known
-            }
-            if missing:
-                known |= self._decoded(self._store.records.create(missing))
+            known = self.read_or_create(consumer, left)
+            if not claimed():
+                return taken
             # One that is created is taken over as well: it may be another's that was faster.
-            taken |= self.commit(consumer, {key: (known[key], known[key].next) for key in known})
+            with contextlib.suppress(CommitFailedError):
+                taken |= self.commit(
+                    consumer, {key: (known[key], known[key].position) for key in known}
+                )
         raise StoreUnavailableError(
             "others keep changing these offsets", outcome=Outcome.NOT_APPLIED, partitions=left
         )
 
     def commit(
-        self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, MessageID]]
+        self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, Position]]
     ) -> dict[PartitionKey, Offset]:
         """Move offsets, each if nobody changed it since it was known; many in few round trips.
 
@@ -108,24 +157,64 @@ class GroupOffsets:
             or the offset was set by hand.
 
         Raises:
+            CommitFailedError: no answer came, and others have some of the partitions now. They went
+                on from what was committed here, or from the offset before it: that is not known.
             StoreUnavailableError: with an outcome; some may have been moved.
         """
         paths = {self._paths.offset(key): key for key in moves}
-        versions = self._store.records.write(
-            {
-                path: Change(encode_offset(moves[key][1], consumer), moves[key][0].version)
-                for path, key in paths.items()
-            }
-        )
+        changes = {
+            path: Change(encode_offset(*moves[key][1], consumer), moves[key][0].version)
+            for path, key in paths.items()
+        }
+        try:
+            versions = self._store.records.write(changes)
+        except StoreUnavailableError as exc:
+            if exc.outcome is not Outcome.UNKNOWN:
+                raise
+            versions = self._look_up(consumer, paths, changes, exc)
         return {
             paths[path]: Offset(moves[paths[path]][1], version)
             for path, version in versions.items()
             if version is not None
         }
 
+    def _look_up(
+        self,
+        consumer: str,
+        paths: Mapping[str, PartitionKey],
+        changes: Mapping[str, Change],
+        error: StoreUnavailableError,
+    ) -> dict[str, Version | None]:
+        """The versions that these changes made: who stood still for long hears of others, not of a
+        store that was silent.
+
+        Raises:
+            CommitFailedError: as `commit`.
+            StoreUnavailableError: the error that was, where the changes may still be made.
+        """
+        try:
+            found = self._store.records.read(changes)
+        except StoreUnavailableError:
+            raise error from None
+        lost = [
+            path
+            for path in changes
+            if path not in found or offset_writer(found[path].value, path) != consumer
+        ]
+        if lost:
+            raise CommitFailedError(
+                "others have these partitions now, and there was no answer before",
+                outcome=Outcome.UNKNOWN,
+                partitions=sorted(paths[path] for path in lost),
+            ) from error
+        for path, change in changes.items():
+            if found[path].value != change.value or found[path].version == change.version:
+                raise error
+        return {path: found[path].version for path in changes}
+
     def _decoded(self, found: Mapping[str, Record]) -> dict[PartitionKey, Offset]:
         return {
-            key: Offset(decode_offset(record.value, path), record.version)
+            key: Offset(Position(*decode_offset(record.value, path)), record.version)
             for path, record in found.items()
             if (key := self._paths.partition_key(path)) is not None
         }

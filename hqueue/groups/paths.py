@@ -3,9 +3,10 @@
     <root>/consumers/<group>/ids/<consumer>                         ephemeral: a member
     <root>/consumers/<group>/owners/<queue>/<broker>-<partition>    ephemeral: who consumes it
     <root>/consumers/<group>/offsets/<queue>/<broker>-<partition>   the next ID, and who wrote it
+    <root>/consumers/<group>/plan/<broker>                          who is to have what
 
-These are seed 004's; its topic is a queue, and its broker an HQueue cluster by its logical ID. What
-the names of groups and consumers have that no segment may is escaped as in URLs.
+The first three are seed 004's; its topic is a queue, and its broker an HQueue cluster by its
+logical ID. What the names of groups and consumers have that no segment may is escaped as in URLs.
 `hqueue.metadata.encoding` says what is in them.
 """
 
@@ -19,7 +20,21 @@ from hqueue.metadata.paths import partition_number
 from hqueue.metadata.records import NAME_LENGTH_MAX
 from hqueue.settings.attributes import check_queue_name
 
-__all__ = ["GroupPaths"]
+__all__ = ["GroupPaths", "group_name", "groups_below"]
+
+
+def groups_below(root: str) -> str:
+    """What all groups lie below."""
+    return f"{root}/consumers"
+
+
+def group_name(segment: str) -> str | None:
+    """Which group's segment this is; None for one that hqueue did not make."""
+    name = urllib.parse.unquote(segment)
+    try:
+        return name if _segment(name) == segment else None
+    except InvalidInputError:
+        return None
 
 
 class GroupPaths:
@@ -35,10 +50,12 @@ class GroupPaths:
     """
 
     def __init__(self, root: str, group: str, broker: int = 0) -> None:
-        top = f"{root}/consumers/{_segment(group)}"
-        self.ids = f"{top}/ids"
-        self.owners = f"{top}/owners"
-        self.offsets = f"{top}/offsets"
+        self.top = f"{groups_below(root)}/{_segment(group)}"
+        self.ids = f"{self.top}/ids"
+        self.owners = f"{self.top}/owners"
+        self.offsets = f"{self.top}/offsets"
+        self.plans = f"{self.top}/plan"
+        self.plan = f"{self.plans}/{broker:d}"
         self._broker = broker
 
     def member(self, consumer: str) -> str:
@@ -53,6 +70,10 @@ class GroupPaths:
 
     def offset(self, key: PartitionKey) -> str:
         return f"{self.offsets}/{self._below(key)}"
+
+    def offsets_of(self, queue: str) -> str:
+        """What the offsets of a queue lie below."""
+        return f"{self.offsets}/{check_queue_name(queue)}"
 
     def partition_key(self, path: str) -> PartitionKey | None:
         """Which partition a claim or an offset is of; None for another broker's, and for a path

@@ -51,6 +51,8 @@ class PartitionReader:
         topics: the topics wanted; None for all.
         clock: where time comes from.
         bytes_max: the bodies asked of the store in one request, about; at least one batch.
+        ordinal: messages that the partition had before the start, if that is known: then what was
+            collected from there on is counted in `expired`, too.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class PartitionReader:
         topics: frozenset[str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         bytes_max: int = 4 * 1024 * 1024,
+        ordinal: int | None = None,
     ) -> None:
         self.partition = partition
         self.topics = topics
@@ -78,6 +81,7 @@ class PartitionReader:
         # The slot read next. Until a header was seen it is a lower bound, and no ordinal is known.
         self._slot: int | None = 0 if start == 0 else None
         self._ordinal: int | None = None
+        self._ordinal_before = ordinal
         self._stream: RowStream | None = None
         # Rows ahead whose headers were read: their sizes, the next one last, and the headers.
         self._sizes: list[int] = []
@@ -278,6 +282,9 @@ class PartitionReader:
         row = self._port.newest(self.partition, start)
         if row is None:
             self._slot = 0
+            if self._ordinal_before and self._port.newest(self.partition, MESSAGE_ID_MAX):
+                # Collected up to here, and further: the next row shows how much.
+                self._slot, self._ordinal = start, self._ordinal_before
             return
         header = header_of(row)
         if header.end > start:

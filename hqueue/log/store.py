@@ -1,4 +1,4 @@
-"""What a client needs of a whole store: tables of queues, where they are served, and their logs.
+"""What a client needs of a store for its queues: tables, where they are served, and their logs.
 
 A store keeps each queue in a table of its own. `hqueue.hbase` provides these ports on HBase, and
 the tests' store provides them in memory; one suite, `tests/conformance`, holds both to them.
@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from hqueue.log.ports import ReadPort, WritePort
 from hqueue.settings.attributes import QueueDescription
 
-__all__ = ["LocationPort", "LogPort", "PartitionLocation", "StorePort", "TablePort"]
+__all__ = ["LocationPort", "LogPort", "PartitionLocation", "TablePort"]
 
 
 class TablePort(Protocol):
@@ -107,19 +107,3 @@ class LogPort(ReadPort, WritePort, Protocol):
     While the table is disabled each method raises `QueueDisabledError`, and `QueueNotFoundError`
     when it is gone; but `delete_headers` may raise `StoreUnavailableError` then.
     """
-
-
-class StorePort(Protocol):
-    """A connection to a store. Thread-safe, and usable in a forked child."""
-
-    @property
-    def tables(self) -> TablePort: ...
-
-    @property
-    def locations(self) -> LocationPort: ...
-
-    def log(self, queue: str) -> LogPort:
-        """The log of a queue. Asks nothing of the store: the queue need not be there."""
-
-    def close(self) -> None:
-        """Close all connections. Every later request raises `ClosedError`. Never raises."""

@@ -3,7 +3,8 @@
 Two primitives carry all of it (`hqueue.metadata.ports`): versioned records, and ephemeral
 registrations. A `MetadataStore` has both: `hqueue.zookeeper` is one, the tests have one in memory.
 What is made of them here knows no store. `Coordination` is what push delivery needs: who
-subscribes to what, how far each subscriber is, which workers there are, and which serves what.
+subscribes to what, how far each subscriber is, which workers there are, and which serves what; and
+which HQueue clusters there are, with which queues.
 Where each lies is in `hqueue.metadata.paths`, how it looks as bytes in `hqueue.metadata.encoding`.
 A client's session is `Client.coordination`.
 
@@ -21,11 +22,13 @@ came back in time.
 """
 
 from hqueue.metadata.append_key_record import AppendKeyRecord
+from hqueue.metadata.brokers import Brokers
 from hqueue.metadata.checkpoints import Checkpoints
 from hqueue.metadata.coordination import Coordination
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import MetadataStore, SessionState, Watch
 from hqueue.metadata.records import (
+    BrokerRecord,
     Checkpoint,
     DeliveryOptions,
     PartitionKey,
@@ -42,6 +45,8 @@ from hqueue.settings.addresses import Address
 __all__ = [
     "Address",
     "AppendKeyRecord",
+    "BrokerRecord",
+    "Brokers",
     "Checkpoint",
     "Checkpoints",
     "Coordination",

@@ -1,10 +1,11 @@
-"""All that push delivery needs of a coordination service, on a metadata store."""
+"""All that is kept beside the log but groups, on a metadata store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from hqueue.metadata.append_key_record import AppendKeyRecord
+from hqueue.metadata.brokers import Brokers
 from hqueue.metadata.checkpoints import Checkpoints
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.paths import Paths
@@ -27,6 +28,8 @@ class Coordination:
 
     def __init__(self, store: MetadataStore, root: str, clock: Clock = SYSTEM_CLOCK) -> None:
         paths = Paths(root)
+        self.paths = paths
+        """Where all of it lies."""
         self.store = store
         """What all of it stands on."""
         self.subscriptions = Subscriptions(store, paths, clock)
@@ -34,6 +37,7 @@ class Coordination:
         self.workers = Workers(store, paths, clock)
         self.owners = Owners(store, paths)
         self.append_keys = AppendKeyRecord(store, paths)
+        self.brokers = Brokers(store, paths)
 
     @property
     def state(self) -> SessionState:

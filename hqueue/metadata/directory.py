@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 Name = TypeVar("Name", bound=Hashable)
 Value = TypeVar("Value")
 
+_Read = tuple[Record, tuple[Name, Value] | None]
+"""A record, and what it says; None where that is nothing of this kind, or can't be read."""
+
 
 class Directory(Generic[Name, Value]):
     """What lies so many segments below a prefix, by name.
@@ -27,6 +30,8 @@ class Directory(Generic[Name, Value]):
         decode: reads the record at a key, with the help of those beside it; None where that is
             nothing of this kind. What it raises as `UnsupportedFormatError` is logged.
         what: what a record is called in the log.
+        alone: whether each record is read without the help of others. What a watch saw before is
+            then not read again: of thousands of records one changes.
     """
 
     def __init__(
@@ -36,12 +41,15 @@ class Directory(Generic[Name, Value]):
         depth: int,
         decode: Callable[[str, Mapping[str, Record]], tuple[Name, Value] | None],
         what: str,
+        *,
+        alone: bool = False,
     ) -> None:
         self._store = store
         self._prefix = prefix
         self._depth = depth
         self._decode = decode
         self._what = what
+        self._alone = alone
 
     def list(self) -> dict[Name, Value]:
         """All there is now."""
@@ -49,20 +57,36 @@ class Directory(Generic[Name, Value]):
 
     def watch(self, listener: Callable[[dict[Name, Value]], None]) -> Watch:
         """Tell a listener what there is; as `MetadataStore.watch`."""
-        return self._store.watch(
-            self._prefix, self._depth, lambda found: listener(self.view(found))
-        )
+        known: dict[str, _Read[Name, Value]] = {}
+
+        def on_change(found: Mapping[str, Record]) -> None:
+            nonlocal known
+            known = self._read(found, known if self._alone else {})
+            listener(_view(known))
+
+        return self._store.watch(self._prefix, self._depth, on_change)
 
     def view(self, found: Mapping[str, Record]) -> dict[Name, Value]:
         """These records as objects."""
-        view = {}
+        return _view(self._read(found, {}))
+
+    def _read(
+        self, found: Mapping[str, Record], known: Mapping[str, _Read[Name, Value]]
+    ) -> dict[str, _Read[Name, Value]]:
+        """What each record says; of those that are known already it is taken over."""
+        read: dict[str, _Read[Name, Value]] = {}
         for key in sorted(found):
+            record, before = found[key], known.get(key)
+            if before is not None and before[0] == record:
+                read[key] = before
+                continue
             try:
-                decoded = self._decode(key, found)
+                read[key] = record, self._decode(key, found)
             except UnsupportedFormatError as exc:
                 logger.warning("%s is left out: %s", self._what, exc)
-                continue
-            if decoded is not None:
-                name, value = decoded
-                view[name] = value
-        return view
+                read[key] = record, None
+        return read
+
+
+def _view(read: Mapping[str, _Read[Name, Value]]) -> dict[Name, Value]:
+    return dict(decoded for _, decoded in read.values() if decoded is not None)

@@ -9,15 +9,19 @@ own:
                   "delivery": {"attempts_max": 5, "backoff_ms_min": 100, …}}
     worker       {"version": 1, "address": "host:port", "region_host": "host", "load": 3}
     owner        {"version": 1, "worker": "name"}, of a group {"version": 1, "consumer": "id"}
+    broker       {"version": 1, "address": "host:port", "cluster": "id"}
+    its queues   {"version": 1, "partitions": 4}
     member       {"version": 1, "streams": {"queue": 1, …}}
-    offset       {"version": 1, "next": "1700000000000-0", "consumer": "id"}
+    plan         {"version": 1, "members": ["id", …], "queues": {"queue": [0, 1, null, …], …}}
+    offset       {"version": 1, "next": "1700000000000-0", "ordinal": 17, "consumer": "id"}
     epoch        {"version": 1, "number": 17, "since": "1700000000000-0"}
     append keys  {"version": 1, "keys": [{"id": "<hex>", "secret": "<hex>",
                                           "created_ms": 1700000000000}, …]}
 
-``keys`` has the key to sign with, then the one before it. ``delivery`` and each option in it may
-be missing: then the defaults of `DeliveryOptions` apply. Fields that a release doesn't know it
-ignores; what must not be ignored gets a new version.
+``queues`` has for each partition the index of a member. ``keys`` has the key to sign with, then
+the one before it. ``delivery`` and each option in it may be missing: then the defaults of
+`DeliveryOptions` apply. Fields that a release doesn't know it ignores; what must not be ignored
+gets a new version.
 """
 
 from __future__ import annotations
@@ -31,29 +35,41 @@ from hqueue.errors import HQueueError, UnsupportedFormatError
 from hqueue.message import MessageID
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys
 from hqueue.metadata.ports import Version
-from hqueue.metadata.records import DeliveryOptions, WorkerRecord
+from hqueue.metadata.records import BrokerRecord, DeliveryOptions, PartitionKey, WorkerRecord
 from hqueue.settings.addresses import Address
+from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole
 
 __all__ = [
     "decode_address",
     "decode_append_keys",
+    "decode_broker",
+    "decode_broker_queue",
     "decode_checkpoint",
     "decode_epoch",
+    "decode_fields",
     "decode_member",
     "decode_offset",
     "decode_owner",
+    "decode_plan",
     "decode_topics",
     "decode_worker",
     "encode_address",
     "encode_append_keys",
+    "encode_broker",
+    "encode_broker_queue",
     "encode_checkpoint",
     "encode_epoch",
+    "encode_fields",
     "encode_member",
     "encode_offset",
     "encode_owner",
+    "encode_plan",
     "encode_topics",
     "encode_worker",
+    "list_of",
+    "offset_writer",
+    "text_of",
 ]
 
 VERSION = 1
@@ -63,24 +79,24 @@ _Decoded = TypeVar("_Decoded")
 
 
 def encode_checkpoint(next_id: MessageID) -> bytes:
-    return _encode(next=str(next_id))
+    return encode_fields(next=str(next_id))
 
 
 def decode_checkpoint(data: bytes, path: str) -> MessageID:
     """The first ID that is not yet delivered. `path` is where the record lies, for errors."""
-    return _decode(data, path, lambda fields: MessageID.parse(_text(fields["next"])))
+    return decode_fields(data, path, lambda fields: MessageID.parse(text_of(fields["next"])))
 
 
 def encode_address(address: Address) -> bytes:
-    return _encode(address=str(address))
+    return encode_fields(address=str(address))
 
 
 def decode_address(data: bytes, path: str) -> Address:
-    return _decode(data, path, lambda fields: Address.parse(_text(fields["address"])))
+    return decode_fields(data, path, lambda fields: Address.parse(text_of(fields["address"])))
 
 
 def encode_topics(topics: frozenset[str] | None, delivery: DeliveryOptions) -> bytes:
-    return _encode(
+    return encode_fields(
         topics=None if topics is None else sorted(topics), delivery=dataclasses.asdict(delivery)
     )
 
@@ -88,79 +104,146 @@ def encode_topics(topics: frozenset[str] | None, delivery: DeliveryOptions) -> b
 def decode_topics(data: bytes, path: str) -> tuple[frozenset[str] | None, DeliveryOptions]:
     def read(fields: dict[str, Any]) -> tuple[frozenset[str] | None, DeliveryOptions]:
         topics = fields["topics"]
-        wanted = None if topics is None else frozenset(map(_text, _list(topics)))
+        wanted = None if topics is None else frozenset(map(text_of, list_of(topics)))
         known = {field.name for field in dataclasses.fields(DeliveryOptions)}
         options = {k: v for k, v in fields.get("delivery", {}).items() if k in known}
         return wanted, DeliveryOptions(**options)
 
-    return _decode(data, path, read)
+    return decode_fields(data, path, read)
 
 
 def encode_worker(worker: WorkerRecord) -> bytes:
-    return _encode(address=str(worker.address), region_host=worker.region_host, load=worker.load)
+    return encode_fields(
+        address=str(worker.address), region_host=worker.region_host, load=worker.load
+    )
 
 
 def decode_worker(data: bytes, path: str, name: str) -> WorkerRecord:
-    return _decode(
+    return decode_fields(
         data,
         path,
         lambda fields: WorkerRecord(
             name,
-            Address.parse(_text(fields["address"])),
-            _text(fields["region_host"]),
+            Address.parse(text_of(fields["address"])),
+            text_of(fields["region_host"]),
             int(fields["load"]),
         ),
     )
 
 
 def encode_owner(owner: str, role: str = "worker") -> bytes:
-    return _encode(**{role: owner})
+    return encode_fields(**{role: owner})
 
 
 def decode_owner(data: bytes, path: str, role: str = "worker") -> str:
-    return _decode(data, path, lambda fields: _text(fields[role]))
+    return decode_fields(data, path, lambda fields: text_of(fields[role]))
+
+
+def encode_broker(broker: BrokerRecord) -> bytes:
+    return encode_fields(address=str(broker.address), cluster=broker.cluster)
+
+
+def decode_broker(data: bytes, path: str) -> BrokerRecord:
+    return decode_fields(
+        data,
+        path,
+        lambda fields: BrokerRecord(
+            Address.parse(text_of(fields["address"])), text_of(fields["cluster"])
+        ),
+    )
+
+
+def encode_broker_queue(partitions: int) -> bytes:
+    return encode_fields(partitions=partitions)
+
+
+def decode_broker_queue(data: bytes, path: str) -> int:
+    """How many partitions a broker has of a queue."""
+    return decode_fields(
+        data, path, lambda fields: check_whole(fields["partitions"], 1, PARTITIONS_MAX)
+    )
 
 
 def encode_member(streams: Mapping[str, int]) -> bytes:
-    return _encode(streams=dict(sorted(streams.items())))
+    return encode_fields(streams=dict(sorted(streams.items())))
 
 
 def decode_member(data: bytes, path: str) -> dict[str, int]:
     """How many streams a member of a group has of each queue."""
-    return _decode(
+    return decode_fields(
         data,
         path,
         lambda fields: {
-            _text(queue): check_whole(streams, 1, STREAMS_MAX)
+            text_of(queue): check_whole(streams, 1, STREAMS_MAX)
             for queue, streams in fields["streams"].items()
         },
     )
 
 
-def encode_offset(next_id: MessageID, consumer: str) -> bytes:
-    return _encode(next=str(next_id), consumer=consumer)
+def encode_plan(plan: Mapping[PartitionKey, str]) -> bytes:
+    members = sorted(set(plan.values()))
+    index = {member: number for number, member in enumerate(members)}
+    queues: dict[str, list[int | None]] = {}
+    for key in sorted(plan):
+        listed = queues.setdefault(key.queue, [])
+        listed += [None] * (key.partition - len(listed))
+        listed.append(index[plan[key]])
+    return encode_fields(members=members, queues=queues)
 
 
-def decode_offset(data: bytes, path: str) -> MessageID:
-    """The first ID that a group has not consumed yet."""
-    return _decode(data, path, lambda fields: MessageID.parse(_text(fields["next"])))
+def decode_plan(data: bytes, path: str) -> dict[PartitionKey, str]:
+    """Which member of a group is to have which partition."""
+
+    def read(fields: dict[str, Any]) -> dict[PartitionKey, str]:
+        members = [text_of(member) for member in list_of(fields["members"])]
+        return {
+            PartitionKey(text_of(queue), partition): members[check_whole(index, 0, len(members))]
+            for queue, listed in fields["queues"].items()
+            for partition, index in enumerate(list_of(listed))
+            if index is not None
+        }
+
+    return decode_fields(data, path, read)
+
+
+def encode_offset(next_id: MessageID, ordinal: int | None, consumer: str) -> bytes:
+    return encode_fields(next=str(next_id), ordinal=ordinal, consumer=consumer)
+
+
+def decode_offset(data: bytes, path: str) -> tuple[MessageID, int | None]:
+    """The first ID that a group has not consumed yet, and how many messages there were before."""
+    return decode_fields(
+        data,
+        path,
+        lambda fields: (
+            MessageID.parse(text_of(fields["next"])),
+            None if fields.get("ordinal") is None else check_whole(fields["ordinal"], 0, 2**63 - 1),
+        ),
+    )
+
+
+def offset_writer(data: bytes, path: str) -> str:
+    """Which consumer committed or took over an offset last."""
+    return decode_fields(data, path, lambda fields: text_of(fields["consumer"]))
 
 
 def encode_epoch(epoch: int, since: MessageID) -> bytes:
     # The field is on disk, and keeps its name: "number" is the epoch.
-    return _encode(number=epoch, since=str(since))
+    return encode_fields(number=epoch, since=str(since))
 
 
 def decode_epoch(data: bytes, path: str) -> tuple[int, MessageID]:
     """The latest epoch of a producer, and when it was claimed."""
-    return _decode(
-        data, path, lambda fields: (int(fields["number"]), MessageID.parse(_text(fields["since"])))
+    return decode_fields(
+        data,
+        path,
+        lambda fields: (int(fields["number"]), MessageID.parse(text_of(fields["since"]))),
     )
 
 
 def encode_append_keys(keys: AppendKeys) -> bytes:
     known = [keys.current] if keys.previous is None else [keys.current, keys.previous]
-    return _encode(
+    return encode_fields(
         keys=[
             {"id": key.id.hex(), "secret": key.secret.hex(), "created_ms": key.created_ms}
             for key in known
@@ -178,18 +261,22 @@ def decode_append_keys(data: bytes, path: str, revision: Version) -> AppendKeys:
                 _hex(key["secret"], SECRET_BYTES),
                 int(key["created_ms"]),
             )
-            for key in _list(fields["keys"])[:2]
+            for key in list_of(fields["keys"])[:2]
         ]
         return AppendKeys(known[0], known[1] if len(known) > 1 else None, revision)
 
-    return _decode(data, path, read)
+    return decode_fields(data, path, read)
 
 
-def _encode(**fields: object) -> bytes:
-    return json.dumps({"version": VERSION, **fields}, ensure_ascii=False).encode()
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _decode(data: bytes, path: str, read: Callable[[dict[str, Any]], _Decoded]) -> _Decoded:
+def encode_fields(**fields: object) -> bytes:
+    """A record of version 1 with these fields."""
+    return _encode({"version": VERSION, **fields}).encode()
+
+
+def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Decoded]) -> _Decoded:
     """Read a record.
 
     Raises:
@@ -216,7 +303,8 @@ def _decode(data: bytes, path: str, read: Callable[[dict[str, Any]], _Decoded]) 
         ) from exc
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A text; a `TypeError` if it is none."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
@@ -228,7 +316,8 @@ def _hex(value: object, length: int) -> bytes:
     return bytes.fromhex(value)
 
 
-def _list(value: object) -> list[Any]:
+def list_of(value: object) -> list[Any]:
+    """A list; a `TypeError` if it is none."""
     if not isinstance(value, list):
         raise TypeError(f"{value!r} is no list")
     return value

@@ -44,7 +44,9 @@ class Owners:
         self._store = store
         self._paths = paths
         self._role = role
-        self._claims = Directory(store, paths.owners, OWNER_DEPTH, self._decode, "a claim")
+        self._claims = Directory(
+            store, paths.owners, OWNER_DEPTH, self._decode, "a claim", alone=True
+        )
 
     def claim(self, owner: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
         """Claim partitions that nobody has; returns those that are this session's now, also those
@@ -60,6 +62,10 @@ class Owners:
     def release(self, partitions: Collection[PartitionKey]) -> None:
         """Give up claims of this session; others stay. What isn't there counts as done."""
         self._store.ephemerals.release(map(self._paths.owner, partitions))
+
+    def read(self, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
+        """The owners of those of these partitions that are claimed."""
+        return self._claims.view(self._store.records.read(map(self._paths.owner, partitions)))
 
     def list(self) -> Mapping[PartitionKey, str]:
         """Every claim: who has which partition."""

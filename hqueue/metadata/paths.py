@@ -6,9 +6,13 @@
     <root>/hosts/<worker>                                     ephemeral: a worker
     <root>/owners/<queue>/<partition>                         ephemeral: which worker serves it
     <root>/secrets/appends                                    what notifications are signed with
+    <root>/brokers/ids/<broker>                               ephemeral: an HQueue cluster
+    <root>/brokers/topics/<queue>/<broker>                    ephemeral: its partitions of a queue
+    <root>/subscribers/<queue>/consumers/<subscriber>         its members, if it has several: as
+                                                              those of a consumer group
 
-These are seed 001's (section 3.5.4), but for the last three. `hqueue.metadata.encoding` says what
-is in them.
+The first three are seed 001's (section 3.5.4), the brokers' seed 004's. `hqueue.metadata.encoding`
+says what is in them.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ class Paths:
         self.owners = f"{root}/owners"
         self.secrets = f"{root}/secrets"
         self.append_keys = f"{self.secrets}/appends"
+        self.brokers = f"{root}/brokers/ids"
+        self.broker_queues = f"{root}/brokers/topics"
 
     def queue(self, queue: str) -> str:
         return f"{self.queues}/{check_queue_name(queue)}"
@@ -51,11 +57,21 @@ class Paths:
     def topics(self, key: SubscriptionKey) -> str:
         return f"{self.subscriber(key)}/{TOPICS}"
 
+    def members(self, queue: str) -> str:
+        """What the groups lie below that a queue's subscribers are, which share partitions."""
+        return f"{self.root}/subscribers/{check_queue_name(queue)}"
+
     def worker(self, name: str) -> str:
         return f"{self.hosts}/{check_name(name)}"
 
     def owner(self, key: PartitionKey) -> str:
         return f"{self.owners}/{check_queue_name(key.queue)}/{key.partition:d}"
+
+    def broker(self, broker: int) -> str:
+        return f"{self.brokers}/{broker:d}"
+
+    def broker_queue(self, queue: str, broker: int) -> str:
+        return f"{self.broker_queues}/{check_queue_name(queue)}/{broker:d}"
 
     def subscription_key(self, path: str) -> SubscriptionKey | None:
         """Whose checkpoint this is, or is below; None for a path that hqueue did not make."""

@@ -140,7 +140,8 @@ class Records(Protocol):
 
         When an answer is lost it is looked up: a record with the version after the one that was
         known, and with the very value, was written by this call. Where several may write the same
-        value, and it matters who did, the value names its writer.
+        value, and it matters who did, the value names its writer. Where others changed the record
+        since, so that nothing can be known, it is `Outcome.UNKNOWN`.
 
         Returns:
             The version that each has now; None for one that was not of the known version, or
@@ -148,6 +149,17 @@ class Records(Protocol):
 
         Raises:
             StoreUnavailableError: with an outcome; some may have been written.
+        """
+
+    def remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
+        """Delete records, each if it is of the version that is known.
+
+        Returns:
+            Whether this call did; None for one that has something below it, and stays.
+
+        Raises:
+            StoreUnavailableError: with an outcome; some may have been deleted. Which deletion it
+                was can't be looked up where an answer was lost.
         """
 
     def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
@@ -180,6 +192,14 @@ class Ephemerals(Protocol):
     def claim(self, values: Mapping[str, bytes]) -> Collection[str]:
         """Register keys that nobody has; returns those that are this session's now, also from
         before. What is missing above them is created.
+        """
+
+    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Version | None]:
+        """Register keys that nobody has, not even this session. What is missing above them is
+        created. An answer that is lost is looked up: each value names its writer.
+
+        Returns:
+            The version of each; None for those that somebody had.
         """
 
     def release(self, keys: Iterable[str], *, wait: bool = True) -> None:

@@ -15,6 +15,7 @@ from hqueue.settings.addresses import Address
 from hqueue.settings.numbers import check_whole
 
 __all__ = [
+    "BrokerRecord",
     "Checkpoint",
     "DeliveryOptions",
     "PartitionKey",
@@ -159,3 +160,13 @@ class WorkerRecord:
     """The region server's host that it sits on, as HBase names it."""
     load: int = 0
     """How much it has to do, in a measure that all workers share."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BrokerRecord:
+    """An HQueue cluster that is there: seed 004's broker."""
+
+    address: Address
+    """Where the worker that registered it takes notifications."""
+    cluster: str
+    """What names the store's cluster, HBase's own ID: no two have the same."""

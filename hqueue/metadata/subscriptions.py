@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from hqueue.errors import (
@@ -15,7 +15,14 @@ from hqueue.errors import (
 from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_address, decode_topics, encode_address, encode_topics
 from hqueue.metadata.paths import ADDRESS, TOPICS, Paths
-from hqueue.metadata.ports import VALUE_BYTES_MAX, MetadataStore, Obstacle, Record, Watch
+from hqueue.metadata.ports import (
+    VALUE_BYTES_MAX,
+    Group,
+    MetadataStore,
+    Obstacle,
+    Record,
+    Watch,
+)
 from hqueue.metadata.records import Presence, SubscriptionKey
 from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import Clock
@@ -60,32 +67,41 @@ class Subscriptions:
         """
         if not partitions:
             raise InvalidInputError("a subscriber has at least one partition")
-        address = encode_address(presence.address)
-        topics = encode_topics(presence.topics, presence.delivery)
-        if len(topics) > VALUE_BYTES_MAX:
-            raise InvalidInputError("the topics are too long", topics_bytes=len(topics))
-        keys = [SubscriptionKey(queue, partition, subscriber) for partition in sorted(partitions)]
-
-        def in_the_way(obstacle: Obstacle) -> HQueueError:
-            if obstacle.value is None:
-                return SubscriberNotFoundError(
-                    "this subscriber has no checkpoint", subscriber=subscriber, path=obstacle.key
-                )
-            return SubscriberConnectedError(
-                "another subscriber of this name is connected",
-                queue=queue,
-                subscriber=subscriber,
-                path=obstacle.key,
-                record=obstacle.value.decode(errors="replace"),
-            )
-
         return Registration(
             self._store,
-            [{self._paths.topics(key): topics, self._paths.address(key): address} for key in keys],
+            self._groups(_keys(queue, subscriber, partitions), presence),
             is_own=partial(_is_at, presence.address),
-            on_obstacle=in_the_way,
+            on_obstacle=partial(_in_the_way, queue, subscriber),
             on_failure=on_failure,
             clock=self._clock,
+        )
+
+    def appear(
+        self, queue: str, subscriber: str, presence: Presence, partitions: Collection[int]
+    ) -> HQueueError | None:
+        """Make a subscriber present in partitions that nobody else may be present in now. Not made
+        again after a lost session.
+
+        Returns:
+            What stands in the way of some of it, as `register` would raise it. None if nothing
+            does: then all of it is there.
+
+        Raises:
+            InvalidInputError: the topics are too long; also without any partition.
+        """
+        groups = self._groups(_keys(queue, subscriber, partitions), presence)
+        if not groups:
+            return None
+        attempt = self._store.ephemerals.put(groups, is_own=partial(_is_at, presence.address))
+        if attempt.obstacle is None:
+            return None
+        return _in_the_way(queue, subscriber, attempt.obstacle)
+
+    def withdraw(self, queue: str, subscriber: str, partitions: Collection[int]) -> None:
+        """Take away what this session registered of a subscriber in some partitions."""
+        keys = _keys(queue, subscriber, partitions)
+        self._store.ephemerals.release(
+            path for key in keys for path in (self._paths.address(key), self._paths.topics(key))
         )
 
     def list(self, queue: str | None = None) -> Mapping[SubscriptionKey, Presence | None]:
@@ -114,6 +130,20 @@ class Subscriptions:
         """
         return self._present.watch(listener)
 
+    def _groups(self, keys: Iterable[SubscriptionKey], presence: Presence) -> Sequence[Group]:
+        """What a subscriber is present by.
+
+        Raises:
+            InvalidInputError: there is too much of it.
+        """
+        address = encode_address(presence.address)
+        topics = encode_topics(presence.topics, presence.delivery)
+        if len(topics) > VALUE_BYTES_MAX:
+            raise InvalidInputError("the topics are too long", topics_bytes=len(topics))
+        return [
+            {self._paths.topics(key): topics, self._paths.address(key): address} for key in keys
+        ]
+
     def _decode(
         self, path: str, found: Mapping[str, Record]
     ) -> tuple[SubscriptionKey, Presence] | None:
@@ -132,6 +162,24 @@ class Subscriptions:
         topics, delivery = decode_topics(wanted.value, f"{parent}/{TOPICS}")
         revision = max(address.changed, wanted.changed)
         return key, Presence(listening, topics, delivery, revision)
+
+
+def _keys(queue: str, subscriber: str, partitions: Collection[int]) -> Sequence[SubscriptionKey]:
+    return [SubscriptionKey(queue, partition, subscriber) for partition in sorted(partitions)]
+
+
+def _in_the_way(queue: str, subscriber: str, obstacle: Obstacle) -> HQueueError:
+    if obstacle.value is None:
+        return SubscriberNotFoundError(
+            "this subscriber has no checkpoint", subscriber=subscriber, path=obstacle.key
+        )
+    return SubscriberConnectedError(
+        "another subscriber of this name is connected",
+        queue=queue,
+        subscriber=subscriber,
+        path=obstacle.key,
+        record=obstacle.value.decode(errors="replace"),
+    )
 
 
 def _is_at(address: Address, value: bytes) -> bool:

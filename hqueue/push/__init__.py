@@ -8,6 +8,7 @@ with queue.subscriber(subscription, [print]) as subscriber:
 Workers deliver the messages; `docs/push.md` tells the whole.
 """
 
+from hqueue.handle.start import EARLIEST, LATEST, Start
 from hqueue.push.administration import (
     SubscriberState,
     add_subscriber,
@@ -18,7 +19,7 @@ from hqueue.push.administration import (
 from hqueue.push.dead_letters import DeadLetter, DeadLetters
 from hqueue.push.listener import Listener, ListenerAnswer, MessageListener, Status
 from hqueue.push.subscriber import Subscriber, SubscriberOptions
-from hqueue.push.subscription import EARLIEST, LATEST, Start, Subscription
+from hqueue.push.subscription import Subscription
 
 __all__ = [
     "EARLIEST",

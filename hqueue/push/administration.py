@@ -12,9 +12,11 @@ from hqueue.errors import (
     SubscriberNotFoundError,
 )
 from hqueue.handle import QueueLog
+from hqueue.handle.start import LATEST, Start, check_start
 from hqueue.message import MessageID, as_message_id
 from hqueue.metadata import Coordination, Presence, SubscriptionKey
-from hqueue.push.subscription import LATEST, Start, Subscription, check_start
+from hqueue.push.members import connected_members, forget_members
+from hqueue.push.subscription import Subscription
 
 __all__ = [
     "SubscriberState",
@@ -99,10 +101,10 @@ def delete_subscriber(queue_name: str, coordination: Coordination, name: str) ->
     keys = _keys_of(queue_name, coordination, name, None)
     present = coordination.subscriptions.list(queue_name)
     if any(present.get(key) for key in keys):
-        raise SubscriberConnectedError(
-            "the subscriber is connected; stop it first", queue=queue_name, subscriber=name
-        )
+        raise _connected(queue_name, name)
+    _check_no_members(queue_name, coordination, name)
     coordination.checkpoints.delete(keys)
+    forget_members(coordination, queue_name, name)
 
 
 def seek_subscriber(
@@ -121,6 +123,7 @@ def seek_subscriber(
     start = check_start(start)
     keys = _keys_of(log.name, coordination, name, partitions)
     ids = _ids(log, dict.fromkeys(keys, start))
+    _check_no_members(log.name, coordination, name)
     coordination.checkpoints.seek(ids)
     return {key.partition: at for key, at in ids.items()}
 
@@ -142,6 +145,8 @@ def create_checkpoints(
     coordination.checkpoints.create({k: at for k, at in ids.items() if k not in existing})
     moved = {k: at for k, at in ids.items() if k in existing}
     if moved:
+        for name in {key.subscriber for key in moved}:
+            _check_no_members(log.name, coordination, name)
         coordination.checkpoints.seek(moved)
 
 
@@ -159,6 +164,23 @@ def _ids(
         else as_message_id(start)
         for key, start in starts.items()
     }
+
+
+def _check_no_members(queue_name: str, coordination: Coordination, name: str) -> None:
+    """See that none of those that share partitions is there: for a moment of a hand-over nobody is
+    present in a partition.
+
+    Raises:
+        SubscriberConnectedError: one is.
+    """
+    if connected_members(coordination, queue_name, name):
+        raise _connected(queue_name, name)
+
+
+def _connected(queue_name: str, name: str) -> SubscriberConnectedError:
+    return SubscriberConnectedError(
+        "the subscriber is connected; stop it first", queue=queue_name, subscriber=name
+    )
 
 
 def _keys_of(

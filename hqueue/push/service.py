@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from hqueue.errors import InvalidInputError
@@ -15,6 +16,8 @@ from hqueue.rpc.messages import RefusedCallError
 from hqueue.rpc.services import load
 
 __all__ = ["Consumption", "subscriber_service"]
+
+NOT_ADMITTED = "this member of the subscriber does not have the partition"
 
 
 def subscriber_service() -> Any:
@@ -32,10 +35,19 @@ class Consumption:
         listeners: they get them.
         calls_max: calls that the listeners handle at a time.
         timeout_ms: how long a call may wait for its turn.
+        admit: entered with the partition of a call while that is handled; says whether it may
+            be. If None all may.
     """
 
-    def __init__(self, listeners: Listeners, calls_max: int, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        listeners: Listeners,
+        calls_max: int,
+        timeout_ms: int,
+        admit: Callable[[int], AbstractContextManager[bool]] | None = None,
+    ) -> None:
         self._listeners = listeners
+        self._admit = admit or (lambda _: nullcontext(True))
         self._timeout_ms = timeout_ms
         self._turn = threading.BoundedSemaphore(calls_max)
         self._partitions: dict[int, threading.Lock] = {}
@@ -45,7 +57,8 @@ class Consumption:
         """As the IDL has it. Returns a `Status`.
 
         Raises:
-            RefusedCallError: a message could be in no queue, or there is no list of them.
+            RefusedCallError: a message could be in no queue, there is no list of them, or the
+                partition is another member's.
         """
         if messages is None:
             raise RefusedCallError("messages is missing")
@@ -56,15 +69,26 @@ class Consumption:
         return self.consume(received)
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
-        """Give messages of one partition to the listeners, when it is their turn."""
+        """Give messages of one partition to the listeners, when it is their turn.
+
+        Raises:
+            RefusedCallError: the partition is, or may be, another member's. For a worker that is no
+                answer: it makes the call again, and counts no attempt.
+        """
         if not messages:
             return Status.DONE
+        number = messages[0].partition
+        with self._admit(number) as admitted:  # What is another's now needs not wait for its turn.
+            if not admitted:
+                raise RefusedCallError(NOT_ADMITTED)
         with contextlib.ExitStack() as held:
             with self._lock:
-                partition = self._partitions.setdefault(messages[0].partition, threading.Lock())
+                partition = self._partitions.setdefault(number, threading.Lock())
             for lock in (partition, self._turn):
                 if not held.enter_context(_held(lock, self._timeout_ms / 1e3)):
                     return Status.RETRY
+            if not held.enter_context(self._admit(number)):
+                raise RefusedCallError(NOT_ADMITTED)
             return self._listeners.consume(messages)
 
 

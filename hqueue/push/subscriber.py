@@ -15,10 +15,12 @@ from hqueue.handle import QueueLog
 from hqueue.metadata import Address, Coordination, Presence, Registration, SubscriptionKey
 from hqueue.push.administration import create_checkpoints
 from hqueue.push.listener import Listener, Listeners
+from hqueue.push.member import SubscriberMember
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.subscription import Subscription
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.settings.addresses import PORT_MAX, zookeeper_servers
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 from hqueue.settings.numbers import check_whole
@@ -51,6 +53,10 @@ class SubscriberOptions(TypedDict, total=False):
     connections_max: int
     """Connections of workers; further ones wait. 1,024 by default."""
 
+    shared: bool
+    """Whether it shares the partitions with all others of its name that do so as well. False by
+    default: there is one of its name."""
+
 
 class Subscriber:
     """Receives the messages of a subscription. Made by `Queue.subscriber`.
@@ -61,6 +67,13 @@ class Subscriber:
     makes itself present again. When its process dies it disappears with the session; its
     checkpoints stay, and the next subscriber of its name goes on from there.
 
+    **Shared**, it is one of any number of processes of the same name, its members. Each is present
+    in a share of the partitions, which changes as members come and go; each partition is one
+    member's. A member hands a partition over when its calls for it have ended, and handles no call
+    for what another may have: so no two calls for a partition are ever handled at the same time,
+    as long as a call takes no longer than half the session's time-out, or the connection to
+    ZooKeeper is not cut for so long.
+
     Use it as a context manager, or `stop` it. In a forked child it can't be used.
 
     Args:
@@ -68,7 +81,7 @@ class Subscriber:
         subscription: what is wanted.
         listeners: they get the messages: called in turn for each delivery.
         coordinate: opens a session.
-        port, host, listen_host, calls_max, connections_max: as `SubscriberOptions` says.
+        port, host, listen_host, calls_max, connections_max, shared: as `SubscriberOptions` says.
 
     Raises:
         InvalidInputError: an argument is out of range.
@@ -86,10 +99,13 @@ class Subscriber:
         listen_host: str | None = None,
         calls_max: int = 1,
         connections_max: int = 1_024,
+        shared: bool = False,
     ) -> None:
         check_whole(port, 0, PORT_MAX, option="port")
         check_whole(calls_max, 1, 256, option="calls_max")
         check_whole(connections_max, 1, 65_536, option="connections_max")
+        if not isinstance(shared, bool):
+            raise InvalidInputError("shared is True or False", shared=shared)
         self._starts = subscription.starts(log.partitions)
         self._log = log
         self._subscription = subscription
@@ -109,6 +125,16 @@ class Subscriber:
         self._begun = False
         self._coordination: Coordination | None = None
         self._registration: Registration | None = None
+        self._member: SubscriberMember | None = None
+        if shared:
+            self._member = SubscriberMember(
+                log.name,
+                subscription.name,
+                self._starts,
+                every=len(self._starts) == log.partitions,
+                timeout_ms=self._delivery.timeout_ms,
+                on_failure=self._fail,
+            )
         self._server: ThriftServer | None = None
         self._address: Address | None = None
         self.failure: HQueueError | None = None
@@ -127,8 +153,8 @@ class Subscriber:
 
     @property
     def partitions(self) -> list[int]:
-        """The partitions that it receives."""
-        return sorted(self._starts)
+        """The partitions that it receives; if it shares them, those that it has now."""
+        return sorted(self._starts if self._member is None else self._member.partitions)
 
     @property
     def address(self) -> Address | None:
@@ -138,11 +164,13 @@ class Subscriber:
     def start(self) -> None:
         """Listen, and become present. When this returns, messages may arrive at any time.
 
-        A checkpoint is created in each partition that has none.
+        A checkpoint is created in each partition that has none. One that shares partitions has its
+        own a moment later.
 
         Raises:
-            SubscriberConnectedError: another subscriber of this name is connected. One that has
-                just died is waited for, as long as its session lasts.
+            SubscriberConnectedError: another subscriber of this name is connected that does not
+                share, or this one does not. One that has just died is waited for, as long as its
+                session lasts.
             InvalidInputError: the host or port can't be listened on.
             StoreUnavailableError: HBase or ZooKeeper stayed away.
             ClosedError: it was started before.
@@ -203,7 +231,12 @@ class Subscriber:
         listener = self._listen(self._listen_host or host)
         self._address = Address(host, listener.getsockname()[1])
         self._listeners.start()
-        consumption = Consumption(self._listeners, self._calls_max, self._delivery.timeout_ms)
+        consumption = Consumption(
+            self._listeners,
+            self._calls_max,
+            self._delivery.timeout_ms,
+            None if self._member is None else self._member.call,
+        )
         self._server = ThriftServer(
             subscriber_service(),
             consumption,
@@ -222,12 +255,12 @@ class Subscriber:
             for partition, start in self._starts.items()
         }
         create_checkpoints(self._log, self._coordination, keys, reset=self._subscription.reset)
+        presence = Presence(self._address, self._subscription.topics or None, self._delivery)
+        if self._member is not None:
+            self._member.start(self._coordination, presence)
+            return
         self._registration = self._coordination.subscriptions.register(
-            self._log.name,
-            self.name,
-            Presence(self._address, self._subscription.topics or None, self._delivery),
-            self.partitions,
-            self._fail,
+            self._log.name, self.name, presence, self.partitions, self._fail
         )
 
     def _listen(self, host: str) -> socket.socket:
@@ -243,20 +276,25 @@ class Subscriber:
             ) from exc
 
     def _fail(self, error: HQueueError) -> None:
-        """It could not become present again after its session was lost."""
+        """It can't be present any more: after its session was lost another of its name came."""
         self.failure = error
         self._wanted_end.set()
 
     def _end(self) -> bool:
         """Workers first see that it is gone; so what they have under way is all there is."""
         drained = True
+        deadline = Deadline(SYSTEM_CLOCK, self._delivery.timeout_ms)
         if self._registration is not None:
             self._registration.close()
+        if self._member is not None:
+            self._member.leave(deadline.remaining_ms)
         if self._server is not None:
-            drained = self._server.close(self._delivery.timeout_ms)
+            drained = self._server.close(deadline.remaining_ms)
         self._listeners.close()
         if self._coordination is not None:
             self._coordination.close()
+        if self._member is not None:
+            self._member.close()
         self._ended = True
         self._wanted_end.set()
         return drained

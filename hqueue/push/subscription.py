@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import Moment, as_message_id, topic_bytes
+from hqueue.handle.start import EARLIEST, Start, check_start
+from hqueue.message import topic_bytes
 from hqueue.metadata import DeliveryOptions, check_name
 from hqueue.settings.attributes import check_partition
 from hqueue.settings.limits import TOPICS_PER_BATCH_MAX
 
-__all__ = ["EARLIEST", "LATEST", "Start", "Subscription"]
-
-EARLIEST = "earliest"
-LATEST = "latest"
-
-Start = Moment | str
-"""Where a subscriber without a checkpoint begins: a `Moment`, ``"earliest"``: the oldest message
-there is, or ``"latest"``: what is written from now on."""
+__all__ = ["Subscription"]
 
 
 class Subscription:
@@ -89,16 +83,3 @@ class Subscription:
         for partition in self._partitions:
             check_partition(partition, partitions)
         return dict(self._partitions) or dict.fromkeys(range(partitions), self.start)
-
-
-def check_start(start: object) -> Start:
-    """Where to begin.
-
-    Raises:
-        InvalidInputError: it is no moment, nor ``earliest`` or ``latest``.
-    """
-    if isinstance(start, str):
-        if start not in (EARLIEST, LATEST):
-            raise InvalidInputError("a start is 'earliest', 'latest' or a moment", start=start)
-        return start
-    return as_message_id(start)  # type: ignore[arg-type]

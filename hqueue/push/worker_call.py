@@ -4,6 +4,8 @@
     message   0c 0001 0a 0001 timestamp │ 06 0002 sequence │ 00 06 0002 partition │
               0b 0003 length topic │ 0b 0004 length value │ 00
     reply     80 01 00 02 │ 0000000f consumeMessages │ seqid │ 08 0000 status │ 00
+    refusal   80 01 00 03 │ 0000000f consumeMessages │ seqid │ 0b 0001 length text │
+              08 0002 type │ 00
 
 Numbers have 2, 4 or (the timestamp) 8 bytes. Thrift allows the same call in other layouts: fields
 in another order, left out, or unknown ones. Workers write this one, as most Thrift libraries do,
@@ -20,6 +22,7 @@ from hqueue.errors import InvalidInputError
 from hqueue.message import MessageID, ReceivedMessage, topic_bytes
 from hqueue.push.listener import Status
 from hqueue.rpc.calls import NoCallError
+from hqueue.rpc.messages import RefusedCallError
 from hqueue.settings.limits import SEQUENCE_BITS, TIMESTAMP_MS_MAX, TOPIC_BYTES_MAX
 
 __all__ = ["WorkerCall", "known_topic"]
@@ -40,6 +43,8 @@ _VALUE_FIELD = b"\x0b\x00\x04"
 _VALUE = struct.Struct(">3sI")
 _MESSAGE_BYTES_MIN = _MESSAGE.size + _VALUE.size + 2
 _REPLY = struct.Struct(f">4s{len(_NAME)}si3siB")
+_REFUSAL = struct.Struct(f">4s{len(_NAME)}si3sI")
+_REFUSAL_TYPE = struct.Struct(">3siB")
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -105,8 +110,16 @@ class WorkerCall:
         return self._at + 1
 
     def answer(self) -> bytes:
-        """Have the messages consumed; the reply with what became of them."""
-        status = self._consume(self._messages)
+        """Have the messages consumed; the reply with what became of them, or that they were
+        refused: Thrift's own way to say that a call was not done.
+        """
+        try:
+            status = self._consume(self._messages)
+        except RefusedCallError as exc:
+            text = str(exc.message).encode()
+            head = (b"\x80\x01\x00\x03", _NAME, self._seqid, b"\x0b\x00\x01", len(text))
+            kind = _REFUSAL_TYPE.pack(b"\x08\x00\x02", exc.type, 0)
+            return _REFUSAL.pack(*head) + text + kind
         return _REPLY.pack(b"\x80\x01\x00\x02", _NAME, self._seqid, b"\x08\x00\x00", status, 0)
 
     def _begin(self, data: bytes | bytearray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -10,7 +11,7 @@ import tenacity
 
 from hqueue.errors import HQueueError, StoreUnavailableError
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "Patience", "SystemClock"]
+__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "Patience", "SystemClock", "monotonic_s_of"]
 
 Result = TypeVar("Result")
 
@@ -43,6 +44,15 @@ class SystemClock:
 
 _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 SYSTEM_CLOCK = SystemClock()
+
+
+def monotonic_s_of(clock: Clock) -> Callable[[], float]:
+    """A clock's `monotonic_ms` in seconds, for who asks at every message: of this machine's clock
+    without a call in Python, which would take half of the time that a message does.
+    """
+    if type(clock) is SystemClock:
+        return functools.partial(time.clock_gettime, _MONOTONIC)
+    return lambda: clock.monotonic_ms() / 1e3
 
 
 class Deadline:

@@ -14,8 +14,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from hqueue.errors import SettingsError
+from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.settings.addresses import GatewayAddress
+from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.loading import (
     WORKER_PREFIX,
     WORKER_TABLE,
@@ -95,7 +96,11 @@ _CHOICES = {
     "transport": ("buffered", "framed"),
     "protocol": ("binary", "compact"),
     "codec": ("zstd", "none"),
+    "metadata_store": ("zookeeper", "hbase", "memory"),
 }
+
+_LEAST = {"broker_id": 0}
+"""What a whole number is at least, where that is not 1."""
 
 _LISTED: Mapping[str, type[Any]] = {
     "gateways": GatewayAddress,
@@ -117,6 +122,14 @@ class Settings:
     zookeeper_root: str = "/hqueue"
     """The ZooKeeper node under which everything of hqueue lies."""
 
+    metadata_table: str = "hqueue_metadata"
+    """The HBase table of topics' metadata, where that lies on HBase. It is created when it is first
+    needed; it is no queue's."""
+
+    broker_id: int = 0
+    """The logical ID of this HQueue cluster for consumer groups, 0 or above: two clusters below
+    one ``zookeeper_root`` have different ones."""
+
     zookeeper_session_timeout_ms: int = 10_000
     """How long ZooKeeper keeps a session, and what is present by it, without a sign of life."""
 
@@ -126,6 +139,12 @@ class Settings:
     zookeeper_acl: tuple[AccessRule, ...] = (AccessRule("world", "anyone", "cdrwa"),)
     """Who may do what with the nodes that are created: ``scheme:id:permissions``, as ZooKeeper's
     own command line writes it; ``auth::cdrwa`` for none but oneself."""
+
+    metadata_store: str = "zookeeper"
+    """Where hubs keep what they know of topics: ``zookeeper``; ``hbase``, for millions of topics
+    and subscriptions; or ``memory``, for tests: of one process, and for as long as it lives. The
+    same for all hubs of a root. A queue's that was moved is where it was moved to. Which hubs there
+    are is in ZooKeeper in any case."""
 
     notify_workers: bool = True
     """Whether workers are notified of appends. For that a process that appends holds a session with
@@ -172,7 +191,8 @@ class Settings:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                number = read_whole(value, 1, error=SettingsError, setting=field.name)
+                low = _LEAST.get(field.name, 1)
+                number = read_whole(value, low, error=SettingsError, setting=field.name)
                 object.__setattr__(self, field.name, number)
             elif field.type == "bool":
                 value = _SWITCH.get(value.strip().lower()) if isinstance(value, str) else value
@@ -193,6 +213,13 @@ class Settings:
             raise SettingsError(
                 "zookeeper_root is a ZooKeeper path, as /hqueue", zookeeper_root=self.zookeeper_root
             )
+        try:
+            check_queue_name(self.metadata_table)
+        except InvalidInputError as exc:
+            raise SettingsError(
+                "metadata_table is a table's name, with the same characters as a queue's",
+                metadata_table=self.metadata_table,
+            ) from exc
 
     @classmethod
     def load(

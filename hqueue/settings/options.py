@@ -31,9 +31,12 @@ class ConnectOptions(TypedDict, total=False):
     gateways: str | GatewayAddress | Sequence[str | GatewayAddress] | None
     zookeeper: str | None
     zookeeper_root: str | None
+    metadata_table: str | None
+    broker_id: int | None
     zookeeper_session_timeout_ms: int | None
     zookeeper_auth: str | Credential | Sequence[str | Credential] | None
     zookeeper_acl: str | AccessRule | Sequence[str | AccessRule] | None
+    metadata_store: str | None
     notify_workers: bool | None
     transport: str | None
     protocol: str | None

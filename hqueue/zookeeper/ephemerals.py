@@ -10,8 +10,9 @@ from typing import TypeVar
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoNodeError
 
-from hqueue.errors import StoreUnavailableError
-from hqueue.metadata.ports import Attempt, Group, GuardedWrite, Obstacle
+from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.metadata.outcomes import answers_of, partly_done
+from hqueue.metadata.ports import NEW, Attempt, Change, Group, GuardedWrite, Obstacle, Version
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get
 from hqueue.zookeeper.session import (
@@ -20,6 +21,7 @@ from hqueue.zookeeper.session import (
     Session,
     Transaction,
 )
+from hqueue.zookeeper.writing import Writing
 
 __all__ = ["ZooKeeperEphemerals", "guarded_write", "portions"]
 
@@ -56,6 +58,23 @@ class ZooKeeperEphemerals:
             nodes = [(path, values[path]) for path in portion]
             claimed |= deadline.run(partial(self._claim, nodes, deadline))
         return claimed
+
+    def create(self, values: Mapping[str, bytes]) -> dict[str, Version | None]:
+        """As `Ephemerals.create`."""
+        deadline = self._session.deadline()
+        created: dict[str, Version | None] = {}
+        for portion in _pipelined(values):
+            changes = {path: Change(values[path], NEW) for path in portion}
+            try:
+                done = Writing(self._session, changes, deadline, ephemeral=True).run()
+                created |= done
+                refused = [path for path, version in done.items() if version is None]
+                if refused:
+                    deadline.run(partial(self._own, refused, deadline))  # They take up no room.
+            except StoreUnavailableError as exc:
+                later = answers_of(exc, values.keys() - changes.keys(), Outcome.NOT_APPLIED)
+                raise partly_done(exc, later | answers_of(exc, changes) | created) from exc
+        return created
 
     def release(self, keys: Iterable[str], *, wait: bool = True) -> None:
         """As `Ephemerals.release`."""

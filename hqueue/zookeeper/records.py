@@ -12,18 +12,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
 from hqueue.errors import StoreUnavailableError
-from hqueue.metadata.ports import ANY, NEW, Change, Record, Version
+from hqueue.metadata.outcomes import PartlyDoneError, partly_done
+from hqueue.metadata.ports import ANY, Change, Record, Version
 from hqueue.runtime.clock import Deadline
-from hqueue.zookeeper.requests import children, create, delete, get, put
-from hqueue.zookeeper.session import Request, Session
+from hqueue.zookeeper.requests import children, create, delete, get, sync
+from hqueue.zookeeper.session import Session
+from hqueue.zookeeper.writing import Writing, expected
 
 __all__ = ["ZooKeeperRecords", "record_of"]
-
-ANY_VERSION = -1
-FIRST_VERSION = 0
 
 
 class ZooKeeperRecords:
@@ -70,37 +69,51 @@ class ZooKeeperRecords:
 
     def write(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
         """As `Records.write`."""
-        requests = [(key, _write(key, change)) for key, change in changes.items()]
-        deadline = self._session.deadline()
-        in_doubt = False
+        return Writing(self._session, changes, self._session.deadline()).run()
 
-        def change() -> dict[str, Version | None]:
-            nonlocal in_doubt
+    def remove(self, versions: Mapping[str, Version]) -> dict[str, bool | None]:
+        """As `Records.remove`."""
+        changes = {key: Change(b"", version) for key, version in versions.items()}
+        removal = Writing(self._session, changes, self._session.deadline(), removal=True)
+
+        def said(key: str, answer: object) -> Any:
+            if isinstance(answer, StoreUnavailableError):
+                return answer
+            return None if key in removal.with_children else answer is not None
+
+        try:
+            done = removal.run()
+        except PartlyDoneError as exc:
+            answers = {key: said(key, answer) for key, answer in exc.answers.items()}
+            raise partly_done(exc, answers) from exc
+        return {key: said(key, answer) for key, answer in done.items()}
+
+    def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
+        """As `Records.delete`. A node with a child can't be deleted. When an answer was lost, and
+        the node was changed since, it is another one, and stays.
+        """
+        deadline = self._session.deadline()
+        left, changed, in_doubt, before = dict(versions), set[str](), False, 0
+
+        def remove() -> Collection[str]:
+            nonlocal in_doubt, before
+            if in_doubt:
+                self._session.one("/", sync("/"), deadline)
+                for key, record in self._read(left, deadline).items():
+                    if versions[key] != ANY and record.changed > before:
+                        changed.add(key)
+                        del left[key]
+            in_doubt = False
+            before = self._session.members.primary(deadline).client.last_zxid
+            requests = [(key, delete(key, expected(version))) for key, version in left.items()]
             try:
                 answers = self._session.run(requests, deadline)
             except StoreUnavailableError:
                 in_doubt = True
                 raise
-            written = {key: _version(answer) for key, answer in zip(changes, answers, strict=True)}
-            refused = [key for key, version in written.items() if version is None]
-            if in_doubt and refused:
-                for key, record in self._read(refused, deadline).items():
-                    if _is_of(record, changes[key]):
-                        written[key] = record.version
-            return written
-
-        return deadline.run(change)
-
-    def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
-        """As `Records.delete`. A node with a child can't be deleted."""
-        requests = [(key, delete(key, _expected(version))) for key, version in versions.items()]
-        deadline = self._session.deadline()
-
-        def remove() -> Collection[str]:
-            answers = self._session.run(requests, deadline)
-            stay = {
+            stay = changed | {
                 key
-                for key, answer in zip(versions, answers, strict=True)
+                for key, answer in zip(left, answers, strict=True)
                 if isinstance(answer, (NotEmptyError, BadVersionError))
             }
             above = versions.keys() - stay
@@ -136,26 +149,3 @@ def record_of(answer: Any) -> Record:
     """The record that a node is, by what `get` answers."""
     value, stat = answer
     return Record(value, Version(stat.version), stat.mzxid)
-
-
-def _write(key: str, change: Change) -> Request:
-    if change.version == NEW:
-        return create(key, change.value)
-    return put(key, change.value, _expected(change.version))
-
-
-def _expected(version: Version) -> int:
-    return ANY_VERSION if version == ANY else version
-
-
-def _version(answer: Any) -> Version | None:
-    """The version of a node that was written, by what its request answers."""
-    if isinstance(answer, (BadVersionError, NoNodeError, NodeExistsError)):
-        return None
-    return Version(FIRST_VERSION if isinstance(answer, str) else answer.version)
-
-
-def _is_of(record: Record, change: Change) -> bool:
-    """Whether a record is what this change makes."""
-    after = FIRST_VERSION if change.version == NEW else change.version + 1
-    return record.value == change.value and (change.version == ANY or record.version == after)

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from hqueue.zookeeper.session import Request
 
-__all__ = ["children", "create", "delete", "ensure", "exists", "get", "put"]
+__all__ = ["children", "create", "delete", "ensure", "exists", "get", "put", "sync"]
 
 
 def get(path: str, watch: Callable[..., object] | None = None) -> Request:
@@ -39,11 +39,11 @@ def children(path: str, watch: Callable[..., object] | None = None) -> Request:
     return send
 
 
-def create(path: str, data: bytes, *, ephemeral: bool = False) -> Request:
-    """Nodes above that don't exist are created, too. Its answer: the path."""
+def create(path: str, data: bytes, *, ephemeral: bool = False, parents: bool = True) -> Request:
+    """Nodes above that don't exist are created, too, if `parents`. Its answer: the path."""
 
     def send(client: KazooClient) -> Any:
-        return client.create_async(path, data, ephemeral=ephemeral, makepath=True)
+        return client.create_async(path, data, ephemeral=ephemeral, makepath=parents)
 
     return send
 
@@ -71,5 +71,14 @@ def delete(path: str, version: int = -1) -> Request:
 
     def send(client: KazooClient) -> Any:
         return client.delete_async(path, version)
+
+    return send
+
+
+def sync(path: str) -> Request:
+    """Let the server that is asked take in all that was changed before. Its answer: the path."""
+
+    def send(client: KazooClient) -> Any:
+        return client.sync_async(path)
 
     return send

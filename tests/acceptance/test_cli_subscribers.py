@@ -14,8 +14,12 @@ from hqueue import Message, MessageID, ReceivedMessage
 from hqueue.metadata import Address
 from tests.acceptance.commands import DEADLINE_S, Run, Running, Start, command
 from tests.support.delivering import Delivering
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("server")
+
+SOON = {"HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": "2000"}
+"""One that is there is not waited for long."""
 
 
 @pytest.fixture
@@ -48,6 +52,7 @@ def test_the_seeds_lines_add_and_delete_a_subscriber(run: Run, queue: hqueue.Que
     assert "add_subscriber 'queue_name', 'subscriber_name'" in missing.err
 
 
+@pytest.mark.thorough("six commands, 9 s")
 def test_a_subscriber_that_is_away_is_added_listed_moved_and_deleted(
     run: Run, queue: hqueue.Queue
 ) -> None:
@@ -110,8 +115,7 @@ def test_what_is_delivered_is_printed_before_it_counts_and_sigterm_ends_it(
         assert (listed["connected"], listed["topics"], listed["lag"]) == (True, ["a"], 3)
         refused = run("seek", queue.name, "s", "latest")
         assert (refused.code, "connected" in refused.err) == (1, True)
-        soon = {"HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": "2000"}
-        assert run("subscribe", queue.name, "--name", "s", env=soon).code == 1
+        assert run("subscribe", queue.name, "--name", "s", env=SOON).code == 1
         sent = list(queue.scan(partition=0, topics=["a"]))
         assert worker.deliver(sent) == 0
         assert [json.loads(running.line())["value"] for _ in sent] == ["1", "3"]
@@ -119,6 +123,28 @@ def test_what_is_delivered_is_printed_before_it_counts_and_sigterm_ends_it(
         ended = running.end()
     assert (ended.code, ended.out) == (0, b"")
     assert json.loads(run("subscribers", queue.name, "--json").lines[0])["connected"] is False
+
+
+@pytest.mark.thorough("`test_push_members` has the like, 12 s")
+def test_those_that_share_a_name_have_a_partition_each(
+    run: Run, start: Start, queue: hqueue.Queue
+) -> None:
+    sharing = [start("subscribe", queue.name, "--name", "s", "--shared") for _ in range(2)]
+    addresses = {str(address_of(running)) for running in sharing}
+
+    def present() -> list[str]:
+        lines = run("subscribers", queue.name, "--json").lines
+        return [json.loads(line)["address"] for line in lines]
+
+    wait_for(lambda: set(present()) == addresses, "each has one")
+    refused = run("subscribe", queue.name, "--name", "s", env=SOON)
+    assert (refused.code, "connected" in refused.err) == (1, True)
+    sharing[0].terminate()
+    assert sharing[0].end().code == 0
+    wait_for(lambda: len({*present()}) == 1 and None not in present(), "one has both")
+    sharing[1].terminate()
+    assert sharing[1].end().code == 0
+    assert present() == [None, None]
 
 
 def test_ctrl_c_ends_it_in_order(run: Run, start: Start, queue: hqueue.Queue) -> None:

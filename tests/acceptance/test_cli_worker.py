@@ -120,10 +120,26 @@ def test_lag_counts_what_a_subscriber_that_is_away_has_missed(
     assert run("add-subscriber", name, "away", "--start", "latest", "-p", "1").code == 0
     opened.put([Message("t", b"2")] * 7, partition=1)
     (line,) = run("lag", name).lines
-    queue, subscriber, partition, worker, connected, lag, age_ms = line.split("\t")
-    assert (queue, subscriber, partition) == (name, "away", "1")
+    queue, subscriber, group, partition, worker, connected, lag, age_ms = line.split("\t")
+    assert (queue, subscriber, group, partition) == (name, "away", "-", "1")
     assert (worker, connected, lag) == ("-", "no", "7")
     assert int(age_ms) >= 0
+
+
+@pytest.mark.thorough("what a worker shows of groups is tested over memory, too")
+def test_a_worker_shows_the_lag_of_a_group_also_in_a_queue_without_subscribers(
+    opened: hqueue.Queue, run: Run, worker: Running, port: int, name: str
+) -> None:
+    opened.put([Message("t", b"1")] * 5, partition=1)
+    assert run("consume", name, "--group", f"of {name}", "--limit", "2").code == 0
+    labels = f'group="of {name}",partition="1",queue="{name}"'
+    wait_for(
+        lambda: f"hqueue_group_lag_messages{{{labels}}} 3.0\n" in page(port, "/metrics")[1],
+        "three are left",
+    )
+    assert f'hqueue_group_members{{group="of {name}"}} 0.0\n' in page(port, "/metrics")[1]
+    worker.terminate()
+    assert worker.end().code == 0
 
 
 def test_a_wrong_setting_of_a_worker_is_refused(run: Run, port: int) -> None:

@@ -90,6 +90,27 @@ def test_a_follower_prints_what_comes_and_goes_on_where_it_was(
     assert examples.run("follow.py", name, positions, "--idle-ms", "500") == ["1 t after"]
 
 
+@pytest.mark.usefixtures("server")
+def test_two_consumers_of_a_group_share_the_partitions_and_go_on_where_it_was(
+    examples: Examples, opened: hqueue.Queue, name: str
+) -> None:
+    first = examples.start("consumer.py", name, "billing", "--idle-ms", "60000")
+    partitions = ", ".join(map(str, range(opened.partitions)))
+    assert first.line() == f"# got {partitions}"
+    second = examples.start("consumer.py", name, "billing", "--idle-ms", "3000")
+    gave_up, got = first.line().split(), second.line().split()
+    assert gave_up[:3] == ["#", "gave", "up"]
+    assert gave_up[3:] == got[2:]
+    opened.put(Message("t", b"hello"), partition=int(got[2].rstrip(",")))
+    assert second.line() == f"{got[2].rstrip(',')} t hello"
+    assert second.end().code == 0
+    assert first.line().split()[:2] == ["#", "got"]
+    opened.put(Message("t", b"again"), partition=int(got[2].rstrip(",")))
+    assert first.line() == f"{got[2].rstrip(',')} t again"
+    first.terminate()
+    assert first.end().code == 0
+
+
 def test_a_subscriber_gets_what_it_retries_again_and_what_it_rejects_no_more(
     examples: Examples, opened: hqueue.Queue, name: str, start: Start
 ) -> None:
@@ -126,3 +147,19 @@ def test_record_batches_are_written_and_counted(
     opened.put(Message("odd", b"ones"))
     said = examples.run("arrow_batches.py", name, "--count", "25000")
     assert said == ["wrote 25000 messages", "even: 12500", "odd: 12501"]
+
+
+@pytest.mark.thorough("`test_read_process_write` has the like")
+def test_what_is_read_is_processed_and_written_once(
+    examples: Examples, client: hqueue.Client, opened: hqueue.Queue, name: str
+) -> None:
+    target = client.create_queue(f"{name}-target", partitions=3, ttl="1d")
+    for partition in range(3):
+        opened.put([Message("t", value) for value in (b"a", b"b", b"c")], partition=partition)
+    arguments = ("read_process_write.py", name, target.name, name, "--idle-ms", "3000")
+    said = examples.run(*arguments)
+    assert sorted(line.partition(" from")[0] for line in said) == [
+        f"partition {partition}: 3 results" for partition in range(3)
+    ]
+    assert examples.run(*arguments) == []
+    assert [m.value for m in target.scan(partition=1)] == [b"A", b"B", b"C"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +13,14 @@ from rich.console import Console
 import hqueue
 
 from .cases import CASES, Bench
+from .groups import GROUP_CASES
 from .measure import Comparison, await_calm
 from .push import PUSH_CASES
 from .report import comparisons, line, origin, stolen, write_part
 from .server import fresh_server
 from .spark import SPARK_CASES
 
-ALL_CASES = CASES | PUSH_CASES | SPARK_CASES
+ALL_CASES = CASES | GROUP_CASES | PUSH_CASES | SPARK_CASES
 DOCS = Path(__file__).parents[2] / "docs"
 CONSOLE = Console()
 
@@ -33,6 +36,7 @@ def main(
         if name not in ALL_CASES:
             raise typer.BadParameter(f"{name}: the cases are {', '.join(ALL_CASES)}")
     results: list[Comparison] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that the servers are ended.
     with (
         fresh_server() as server,
         hqueue.connect(server.settings()) as client,

@@ -7,6 +7,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import psutil
 
@@ -18,6 +19,8 @@ CALM_PERCENT = 10.0
 
 Figures = Mapping[str, tuple[float, ...]]
 """Of each that ran, the figure of each round."""
+
+Figure = TypeVar("Figure")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,8 +94,8 @@ def interleave(
     times: int,
     rounds: int,
     prepare: Callable[[], None],
-    figure: Callable[[Sequence[float]], float],
-) -> Figures:
+    figure: Callable[[Sequence[float]], Figure],
+) -> dict[str, tuple[Figure, ...]]:
     """As `compare`, but small steps take turns in each round, so many times.
 
     What comes over a server now and then, a garbage collection or a flush, then meets all alike.
@@ -104,7 +107,7 @@ def interleave(
         prepare: called before each round, not timed.
         figure: makes the figure of a round from the seconds that the steps took.
     """
-    figures: dict[str, list[float]] = {name: [] for name in steps}
+    figures: dict[str, list[Figure]] = {name: [] for name in steps}
     order = random.Random(0)  # Of two neighbours neither always pays for what the other left.
     for number in range(-WARM_ROUNDS, rounds):
         prepare()

@@ -9,12 +9,21 @@ from typing import Protocol
 import pytest
 
 from hqueue import Settings
+from hqueue.hbase import GatewayStore
 from hqueue.metadata import Coordination, MetadataStore
 from hqueue.zookeeper import ZooKeeperStore
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
-from tests.support import zookeeper_faults
+from tests.support import backends, zookeeper_faults
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.memory.zookeeper import MemoryZooKeeper
+from tests.support.topic_managers import (
+    ManagersBackend,
+    MemoryManagers,
+    TopicManagers,
+    blobs_in_memory,
+    row_managers,
+    zookeeper_managers,
+)
 
 Open = Callable[[], Coordination]
 """Opens a session of its own; all of a test see the same records."""
@@ -24,6 +33,19 @@ SPREAD_BYTES_MAX = 512
 
 
 SHOWN_IN_MEMORY = pytest.mark.thorough("the same over a ZooKeeper in memory is in `make check`")
+SHOWN_ON_SERVERS = pytest.mark.thorough("in memory and on servers the same is in `make test`")
+
+OVER_FEW_METADATA_STORES = pytest.mark.parametrize(
+    "metadata_backend",
+    [
+        "memory",
+        pytest.param("zookeeper-in-memory", marks=SHOWN_ON_SERVERS),
+        pytest.param("zookeeper", marks=pytest.mark.servers),
+        pytest.param("zookeeper-spread", marks=[pytest.mark.servers, SHOWN_ON_SERVERS]),
+    ],
+    indirect=True,
+)
+"""For what stands on the two primitives, and not for what they are made of."""
 
 
 class MetadataBackend(Protocol):
@@ -134,3 +156,50 @@ def open_coordination(
 def coordination(open_coordination: Open) -> Coordination:
     """One session."""
     return open_coordination()
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        "blobs-in-memory",
+        "rows-in-memory",
+        pytest.param("zookeeper-in-memory", marks=SHOWN_ON_SERVERS),
+        pytest.param("zookeeper", marks=pytest.mark.servers),
+        pytest.param("zookeeper-spread", marks=[pytest.mark.servers, SHOWN_IN_MEMORY]),
+        pytest.param("hbase", marks=[pytest.mark.servers, SHOWN_IN_MEMORY]),
+    ]
+)
+def managers_backend(request: pytest.FixtureRequest) -> Iterator[ManagersBackend]:
+    """An empty store of topics' metadata."""
+    backend: ManagersBackend
+    root = f"/hqueue-{uuid.uuid4().hex[:12]}"
+    if request.param == "memory":
+        yield MemoryManagers()
+    elif request.param == "blobs-in-memory":
+        with blobs_in_memory() as backend:
+            yield backend
+    elif request.param == "rows-in-memory":
+        with row_managers(backends.MemoryBackend().store, root) as backend:
+            yield backend
+    elif request.param == "hbase":
+        settings = request.getfixturevalue("server").settings()
+        with row_managers(lambda: GatewayStore(settings), root) as backend:
+            yield backend
+    elif request.param == "zookeeper-in-memory":
+        with MemoryZooKeeper() as server:
+            settings = Settings(zookeeper=f"127.0.0.1:{server.port}", zookeeper_root=root)
+            with zookeeper_managers(settings, session_bytes_max=SPREAD_BYTES_MAX) as backend:
+                yield backend
+    else:
+        settings = request.getfixturevalue("server").settings(zookeeper_root=root)
+        bytes_max = SESSION_BYTES_MAX if request.param == "zookeeper" else SPREAD_BYTES_MAX
+        with zookeeper_managers(settings, session_bytes_max=bytes_max) as backend:
+            yield backend
+
+
+@pytest.fixture
+def managers(managers_backend: ManagersBackend) -> Iterator[TopicManagers]:
+    """One hub's managers of topics' metadata."""
+    opened = managers_backend.open()
+    yield opened
+    opened.close()

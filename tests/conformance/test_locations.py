@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hqueue import PartitionLocation, StoreUnavailableError
-from hqueue.log.store import StorePort
+from hqueue.store import StorePort
 from tests.support.backends import LossyWay, MemoryBackend
 from tests.support.proxy import Fate
 from tests.support.raw import RawTables

@@ -15,9 +15,10 @@ from hqueue import ClosedError, Outcome, QueueDisabledError, QueueNotFoundError
 from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.log.ports import Row
-from hqueue.log.store import LogPort, StorePort
+from hqueue.log.store import LogPort
 from hqueue.runtime.clock import SystemClock
 from hqueue.settings.limits import MESSAGE_ID_MAX
+from hqueue.store import StorePort
 from tests.support.backends import Backend, LossyWay
 from tests.support.proxy import Fate
 from tests.support.raw import RawTables
@@ -370,6 +371,7 @@ def refused(log: LogPort, error: type[HQueueError]) -> None:
         assert time.monotonic() - began < 10, name
 
 
+@pytest.mark.in_memory_first
 def test_a_disabled_queue_refuses_every_request_and_keeps_its_rows(
     store: StorePort, small: str
 ) -> None:

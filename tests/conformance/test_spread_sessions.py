@@ -140,6 +140,7 @@ def test_with_its_end_all_disappears_at_once(open_session: Open, nodes: RawNodes
     assert nodes.owners() == {}
 
 
+@pytest.mark.thorough("waits for a session to end")
 def test_after_its_process_was_killed_all_disappears(
     open_session: Open, nodes: RawNodes, zookeeper: str, root: str
 ) -> None:
@@ -203,6 +204,7 @@ def test_while_one_of_its_sessions_is_cut_off_it_is_suspended_and_not_confirmed(
     one.confirm()
 
 
+@pytest.mark.thorough("waits for a session to end")
 def test_when_one_of_its_sessions_stays_cut_off_the_others_do_not_stay_without_it(
     open_session: Open, nodes: RawNodes, zookeeper: str
 ) -> None:

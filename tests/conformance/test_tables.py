@@ -19,7 +19,8 @@ from hqueue import (
     RequestRefusedError,
     StoreUnavailableError,
 )
-from hqueue.log.store import StorePort, TablePort
+from hqueue.log.store import TablePort
+from hqueue.store import StorePort
 from tests.support.backends import Backend, LossyWay
 from tests.support.proxy import Fate
 from tests.support.raw import RawTables
@@ -206,6 +207,7 @@ def lose_first(operation: str, fate: Fate) -> Callable[[str], Fate]:
     return lambda asked: left.pop() if asked == operation and left else Fate.PASS
 
 
+@pytest.mark.in_memory_first
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST])
 def test_an_operation_whose_first_try_was_lost_is_done_once(
     lossy: LossyWay, raw: RawTables, name: str, fate: Fate

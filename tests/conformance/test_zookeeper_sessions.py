@@ -171,6 +171,7 @@ def test_a_cut_that_outlasts_the_session_is_told_as_lost_before_it_ends(
     assert one.state is SessionState.CONNECTED
 
 
+@pytest.mark.thorough("waits for a session to end, 8 s")
 def test_who_comes_back_and_finds_another_in_its_place_is_told_so(
     open_session: Open, proxy: Proxy
 ) -> None:
@@ -186,6 +187,7 @@ def test_who_comes_back_and_finds_another_in_its_place_is_told_so(
     assert present.address == THERE
 
 
+@pytest.mark.thorough("waits for the bound itself, 6 s")
 def test_while_cut_off_an_operation_fails_in_its_time_and_not_earlier(
     open_session: Open, proxy: Proxy
 ) -> None:
@@ -281,6 +283,7 @@ def test_a_record_that_can_not_be_read_is_left_out_and_logged(
         foreign.close()
 
 
+@pytest.mark.thorough("a thousand registrations, 12 s")
 def test_a_thousand_subscribed_partitions_cost_no_requests_while_nothing_changes(
     open_session: Open, proxy: Proxy
 ) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import NamedTuple
+
+from .group_history import GroupHistory, load_group
+from .records import Outcome, RecordFile, now_s, records
 
 __all__ = [
     "Checkpoint",
@@ -29,13 +30,6 @@ __all__ = [
     "load",
     "now_s",
 ]
-
-Outcome = Literal["ok", "fail", "unknown"]
-
-
-def now_s() -> float:
-    """The clock of all histories."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclasses.dataclass(slots=True)
@@ -136,51 +130,48 @@ class History:
     """When a region server may have answered that had lost its regions and not noticed."""
     deliveries: list[Delivery] = dataclasses.field(default_factory=list)
     checkpoints: list[Checkpoint] = dataclasses.field(default_factory=list)
+    group: GroupHistory = dataclasses.field(default_factory=GroupHistory)
 
 
 class Recorder:
     """Writes one process's history."""
 
     def __init__(self, path: Path) -> None:
-        self._file: TextIO = path.open("a", encoding="utf-8")
+        self._file = RecordFile(path)
 
     def invoke(self, put: Put) -> None:
         """A put is about to be tried."""
-        self._write("invoke", put.number, put.tokens, put.partition, now_s())
+        self._file.write("invoke", put.number, put.tokens, put.partition, now_s())
 
     def complete(self, number: int, outcome: Outcome, ids: Iterable[int], error: str = "") -> None:
         """The outcome of a put is known."""
-        self._write("complete", number, outcome, list(ids), now_s(), error)
+        self._file.write("complete", number, outcome, list(ids), now_s(), error)
 
     def view(self, starts: Mapping[int, int]) -> None:
         """From now on messages are read from these IDs on, by partition."""
-        self._write("view", list(starts.items()))
+        self._file.write("view", list(starts.items()))
 
     def read(self, messages: Iterable[tuple[int, int, str]]) -> None:
         """Messages were read: partition, ID and token of each."""
-        self._write("read", now_s(), list(messages))
+        self._file.write("read", now_s(), list(messages))
 
     def ended(self, began_s: float) -> None:
         """A scan that had begun at this time has met the end of the log."""
-        self._write("ended", began_s, now_s())
+        self._file.write("ended", began_s, now_s())
 
     def delivered(
         self, subscriber: str, done: bool, messages: Iterable[tuple[int, int, str]]
     ) -> None:
         """A subscriber was given messages of a partition, and is about to answer."""
-        self._write("delivered", subscriber, list(messages), done, now_s())
+        self._file.write("delivered", subscriber, list(messages), done, now_s())
 
     def checkpoint(self, subscriber: str, partition: int, next_id: int) -> None:
         """A subscriber's checkpoint has changed."""
-        self._write("checkpoint", subscriber, partition, next_id, now_s())
+        self._file.write("checkpoint", subscriber, partition, next_id, now_s())
 
     def broken(self, text: str) -> None:
         """The log was found to be broken."""
-        self._write("broken", text)
-
-    def _write(self, *record: object) -> None:
-        self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
-        self._file.flush()
+        self._file.write("broken", text)
 
 
 def is_under_way(path: Path) -> bool:
@@ -188,13 +179,6 @@ def is_under_way(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 64 * 1024))
         return file.read().rstrip(b"\n").rpartition(b"\n")[2].startswith(b'["invoke"')
-
-
-def _records(path: Path) -> Iterator[list[Any]]:
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):  # A killed process may leave half a line.
-                yield json.loads(line)
 
 
 def load(folder: Path, final: str, counts: dict[int, int], findings: Iterable[str] = ()) -> History:
@@ -219,12 +203,13 @@ def load(folder: Path, final: str, counts: dict[int, int], findings: Iterable[st
             history.views.extend(views)
     for path in sorted((*folder.glob("*.subscriber.jsonl"), *folder.glob("*.checkpoints.jsonl"))):
         _load_deliveries(path, history)
+    history.group = load_group(folder)
     return history
 
 
 def _puts(producer: str, path: Path) -> Iterable[Put]:
     by_number: dict[int, Put] = {}
-    for kind, number, *record in _records(path):
+    for kind, number, *record in records(path):
         if kind == "invoke":
             tokens, partition, at_s = record
             by_number[number] = Put(
@@ -237,7 +222,7 @@ def _puts(producer: str, path: Path) -> Iterable[Put]:
 
 
 def _load_deliveries(path: Path, history: History) -> None:
-    for kind, *record in _records(path):
+    for kind, *record in records(path):
         if kind == "delivered":
             subscriber, messages, done, at_s = record
             given = [(id_, sys.intern(token)) for _, id_, token in messages]
@@ -250,7 +235,7 @@ def _load_deliveries(path: Path, history: History) -> None:
 
 def _views(reader: str, path: Path, findings: list[str]) -> Iterator[View]:
     view: View | None = None
-    for kind, *record in _records(path):
+    for kind, *record in records(path):
         if kind == "view":
             if view is not None:
                 yield view

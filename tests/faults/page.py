@@ -12,6 +12,7 @@ import typer
 
 from .checker import KINDS
 from .delivery_checker import DELIVERY_KINDS
+from .group_checker import GROUP_KINDS
 from .schedule import FAULTS
 
 __all__ = ["page"]
@@ -46,7 +47,9 @@ three data nodes, a master, three region servers, three pairs of gateways, each 
 own. Six producers (processes: single puts, batches, keyed, to any partition, one that writes on
 when its clock is wrong, one with `Producer`) and three readers (scans that go on from one another,
 scans from the middle, a follower) use a queue of six partitions through TCP proxies; two workers
-deliver it to two subscribers, of which one wants some messages again. All the time a stranger tells
+deliver it to two subscribers, of which one wants some messages again. Three consumers of a group
+share it (one polls and commits now and then; one iterates, and leaves commits to its consumer; one
+commits beside what it does, leaves and comes back). All the time a stranger tells
 the workers of batches that nobody put. A put gives up
 after 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes
 are met.
@@ -55,24 +58,34 @@ Each process writes down what it tries before it tries it, and what came of it: 
 (not applied) or **unknown**. Then the producers end, the readers read on to the end, and one last
 reader reads everything, while the log's links, ordinals and checksums are checked. From these
 histories alone the checkers ([checker.py](../tests/faults/checker.py) for the log,
-[delivery_checker.py](../tests/faults/delivery_checker.py) for push) look for:
+[delivery_checker.py](../tests/faults/delivery_checker.py) for push,
+[group_checker.py](../tests/faults/group_checker.py) for the group) look for:
 
 """
 
 _FAULTS = """
 Each of these is planted into a right history in
-[test_checker.py](../tests/faults/test_checker.py) and
-[test_delivery_checker.py](../tests/faults/test_delivery_checker.py), and must be found.
+[test_checker.py](../tests/faults/test_checker.py),
+[test_delivery_checker.py](../tests/faults/test_delivery_checker.py) and
+[test_group_checker.py](../tests/faults/test_group_checker.py), and must be found.
+
+A consumer writes down what it is handed, and each take-over and commit before it is tried and with
+the version that it gave the group's offset. These versions say in which order all of them counted,
+whatever a process that stood still believes. So every message that was acknowledged was handed to
+somebody; nobody passed one by, or committed one that he was not handed; what came again lay after
+the last commit; and no commit, and no message, came from one whose partition others had.
+[test_consumer_processes.py](../tests/integration/test_consumer_processes.py) holds 50 consumers in
+ten processes to the same.
 
 ## What each fault does
 
 """
 
 _RUN = """
-At most one fault of the servers, one of the producers and one of the workers and subscribers are
-under way at a time. The schedule is drawn from the seed alone; all kinds come once before any comes
-twice. A fault that did not work as meant is not counted, and a run in which some kind never worked
-counts as failed.
+At most one fault of the servers, one of the producers, one of the workers and subscribers and one
+of the consumers are under way at a time. The schedule is drawn from the seed alone; all kinds come
+once before any comes twice. A fault that did not work as meant is not counted, and a run in which
+some kind never worked counts as failed.
 
 The longest stall is the longest time in which some partition took no put from any producer, while
 or just after the fault was under way. The machine has two cores, and beside each of these runs
@@ -174,8 +187,9 @@ def _run_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
     yield row("messages read", lambda run: run["reads"])
     yield row("scans to the end", lambda run: run["scans"])
     yield row("messages delivered", lambda run: run["deliveries"])
+    yield row("messages consumed by a group", lambda run: run["consumed"])
     yield row("faults", lambda run: sum(run["faults"].values()))
-    for kind in (*KINDS, *DELIVERY_KINDS):
+    for kind in (*KINDS, *DELIVERY_KINDS, *GROUP_KINDS):
         yield row(f"**{kind}**", lambda run, key=kind: run["violations"][key])  # type: ignore[misc]
 
 
@@ -194,7 +208,7 @@ def _fuzz_rows(fuzzed: Figures) -> Iterable[list[str]]:
 
 
 def _violation_rows() -> Iterable[list[str]]:
-    return [[f"`{kind}`", text] for kind, text in (KINDS | DELIVERY_KINDS).items()]
+    return [[f"`{kind}`", text] for kind, text in (KINDS | DELIVERY_KINDS | GROUP_KINDS).items()]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""The processes of a run: producers, readers, workers, subscribers and a stranger."""
+"""The processes of a run: producers, readers, consumers, workers, subscribers and a stranger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import producer, reader, stranger, subscriber, worker
+from . import consumer, producer, reader, stranger, subscriber, worker
 from .specification import Specification
 
 __all__ = ["Processes"]
@@ -18,6 +18,7 @@ __all__ = ["Processes"]
 _MODULES: Mapping[str, Any] = {
     "producer": producer,
     "reader": reader,
+    "consumer": consumer,
     "worker": worker,
     "subscriber": subscriber,
     "stranger": stranger,
@@ -32,12 +33,21 @@ class Processes:
         queue: the queue.
         folder: of the history and of their logs.
         settings: of their clients.
+        consumers: how many are in a process of consumers.
     """
 
-    def __init__(self, seed: int, queue: str, folder: Path, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        queue: str,
+        folder: Path,
+        settings: Mapping[str, object],
+        consumers: int = 1,
+    ) -> None:
         self._queue = queue
         self._folder = folder
         self._settings = settings
+        self._consumers = consumers
         self._random = random.Random(f"{seed} processes")
         self._started = 0
         self._filled = 0
@@ -47,7 +57,13 @@ class Processes:
         """Start one of each style."""
         for kind, module in _MODULES.items():
             for style in module.STYLES:
-                self._add(kind, style)
+                self.start(kind, style)
+
+    def start(self, kind: str, style: str) -> None:
+        """Start one of a style."""
+        self._started += 1
+        name = f"{style}-{self._started}"
+        self._running[kind, name] = self._start(kind, style, name)
 
     def running(self, kind: str) -> dict[str, int]:
         """The process IDs of those of a kind that run, by name."""
@@ -60,7 +76,7 @@ class Processes:
     def replace(self, kind: str, name: str) -> None:
         """Start another of the same style in place of one that was killed."""
         self._running.pop((kind, name)).wait(timeout=30)
-        self._add(kind, name.rpartition("-")[0])
+        self.start(kind, name.rpartition("-")[0])
 
     def fill(self, partition: int, timeout_s: float) -> None:
         """Let a producer of its own write some megabytes into a partition."""
@@ -98,11 +114,6 @@ class Processes:
             process.kill()
             process.wait()
 
-    def _add(self, kind: str, style: str) -> None:
-        self._started += 1
-        name = f"{style}-{self._started}"
-        self._running[kind, name] = self._start(kind, style, name)
-
     def _log(self, kind: str, name: str) -> Path:
         return self._folder / f"{name}.{kind}.log"
 
@@ -117,6 +128,7 @@ class Processes:
             seed=self._random.randrange(2**32),
             settings=self._settings,
             partition=partition,
+            consumers=self._consumers,
         )
         with self._log(kind, name).open("wb") as log:
             return subprocess.Popen(

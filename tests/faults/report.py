@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from .checker import KINDS
 from .delivery_checker import DELIVERY_KINDS
+from .group_checker import GROUP_KINDS, takeovers
 from .nemesis import Event
 from .run import Result
 from .schedule import FAULTS, SERVERS
@@ -68,7 +69,9 @@ def figures(result: Result) -> dict[str, object]:
         "scans": sum(len(view.passes) for view in history.views),
         "faults": {kind: faults[kind] for kind in FAULTS if kind in result.options.faults},
         "deliveries": sum(len(delivery.messages) for delivery in history.deliveries),
-        "violations": {kind: violations[kind] for kind in (*KINDS, *DELIVERY_KINDS)},
+        "consumed": sum(len(handed.messages) for handed in history.group.handed),
+        "takeovers_s": _takeovers_s(result),
+        "violations": {kind: violations[kind] for kind in (*KINDS, *DELIVERY_KINDS, *GROUP_KINDS)},
         "failures": len(result.failures),
         "longest_stall_s": {kind: round(longest[kind], 1) for kind in FAULTS if kind in longest},
         "events": [
@@ -82,6 +85,17 @@ def figures(result: Result) -> dict[str, object]:
             for event in result.events
         ],
     }
+
+
+def _takeovers_s(result: Result) -> list[float]:
+    """How long each partition of a killed consumer was consumed by nobody, the longest first."""
+    killed_s = {
+        event.target: event.began_s
+        for event in result.events
+        if event.fault == "kill-consumer" and event.target
+    }
+    took_s = takeovers(result.history, killed_s).values()
+    return sorted((round(each, 1) for each in took_s if each < float("inf")), reverse=True)
 
 
 def summary(result: Result) -> str:

@@ -16,20 +16,25 @@ from tests.support.proxy import Proxies
 from .checker import Violation, check
 from .checkpoints import CheckpointWatch
 from .delivery_checker import check_deliveries
+from .group_checker import check_group
 from .history import History, Recorder, load, now_s
 from .nemesis import Event, Nemesis, insist
+from .process_faults import ProcessFaults
 from .processes import Processes
 from .producer_faults import ProducerFaults
-from .push_faults import PushFaults
 from .reader import noted
 from .schedule import schedule
 from .server_faults import ServerFaults
 from .specification import DELIVERED, DRAINED, STOP
 
-__all__ = ["Options", "Result", "run"]
+__all__ = ["Options", "Result", "read_all", "run"]
 
 FINAL = "final"
-ENDINGS = {STOP: ["producer"], DRAINED: ["stranger", "reader", "subscriber"], DELIVERED: ["worker"]}
+ENDINGS = {
+    STOP: ["producer"],
+    DRAINED: ["stranger", "reader", "consumer", "subscriber"],
+    DELIVERED: ["worker"],
+}
 """Which mark ends which kinds of processes, in this order."""
 ENDING_S = 300.0
 READS_OF_ALL_MAX = 5
@@ -102,7 +107,10 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
         )
         servers = ServerFaults(server, client, name, proxies, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
-        nemesis = Nemesis({**servers.kinds, **producers.kinds, **PushFaults(processes).kinds}, say)
+        nemesis = Nemesis(
+            {**servers.kinds, **producers.kinds, **ProcessFaults(processes, options.folder).kinds},
+            say,
+        )
         watch = CheckpointWatch(client, name, options.folder / "seen.checkpoints.jsonl")
         began_s = now_s()
         try:
@@ -121,15 +129,15 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
         finally:
             processes.kill()
         say("reading everything once more")
-        history = insist(lambda: _read_all(queue, options.folder), say)
+        history = insist(lambda: read_all(queue, options.folder), say)
         history.deposed = servers.deposed
     say("checking")
-    violations = [*check(history), *check_deliveries(history)]
+    violations = [*check(history), *check_deliveries(history), *check_group(history)]
     return Result(options, history, nemesis.events, violations, failures, began_s, ended_s)
 
 
-def _read_all(queue: Queue, folder: Path) -> History:
-    """Read all messages and check all bytes.
+def read_all(queue: Queue, folder: Path) -> History:
+    """Read all messages and check all bytes; what all processes wrote down is in the history, too.
 
     A put whose producer was killed may still come in: then what was read is no picture of one
     moment, and it is read again.

@@ -1,8 +1,8 @@
 """When which fault comes: drawn from the seed alone, so the same seed gives the same schedule.
 
-There are three tracks. At most one fault of the servers, one of the producers and one of the
-workers and subscribers are under way at a time; on each track they come one after the other, with a
-calm between them.
+There are four tracks. At most one fault of the servers, one of the producers, one of the workers
+and subscribers and one of the consumers are under way at a time; on each track they come one after
+the other, with a calm between them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,21 @@ import dataclasses
 import random
 from collections.abc import Collection, Iterator
 
-__all__ = ["FAULTS", "PRODUCERS", "PUSH", "SERVERS", "Fault", "Planned", "Track", "schedule"]
+__all__ = [
+    "FAULTS",
+    "GROUPS",
+    "PRODUCERS",
+    "PUSH",
+    "SERVERS",
+    "Fault",
+    "Planned",
+    "Track",
+    "schedule",
+]
 
 CALM_S = (1.5, 4.0)
-SERVERS, PRODUCERS, PUSH = "servers", "producers", "push"
-TRACKS = (SERVERS, PRODUCERS, PUSH)
+SERVERS, PRODUCERS, PUSH, GROUPS = "servers", "producers", "push", "groups"
+TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +120,19 @@ FAULTS: dict[str, Fault] = {
             "SIGSTOP a subscriber for longer than its session lasts, and let it go on",
             (7, 10),
             PUSH,
+        ),
+        Fault(
+            "kill-consumer",
+            "kill -9 a consumer of a group, and start another: others have its partitions when its "
+            "session is over",
+            (0, 8),
+            GROUPS,
+        ),
+        Fault(
+            "pause-consumer",
+            "SIGSTOP a consumer for longer than its session lasts, and let it go on",
+            (7, 10),
+            GROUPS,
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""What a producer or reader process is told: the one argument of its command line."""
+"""What a process of a run is told: the one argument of its command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hqueue import Settings
 
 __all__ = ["Specification"]
 
-STOP, DRAINED, DELIVERED = "stop", "drained", "delivered"
+STOP, DRAINED, CONSUMED, DELIVERED = "stop", "drained", "consumed", "delivered"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Specification:
         seed: of its random choices.
         settings: of its client.
         partition: the one that it fills, for a producer that fills one.
+        consumers: how many consumers are in it, for a process of consumers.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Specification:
     seed: int
     settings: Mapping[str, object]
     partition: int | None = None
+    consumers: int = 1
 
     def to_json(self) -> str:
         """The form on the command line."""
@@ -57,6 +59,10 @@ class Specification:
     def drained(self) -> bool:
         """Whether all producers have ended, so that what is there now is all there will be."""
         return (self.folder / DRAINED).exists()
+
+    def consumed(self) -> bool:
+        """Whether a consumer has found that its group is done with all there is."""
+        return (self.folder / CONSUMED).exists()
 
     def delivered(self) -> bool:
         """Whether all subscribers have ended, so that nothing is left to be delivered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .group_history import CLAIM, COMMIT, GroupRecorder, load_group, owners
 from .history import Put, Recorder, is_under_way, load
 
 
@@ -47,3 +48,26 @@ def test_a_put_that_was_cut_off_is_unknown(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('["complete",1,"o')
     assert [put.outcome for put in load(tmp_path, "", {}).puts] == ["ok", "unknown"]
+
+
+def test_offsets_are_put_together_with_what_became_of_them(tmp_path: Path) -> None:
+    first = GroupRecorder(tmp_path / "one.consumer.jsonl")
+    other = GroupRecorder(tmp_path / "two.consumer.jsonl")
+    first.trying(0, "a", CLAIM, {3: (0, None), 4: (0, None)})
+    first.written(0, {3: 1, 4: 1})
+    first.handed("a", 1, 5.0, [(3, 7, "m7")])
+    other.trying(0, "b", CLAIM, {3: (0, None)})
+    other.written(0, {3: 2})
+    first.trying(1, "a", COMMIT, {3: (8, 1), 4: (9, 1)})
+    first.written(1, {4: 2})
+    other.trying(1, "b", COMMIT, {3: (9, 2)})
+    history = load_group(tmp_path)
+    assert owners(tmp_path) == {3: "two", 4: "one"}
+    (handed,) = history.handed
+    assert (handed.process, handed.partition, handed.messages) == ("one", 3, [(7, "m7")])
+    commits = [w for w in history.writes if w.kind == COMMIT]
+    assert [(w.consumer, w.partition, w.claim, w.outcome, w.version) for w in commits] == [
+        ("a", 3, 1, "fail", None),
+        ("a", 4, 1, "ok", 2),
+        ("b", 3, 2, "unknown", None),
+    ]

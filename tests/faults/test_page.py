@@ -6,6 +6,7 @@ from typing import Any
 
 from .checker import KINDS
 from .delivery_checker import DELIVERY_KINDS
+from .group_checker import GROUP_KINDS
 from .page import page
 from .schedule import FAULTS
 
@@ -20,7 +21,8 @@ def run(seed: int, lost: int) -> dict[str, Any]:
         "scans": 70,
         "faults": dict.fromkeys(FAULTS, 2),
         "deliveries": 9_000,
-        "violations": {**dict.fromkeys((*KINDS, *DELIVERY_KINDS), 0), "lost": lost},
+        "consumed": 6_000,
+        "violations": {**dict.fromkeys((*KINDS, *DELIVERY_KINDS, *GROUP_KINDS), 0), "lost": lost},
         "longest_stall_s": {"kill-meta": 12.5},
     }
 
@@ -31,6 +33,7 @@ def test_all_runs_are_in_the_page_with_what_they_found() -> None:
     assert f"20 minutes of 2 runs, with {4 * len(FAULTS)} faults and 2,046 puts" in text
     assert "promises were broken 4 times" in text
     assert "| **lost** | 0 | 4 |" in text
+    assert "| messages consumed by a group | 6,000 | 6,000 |" in text
     assert "| `kill-meta` | 2 (12.5 s) | 2 (12.5 s) |" in text
     assert "![seed 1](reliability-seed-1.png)" in text
     assert "5 minutes (seed 9)" in text

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
 
 import hqueue
-from hqueue import local
+from hqueue import Consumer, Message, local
+from tests.support.backends import Backend, MemoryBackend
 from tests.support.raw import RawHBase
 
-from .pushing import SESSION_MS, WorkerProcess
+from . import administering
+from .pushing import SESSION_MS, WorkerProcess, WorkerThread
 
 
 @pytest.fixture(scope="session")
@@ -20,35 +23,48 @@ def hbase(server: local.LocalServer) -> RawHBase:
 
 
 @pytest.fixture
-def start(
-    server_environment: dict[str, str], pushing: hqueue.Client
-) -> Iterator[Callable[..., WorkerProcess]]:
-    """Callable[..., WorkerProcess]s workers, which are killed after the test."""
-    started: list[WorkerProcess] = []
-
-    def start_worker(**settings: object) -> WorkerProcess:
-        environment = {
-            **server_environment,
-            "HQUEUE_ZOOKEEPER_ROOT": pushing.settings.zookeeper_root,
-            "HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": str(SESSION_MS),
-        }
-        worker = WorkerProcess(environment, pushing, **settings)
-        started.append(worker)
-        return worker.__enter__()
-
-    yield start_worker
-    for worker in started:
-        worker.__exit__()
+def connect(
+    backend: Backend, queue_name: str, request: pytest.FixtureRequest
+) -> Callable[[], hqueue.Client]:
+    """Opens clients whose workers and subscribers no other test sees."""
+    if isinstance(backend, MemoryBackend):
+        apart = backend.apart(SESSION_MS)
+        return lambda: apart.connect(notify_workers=True)
+    served: local.LocalServer = request.getfixturevalue("server")
+    settings = served.settings(
+        zookeeper_root=f"/{queue_name}", zookeeper_session_timeout_ms=SESSION_MS
+    )
+    return lambda: hqueue.connect(settings)
 
 
 @pytest.fixture
-def pushing(server: local.LocalServer, queue_name: str) -> Iterator[hqueue.Client]:
-    """A client with a root of its own in ZooKeeper: other tests' workers don't see it."""
-    settings = server.settings(
-        zookeeper_root=f"/{queue_name}", zookeeper_session_timeout_ms=SESSION_MS
-    )
-    with hqueue.connect(settings) as connected:
+def pushing(connect: Callable[[], hqueue.Client]) -> Iterator[hqueue.Client]:
+    with connect() as connected:
         yield connected
+
+
+@pytest.fixture
+def start(
+    backend: Backend,
+    connect: Callable[[], hqueue.Client],
+    pushing: hqueue.Client,
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[..., WorkerProcess | WorkerThread]]:
+    """Starts workers, which end with the test."""
+    with contextlib.ExitStack() as started:
+
+        def start_worker(**settings: object) -> WorkerProcess | WorkerThread:
+            if isinstance(backend, MemoryBackend):
+                client = started.enter_context(connect())
+                return started.enter_context(WorkerThread(client, **settings))
+            environment = {
+                **request.getfixturevalue("server_environment"),
+                "HQUEUE_ZOOKEEPER_ROOT": pushing.settings.zookeeper_root,
+                "HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": str(SESSION_MS),
+            }
+            return started.enter_context(WorkerProcess(environment, pushing, **settings))
+
+        yield start_worker
 
 
 @pytest.fixture
@@ -57,3 +73,45 @@ def make(
 ) -> Callable[..., hqueue.Queue]:
     """Creates queues, and opens them with that client."""
     return lambda *arguments, **options: pushing.queue(make_queue(*arguments, **options).name)
+
+
+@pytest.fixture
+def join(backend: Backend, queue_name: str) -> Iterator[Callable[..., Consumer]]:
+    """Consumers of one group, each on a client of its own."""
+    joined: list[Consumer] = []
+    clients: list[hqueue.Client] = []
+
+    def join_one(*queues: hqueue.Queue, **options: object) -> Consumer:
+        clients.append(backend.connect())
+        names = [queue.name for queue in queues] or None
+        options = {"group": f"{queue_name}, a group/", **options}
+        joined.append(Consumer(names, client=clients[-1], **options))  # type: ignore[arg-type]
+        return joined[-1]
+
+    yield join_one
+    for consumer in joined:
+        consumer.close(commit=False)
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def group(queue_name: str) -> str:
+    """A name that needs escaping, and that no other test has."""
+    return f"a/b c.{queue_name}"
+
+
+@pytest.fixture
+def filled(make_queue: Callable[..., hqueue.Queue]) -> hqueue.Queue:
+    """A queue with four messages in the first of its two partitions."""
+    queue = make_queue(2)
+    queue.put([Message("t", b"%d" % number) for number in range(4)], partition=0)
+    return queue
+
+
+@pytest.fixture
+def consumer(client: hqueue.Client, filled: hqueue.Queue, group: str) -> Iterator[Consumer]:
+    """A consumer that has both partitions."""
+    with contextlib.closing(Consumer(group=group, client=client)) as made:
+        administering.join(made, filled)
+        yield made

@@ -77,10 +77,7 @@ class WorkerProcess:
 
     def owns(self, queue: hqueue.Queue) -> set[int]:
         """The partitions of a queue that it has claimed."""
-        owners = self._client.coordination.owners.list()
-        return {
-            k.partition for k, name in owners.items() if (k.queue, name) == (queue.name, self.name)
-        }
+        return owned_by(self._client, queue, self.name)
 
     def kill(self) -> None:
         """What a crash is."""
@@ -120,9 +117,10 @@ class WorkerThread:
     """
 
     def __init__(self, client: hqueue.Client, **settings: object) -> None:
+        self.name = f"worker-{uuid.uuid4().hex[:8]}"
         given: dict[str, Any] = {"host": "127.0.0.1", "metrics_port": 0, **settings}
-        self._settings = WorkerSettings(name=f"worker-{uuid.uuid4().hex[:8]}", **given)
-        self._client = client
+        self._settings = WorkerSettings(name=self.name, **given)
+        self.client = client
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
@@ -132,15 +130,33 @@ class WorkerThread:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join()
+        self.terminate()
+
+    def owns(self, queue: hqueue.Queue) -> set[int]:
+        """The partitions of a queue that it has claimed."""
+        return owned_by(self.client, queue, self.name)
+
+    def terminate(self) -> int:
+        """Ask it to end, and wait for that; 0 as the exit code of a process."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+        return 0
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        worker = Worker(self._client, self._settings)
+        worker = Worker(self.client, self._settings)
         self._started.set()
         await worker.run(self._stopping)
+
+
+def owned_by(client: hqueue.Client, queue: hqueue.Queue, worker: str) -> set[int]:
+    """The partitions of a queue that a worker has claimed."""
+    owners = client.coordination.owners.list()
+    return {
+        key.partition for key, name in owners.items() if (key.queue, name) == (queue.name, worker)
+    }
 
 
 class Received:

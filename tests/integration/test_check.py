@@ -41,6 +41,16 @@ def test_a_right_log_has_no_findings(queue: Queue, raw: RawTables) -> None:
     assert findings(queue) == []
 
 
+@pytest.mark.parametrize("rows", [1, 2, 4, 5])
+def test_each_batch_is_checked_once_however_many_headers_come_at_a_time(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr("hqueue.log.check.HEADERS_READ", rows)
+    assert findings(queue) == []
+    last = {result.partition: result for result in queue.check()}
+    assert [(last[n].batches, last[n].messages) for n in range(2)] == [(5, 10)] * 2
+
+
 def test_a_flipped_bit_in_a_header_is_found_and_names_the_row(queue: Queue, raw: RawTables) -> None:
     key, cells = middle_row(raw, queue)
     broken = bytearray(cells[HEADER])

@@ -110,7 +110,7 @@ def test_a_thrift1_gateway_that_hangs_is_avoided_though_its_host_answers_writers
             began = time.monotonic()
             for _ in range(3):
                 assert len(list(near.scan(partition=partition))) > 0
-            assert time.monotonic() - began < 8
+            assert time.monotonic() - began < 20
         check(writing.acknowledged, seen_by(near.scan()))
 
 
@@ -192,4 +192,4 @@ def test_a_dead_master_stops_no_put_and_no_scan(
             for p in [n % PARTITIONS]
         ]
         check(told, seen_by(fresh.scan()))
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 50

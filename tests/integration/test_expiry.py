@@ -11,7 +11,7 @@ import hqueue
 from hqueue import Message
 from hqueue.format import decode_header
 from hqueue.log import PartitionWriter
-from hqueue.log.store import StorePort
+from hqueue.store import StorePort
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.raw import RawHBase, RawTables
 from tests.support.waiting import wait_for

@@ -58,6 +58,7 @@ def test_a_producer_holds_what_its_buffer_may(
     assert sum(each.messages for each in queue.offsets()) == 1_501
 
 
+@pytest.mark.thorough("half a thousand partitions, 5 s")
 def test_a_follower_of_many_partitions_that_fell_behind_takes_them_bit_by_bit(
     make_queue: MakeQueue, server_environment: dict[str, str]
 ) -> None:

@@ -1,9 +1,12 @@
-"""Push delivery, whole: real servers, workers as processes, subscribers as users write them."""
+"""Push delivery, whole: workers, and subscribers as users write them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
 
 import hqueue
 from hqueue import (
@@ -29,7 +32,9 @@ from .pushing import (
 )
 
 Make = Callable[..., hqueue.Queue]
-Start = Callable[..., WorkerProcess]
+Start = Callable[..., Any]
+"""Starts a worker: a process, or a thread over memory."""
+StartProcess = Callable[..., WorkerProcess]
 
 
 def test_messages_arrive_in_order_from_the_start_that_was_asked_for(
@@ -51,6 +56,7 @@ def test_messages_arrive_in_order_from_the_start_that_was_asked_for(
     assert every.check_order() == new.check_order() == 0
 
 
+@pytest.mark.in_memory_first
 def test_a_subscriber_gets_its_topics_and_partitions_and_nothing_else(
     make: Make, start: Start
 ) -> None:
@@ -69,6 +75,7 @@ def test_a_subscriber_gets_its_topics_and_partitions_and_nothing_else(
     assert got.values == [b"a1", b"b1", b"a1", b"b1", b"last"]
 
 
+@pytest.mark.in_memory_first
 def test_large_batches_come_in_calls_of_the_size_that_was_asked_for(
     make: Make, start: Start
 ) -> None:
@@ -103,6 +110,7 @@ def test_a_subscriber_goes_on_where_its_checkpoint_is(
     wait_for(lambda: checkpoint(pushing, queue, 0, "s") > last, "the checkpoint is written")
 
 
+@pytest.mark.in_memory_first
 def test_retry_brings_the_same_batch_again_before_any_later_one(make: Make, start: Start) -> None:
     class Hesitating(Received):
         def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
@@ -123,6 +131,7 @@ def test_retry_brings_the_same_batch_again_before_any_later_one(make: Make, star
     assert pauses[1] >= 0.04
 
 
+@pytest.mark.in_memory_first
 def test_what_is_rejected_lies_with_the_dead_letters_and_can_be_put_back(
     make: Make, start: Start
 ) -> None:
@@ -159,6 +168,7 @@ def test_what_is_rejected_lies_with_the_dead_letters_and_can_be_put_back(
     assert choosy.check_order() == other.check_order() == 0
 
 
+@pytest.mark.in_memory_first
 def test_a_message_that_is_retried_too_often_becomes_a_dead_letter(
     make: Make, start: Start
 ) -> None:
@@ -180,6 +190,7 @@ def test_a_message_that_is_retried_too_often_becomes_a_dead_letter(
     assert (letter.message.value, letter.attempts) == (b"poison", 3)
 
 
+@pytest.mark.in_memory_first
 def test_a_delivery_delay_is_kept(make: Make, start: Start) -> None:
     queue = make(1)
     start()
@@ -199,6 +210,7 @@ def test_a_delivery_delay_is_kept(make: Make, start: Start) -> None:
     assert min(delayed_ms) >= 700
 
 
+@pytest.mark.thorough("waits for the slow one, 12 s")
 def test_a_slow_subscriber_delays_no_other(make: Make, start: Start) -> None:
     queue = make(2)
     start()
@@ -234,8 +246,9 @@ def test_workers_share_the_partitions_and_drain_them(make: Make, start: Start) -
     assert got.check_order() == 0
 
 
+@pytest.mark.usefixtures("server")
 def test_after_a_worker_is_killed_another_goes_on_within_the_session_and_two_seconds(
-    make: Make, start: Start
+    make: Make, start: StartProcess
 ) -> None:
     queue = make(2)
     first = start(checkpoint_ms=100)
@@ -260,8 +273,9 @@ def test_after_a_worker_is_killed_another_goes_on_within_the_session_and_two_sec
     assert max(arrived_s) - killed_s <= SESSION_MS / 1e3 + 2 + 1
 
 
+@pytest.mark.usefixtures("server")
 def test_a_worker_that_stood_still_for_longer_than_its_session_sends_nothing_more(
-    make: Make, start: Start
+    make: Make, start: StartProcess
 ) -> None:
     queue = make(1)
     first = start(checkpoint_ms=100)
@@ -321,6 +335,7 @@ def test_an_idle_partition_is_woken_by_an_append(
             got.await_values([b"%d" % number], timeout_s=20)
 
 
+@pytest.mark.in_memory_first
 def test_a_truncated_queue_is_delivered_on(make: Make, start: Start, client: hqueue.Client) -> None:
     queue = make(1)
     start()

@@ -54,6 +54,7 @@ def present(client: hqueue.Client, queue: hqueue.Queue, name: str) -> bool:
     return found.get(SubscriptionKey(queue.name, 0, name)) is not None
 
 
+@pytest.mark.thorough("waits for a session to end; see `make test-faults`")
 def test_a_subscriber_that_was_killed_finds_its_checkpoint_when_it_comes_back(
     make: Make, start: Start, pushing: hqueue.Client, subscribing: dict[str, str]
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_subscriber_that_was_killed_finds_its_checkpoint_when_it_comes_back(
     assert got.values == more
 
 
+@pytest.mark.thorough("waits for bounds, 17 s; see `make test-faults`")
 def test_a_subscriber_that_stands_still_gets_the_same_messages_again(
     make: Make, start: Start, pushing: hqueue.Client, subscribing: dict[str, str]
 ) -> None:
@@ -144,24 +146,26 @@ def test_a_worker_that_is_suspended_waits_and_drops_nothing(
     assert got.values == values + more
 
 
+@pytest.mark.in_memory_first
 def test_a_listener_that_never_answers_holds_up_its_own_messages_only(
     make: Make, start: Start
 ) -> None:
     queue = make(1)
     start()
-    stuck, other = Received(pause_s=20), Received()
+    stuck, other = Received(pause_s=40), Received()
     options = DeliveryOptions(timeout_ms=500, backoff_ms_max=200)
     with queue.subscriber(Subscription("other"), other):
         subscriber = queue.subscriber(Subscription("stuck", delivery=options), stuck)
         subscriber.start()
         try:
             values = put_numbers(queue, range(50))
-            other.await_values(values, timeout_s=10)
+            other.await_values(values, timeout_s=30)
             assert len(stuck.calls) == 1
         finally:
             subscriber.stop()
 
 
+@pytest.mark.thorough("gateways are restarted; see `make test-faults`")
 def test_delivery_goes_on_when_the_gateways_come_back(
     make: Make, start: Start, server: local.LocalServer
 ) -> None:

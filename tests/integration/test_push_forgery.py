@@ -105,6 +105,7 @@ def test_a_batch_that_a_stranger_made_is_not_delivered_and_the_real_one_at_its_s
     assert got.check_order() == 0
 
 
+@pytest.mark.in_memory_first
 def test_many_forgeries_beside_real_appends_change_nothing(
     make: Make, start: Start, pushing: hqueue.Client
 ) -> None:
@@ -125,6 +126,8 @@ def test_many_forgeries_beside_real_appends_change_nothing(
     assert got.values == values
 
 
+@pytest.mark.thorough("a truncation in between, 6 s")
+@pytest.mark.in_memory_first
 def test_a_real_batch_that_is_replayed_after_a_truncation_is_not_delivered_again(
     make: Make, start: Start, client: hqueue.Client, pushing: hqueue.Client
 ) -> None:
@@ -164,6 +167,7 @@ def test_a_real_batch_that_is_replayed_after_a_truncation_is_not_delivered_again
     assert fresh.values == after + last
 
 
+@pytest.mark.in_memory_first
 def test_a_worker_whose_keys_were_renewed_believes_the_new_ones(
     make: Make, start: Start, pushing: hqueue.Client
 ) -> None:
@@ -184,6 +188,7 @@ def test_a_worker_whose_keys_were_renewed_believes_the_new_ones(
     assert got.values == values
 
 
+@pytest.mark.in_memory_first
 def test_without_keys_that_can_be_read_everything_is_delivered_from_hbase(
     make: Make, start: Start, pushing: hqueue.Client
 ) -> None:

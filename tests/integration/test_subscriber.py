@@ -174,6 +174,7 @@ def test_a_second_subscriber_of_a_name_is_refused_and_leaves_nothing(
         second.start()
 
 
+@pytest.mark.thorough("waits for a session to end; `test_push` has another such")
 def test_one_that_was_killed_disappears_and_the_next_finds_its_checkpoint(
     client: hqueue.Client, make_queue: MakeQueue, environment: dict[str, str]
 ) -> None:
@@ -243,6 +244,7 @@ def test_after_its_session_ended_it_goes_on_at_the_same_address(
     assert [m.value for m in got] == [b"v"]
 
 
+@pytest.mark.thorough("waits for a session to end; `test_push` has another such")
 def test_whoever_waits_for_a_subscriber_learns_that_another_took_its_place(
     client: hqueue.Client, make_queue: MakeQueue
 ) -> None:

@@ -12,9 +12,9 @@ from hqueue import MessageID
 from hqueue.metadata.encoding import encode_checkpoint
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from tests.support.waiting import wait_for
+from tests.support.zookeeper_server import ZooKeeperServer
 
 from .running import Program
-from .zookeeper_server import ZooKeeperServer
 
 PARTITIONS = 32_000
 SESSION_MS = 10_000
@@ -30,7 +30,7 @@ def zookeeper() -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def kazoo(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
-    client = KazooClient(zookeeper.zookeeper)
+    client = KazooClient(zookeeper.zookeeper, timeout=40)
     client.start()
     yield client
     client.stop()
@@ -84,7 +84,7 @@ def test_zookeeper_starts_again_after_processes_with_32000_partitions_were_kille
     ):
         one.await_ready()
         other.await_ready()
-    wait_for(lambda: not present(kazoo), "the subscriber has disappeared")
+    wait_for(lambda: not kazoo.retry(present, kazoo), "the subscriber has disappeared")
     wait_for(lambda: not kazoo.get_children("/hqueue/owners/q"), "all claims have disappeared")
     assert max(zookeeper.transaction_bytes()) < JUTE_BYTES_MAX / 2
 

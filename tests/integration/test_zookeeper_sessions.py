@@ -65,6 +65,7 @@ def test_credentials_that_zookeeper_knows_no_scheme_of_are_refused_at_once(
         assert time.monotonic() - began < 10
 
 
+@pytest.mark.thorough("a ZooKeeper of its own")
 @pytest.mark.parametrize("asked_ms", [100, 3_600_000])
 def test_the_session_time_out_that_counts_is_the_one_that_zookeeper_grants(
     open_session: Open, caplog: pytest.LogCaptureFixture, asked_ms: int

@@ -113,3 +113,11 @@ def test_regions_that_move_take_their_partitions_with_them() -> None:
     assert assign(moved, workers, owners) == {
         keys[0]: "u", keys[1]: "u", keys[2]: "v", keys[3]: "v",
     }  # fmt: skip
+
+
+def test_where_the_nearest_has_its_bound_those_stay_away_that_are_elsewhere_already() -> None:
+    workers = {"u": "a", "v": "b", "w": "b"}
+    keys = [PartitionKey("q", number) for number in range(9)]
+    most = NEAR_SHARE_MAX * 3
+    owners = dict.fromkeys(keys[-most:], "u") | {keys[0]: "v", keys[1]: "v", keys[2]: "w"}
+    assert assign(dict.fromkeys(keys, "a"), workers, owners) == owners

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import random
 from collections import Counter
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hqueue.groups import assignors
 from hqueue.groups.assignors import (
     ASSIGNORS,
     Assignment,
@@ -167,7 +170,37 @@ def test_a_member_with_more_streams_has_more() -> None:
         assert Counter(assignor(GroupView(members, partitions)).values()) == {"u": 3, "v": 6}
 
 
+@given(
+    streams=st.dictionaries(st.sampled_from(NAMES[1:]), st.integers(1, 4), min_size=1),
+    count=st.integers(0, 24),
+    owners=st.lists(st.sampled_from(NAMES), max_size=24),
+)
+def test_no_stream_has_more_than_it_has_to_whoever_had_what_before(
+    streams: dict[str, int], count: int, owners: list[str]
+) -> None:
+    keys = [PartitionKey("q", number) for number in range(count)]
+    members = {name: {"q": number} for name, number in streams.items()}
+    view = GroupView(members, dict.fromkeys(keys), dict(zip(keys, owners, strict=False)))
+    plan = Counter(assign_sticky(view).values())
+    largest = max(plan[name] / number for name, number in streams.items())
+    # With less in each, not all would have a place.
+    places = sum(math.ceil(largest * number - 1e-9) - 1 for number in streams.values())
+    assert count == 0 or places < count
+
+
 def test_range_gives_slices_as_the_seed_does() -> None:
     partitions = {PartitionKey("q", number): "ba"[number % 2] for number in range(5)}
     plan = assign_range(GroupView({"v": {"q": 1}, "u": {"q": 1}}, partitions))
     assert [plan[PartitionKey("q", number)] for number in (1, 3, 0, 2, 4)] == list("uuuvv")
+
+
+@given(members=st.one_of(ALIKE, MIXED, STREAMS), partitions=PARTITIONS, owners=OWNERS)
+def test_what_is_not_searched_because_the_group_is_even_would_not_have_been_found(
+    members: dict[str, dict[str, int]],
+    partitions: dict[PartitionKey, str | None],
+    owners: dict[PartitionKey, str],
+) -> None:
+    view = GroupView(members, partitions, owners)
+    with mock.patch.object(assignors._Plan, "_may_even", return_value=True):
+        searched = assign_sticky(view)
+    assert assign_sticky(view) == searched

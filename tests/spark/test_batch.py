@@ -255,6 +255,7 @@ def test_a_read_from_an_id_that_expired_fails_with_the_number_lost_or_goes_on(
     assert rows == ["2"] * 3 + ["3"] * 3
 
 
+@pytest.mark.thorough("Spark tries again what is gone for 40 s; `test_stream` has the like")
 def test_a_queue_truncated_between_planning_and_reading_is_a_loss(
     client: hqueue.Client, make_queue: MakeQueue, load: Load
 ) -> None:

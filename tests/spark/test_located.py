@@ -92,6 +92,7 @@ def test_an_empty_queue_and_wrong_options(make_queue: MakeQueue, spark: SparkSes
         read(spark, queue.name, subscribes="a")
 
 
+@pytest.mark.thorough("`test_stream` has the same without locations")
 @pytest.mark.pyspark("4.2")
 def test_a_stream_of_located_batches_gives_each_message_once_over_restarts(
     make_queue: MakeQueue, spark: SparkSession, tmp_path: Path

@@ -105,6 +105,7 @@ def archive(spark: SparkSession, queue: hqueue.Queue, path: Path, options: dict[
     return sum(written)
 
 
+@pytest.mark.thorough("archives are replayed beside it, too")
 def test_an_archive_has_each_message_once_and_goes_on(
     spark: SparkSession, connection: dict[str, str], make_queue: Make, tmp_path: Path
 ) -> None:
@@ -183,7 +184,9 @@ def test_of_two_tries_of_a_round_the_first_that_names_its_files_counts(
     assert [record["attempt"]] == attempts
 
 
-@pytest.mark.parametrize("partitions", [2, 5])
+@pytest.mark.parametrize(
+    "partitions", [2, pytest.param(5, marks=pytest.mark.thorough("as with 2"))]
+)
 def test_an_archive_is_replayed_once_and_in_order(
     spark: SparkSession,
     connection: dict[str, str],
@@ -263,12 +266,17 @@ def test_parquet_of_others_is_replayed_by_key_and_in_the_order_of_its_rows(
     assert values(target) == wanted
 
 
+OTHER_RULE = pytest.mark.thorough("as with another rule")
+
+
 @pytest.mark.parametrize(
     "rule",
     [
         ("partition", None),
-        ("topic", lambda topic, value: topic.encode()),
-        ("substr(cast(value as string), 3)", lambda topic, value: value[2:]),
+        pytest.param(("topic", lambda topic, value: topic.encode()), marks=OTHER_RULE),
+        pytest.param(
+            ("substr(cast(value as string), 3)", lambda topic, value: value[2:]), marks=OTHER_RULE
+        ),
     ],
 )
 def test_a_copy_has_each_message_once_where_the_rule_says(

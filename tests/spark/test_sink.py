@@ -91,6 +91,7 @@ def test_what_a_queue_holds_is_written_to_another(
     assert {message.topic for message in target.scan()} == {"copied"}
 
 
+@pytest.mark.thorough("several jobs one after the other; `make test-drivers` kills them")
 def test_a_frame_with_a_write_id_is_written_once_over_jobs(
     spark: SparkSession, connection: Connection, make_queue: MakeQueue
 ) -> None:

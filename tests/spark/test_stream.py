@@ -110,7 +110,7 @@ def test_the_start_is_pinned_by_the_first_batch_though_that_is_repeated(
     assert reading.values() == numbered(15)[10:]
 
 
-@pytest.mark.parametrize("undone", [0, 1, 2])
+@pytest.mark.parametrize("undone", [0, 1, pytest.param(2, marks=pytest.mark.thorough("as with 1"))])
 def test_each_message_comes_once_over_a_restart_at_any_batch(
     make_queue: MakeQueue, stream: OpenStream, undone: int
 ) -> None:
@@ -180,6 +180,7 @@ def test_batches_have_at_most_what_was_set_and_all_partitions_get_their_share(
     assert reading.values() == numbered(900, 90, 10)
 
 
+@pytest.mark.thorough("another way to end a stream, 11 s")
 @pytest.mark.pyspark("4.2")
 def test_available_now_ends_at_what_was_there_when_it_began(
     make_queue: MakeQueue, stream: OpenStream
@@ -243,6 +244,7 @@ def test_topics_and_partitions_are_chosen(make_queue: MakeQueue, stream: OpenStr
     assert reading.values() == ["0:2", "0:3", "2:2", "2:3"]
 
 
+@pytest.mark.thorough("waits for the time to live, 12 s")
 def test_what_expired_before_its_batch_is_a_loss_with_its_number(
     make_queue: MakeQueue, stream: OpenStream, client: hqueue.Client, raw: RawTables
 ) -> None:
@@ -262,6 +264,7 @@ def test_what_expired_before_its_batch_is_a_loss_with_its_number(
     assert reading.values() == ["0"] * 3 + ["3"] * 3
 
 
+@pytest.mark.thorough("tables are truncated, 19 s")
 @pytest.mark.pyspark("4.2")
 def test_a_truncated_queue_is_a_loss_with_the_number_of_messages(
     make_queue: MakeQueue, stream: OpenStream, client: hqueue.Client, proxies: Proxies
@@ -282,6 +285,7 @@ def test_a_truncated_queue_is_a_loss_with_the_number_of_messages(
     assert reading.values() == [*numbered(10), *(f"0:{n}" for n in range(100, 107))]
 
 
+@pytest.mark.thorough("tables are deleted and made, 15 s")
 def test_a_queue_made_again_with_more_partitions_is_read_whole(
     make_queue: MakeQueue, stream: OpenStream, client: hqueue.Client
 ) -> None:

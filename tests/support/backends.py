@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from hqueue import Client, Settings
 from hqueue.connecting import open_client
 from hqueue.hbase import GatewayStore
-from hqueue.log.store import StorePort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
+from hqueue.store import StorePort
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.network import Network
@@ -61,12 +62,20 @@ class Backend(Protocol):
 class MemoryBackend:
     """A cluster in memory. Its bodies expire by the clock that it is given."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, clock: Clock = SYSTEM_CLOCK, coordination: MemoryServer | None = None
+    ) -> None:
         self.raw = MemoryCluster(clock)
-        self._coordination = MemoryServer()
+        self._coordination = coordination or MemoryServer()
 
     def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
         return _client(self.raw, self._coordination, Network(), clock, **settings)
+
+    def apart(self, session_timeout_ms: int) -> MemoryBackend:
+        """The same cluster with another coordination service: nobody is there."""
+        apart = copy.copy(self)
+        apart._coordination = MemoryServer(session_timeout_ms=session_timeout_ms)
+        return apart
 
     def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> MemoryStore:
         return MemoryStore(self.raw, Settings(**settings), clock)  # type: ignore[arg-type]
@@ -83,7 +92,7 @@ def _client(
     clock: Clock,
     **settings: object,
 ) -> Client:
-    made = Settings(**{**settings, "notify_workers": False})  # type: ignore[arg-type]
+    made = Settings(**{"notify_workers": False, **settings})  # type: ignore[arg-type]
     store = MemoryStore(cluster, made, clock, network)
     return Client(made, store, lambda: MemoryCoordination(coordination), clock)
 
@@ -124,6 +133,7 @@ class GatewayBackend:
     def __init__(self, served: Served, raw: RawTables) -> None:
         self.raw = raw
         self.gateways = served.gateways
+        self.zookeeper = served.settings().zookeeper
         self._served = served
 
     def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
@@ -141,6 +151,7 @@ class GatewayBackend:
 METHODS = {
     "checkAndPut": "put_if_absent",
     "getAllRegionLocations": "locate",
+    "getClusterId": "cluster_id",
     "getTableDescriptor": "describe",
     "createTable": "create",
     "modifyTable": "alter",

@@ -22,6 +22,8 @@ _idl: Any = thriftpy2.load(str(IDL), module_name="test_delivering_thrift")
 class Delivering:
     """A connection to a subscriber."""
 
+    idl = _idl
+
     def __init__(self, address: Address | None) -> None:
         assert address is not None
         self._client = make_client(

@@ -87,6 +87,7 @@ def test_the_command_says_which_extra_it_needs(missing: tuple[str, ...]) -> None
     assert ended.stderr == "hqueue: error: commands need more: pip install 'hqueue[cli]'\n"
 
 
+@pytest.mark.thorough("processes that import all of it")
 @pytest.mark.parametrize(
     ("name", "extra", "missing"), [("worker", "worker", WORKER), ("pipeline", "spark", SPARK)]
 )

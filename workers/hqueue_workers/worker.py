@@ -10,12 +10,14 @@ import secrets
 from collections.abc import Collection
 
 from hqueue import Client, HQueueError, SettingsError
-from hqueue.metadata import Address, PartitionKey, Registration, WorkerRecord
+from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
 from hqueue_workers.delivery.append_keys import AppendKeyring
+from hqueue_workers.delivery.group_lag_meter import GroupLagMeter
 from hqueue_workers.delivery.lag_meter import LagMeter
 from hqueue_workers.delivery.notification_server import NotificationServer
 from hqueue_workers.delivery.partition import ConnectionPools, Deliveries, ServedPartition
 from hqueue_workers.delivery.queues import OpenQueues
+from hqueue_workers.node.broker import BrokerRegistration
 from hqueue_workers.node.claims import Claims
 from hqueue_workers.node.health import Answer, serve_health
 from hqueue_workers.node.lease import Lease
@@ -44,11 +46,13 @@ class Worker:
 
     def __init__(self, client: Client, settings: WorkerSettings) -> None:
         self._settings = settings
+        self._client = client
         self._coordination = client.coordination
         self._runtime = Runtime(settings.threads)
         self._lease = Lease(self._coordination, self._runtime, self._lost)
         self._metrics = Metrics()
         self._meter = LagMeter(self._all_served, self._runtime)
+        self._group_meter = GroupLagMeter(client, self._runtime)
         self._queues = OpenQueues(client, self._runtime, settings)
         self._keyring = AppendKeyring(self._coordination, self._runtime)
         self._deliveries = Deliveries(
@@ -60,6 +64,7 @@ class Worker:
             settings=settings,
         )
         self._share_bytes = SHARE_BYTES_MIN
+        self._broker: BrokerRegistration | None = None
         self._claims: Claims[ServedPartition] = Claims(
             coordination=self._coordination,
             lease=self._lease,
@@ -72,7 +77,8 @@ class Worker:
         """Deliver until `stopping` is set; then end the calls under way, and hand all over.
 
         Raises:
-            SettingsError: it can't listen where the settings say.
+            SettingsError: it can't listen where the settings say, or another cluster has
+                registered the ``broker_id``.
             HQueueError: it could not register, or can't go on.
         """
         runtime, claims = self._runtime, self._claims
@@ -80,19 +86,25 @@ class Worker:
         try:
             servers += [await self._listen_for_notifications(), await self._serve_health()]
             record = self._record(servers[0])
+            broker = self._broker = await self._open_broker(record)
             for work in (self._lease, self._meter, self._keyring):
                 runtime.start(work.run())
             registration = await runtime.coordinate(lambda: self._register(record))
             await runtime.coordinate(claims.watch)
             runtime.start(claims.run(record.name))
+            runtime.start(self._group_meter.run(record.name))
+            runtime.start(broker.run())
             runtime.start(self._look_after(claims, record))
             logger.info("worker %s takes notifications at %s", record.name, record.address)
             await self._until(stopping)
             # The others plan without this one from now on, and claim what it releases.
             await runtime.coordinate(registration.close)
+            await broker.release()
             await claims.drain()
         finally:
             claims.close()
+            if self._broker is not None:
+                self._broker.close()
             self._lease.close()
             self._keyring.close()
             for server in servers:
@@ -111,6 +123,19 @@ class Worker:
         settings, port = self._settings, server.sockets[0].getsockname()[1]
         name = settings.name or f"{settings.host}-{port}-{secrets.token_hex(3)}"
         return WorkerRecord(name, Address(settings.host, port), settings.region_host)
+
+    async def _open_broker(self, record: WorkerRecord) -> BrokerRegistration:
+        client = self._client
+        cluster = await self._runtime.read(client.cluster.cluster_id)
+        broker = BrokerRegistration(
+            brokers=self._coordination.brokers,
+            runtime=self._runtime,
+            broker=client.settings.broker_id,
+            record=BrokerRecord(record.address, cluster),
+            queues=lambda: {each.name: each.partitions for each in client.list_queues()},
+        )
+        await broker.check()
+        return broker
 
     def _register(self, record: WorkerRecord) -> Registration:
         def failed(error: HQueueError) -> None:
@@ -160,7 +185,8 @@ class Worker:
 
     async def _metrics_page(self) -> Answer:
         lags, claimed = self._meter.lags(), len(self._claims.served)
-        body = await self._runtime.read(lambda: self._metrics.page(lags, claimed))
+        groups = self._group_meter.measured
+        body = await self._runtime.read(lambda: self._metrics.page(lags, claimed, groups))
         return Answer(200, "text/plain; version=0.0.4; charset=utf-8", body)
 
     def _serve(self, key: PartitionKey) -> ServedPartition:
@@ -199,3 +225,5 @@ class Worker:
 
     def _lost(self) -> None:
         self._claims.revoke()
+        if self._broker is not None:
+            self._broker.revoke()

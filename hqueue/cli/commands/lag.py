@@ -1,18 +1,20 @@
-"""``hqueue lag``: how far the subscribers are behind, live."""
+"""``hqueue lag``: how far the subscribers and the groups are behind, live."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
+from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
+from hqueue.errors import GroupNotFoundError
 from hqueue.metadata import PartitionKey, SubscriptionKey
 
 if TYPE_CHECKING:
@@ -23,17 +25,31 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-COLUMNS = ("queue", "subscriber", "partition", "worker", "connected", "lag", "age", "per second")
+COLUMNS = (
+    *("queue", "subscriber", "group", "partition", "served by", "connected"),
+    *("lag", "age", "per second"),
+)
 NUMBERS = ("partition", "lag", "age", "per second")
 
 
-class _Row(NamedTuple):
-    """How far one subscriber is in one partition."""
+class _Reader(NamedTuple):
+    """One that is behind in a partition: a subscriber, or a group."""
 
-    key: SubscriptionKey
-    worker: str | None
+    queue: str
+    partition: int
+    subscriber: str | None
+    group: str | None
+
+
+class _Row(NamedTuple):
+    """How far one is in one partition."""
+
+    reader: _Reader
+    holder: str | None
+    """The worker that delivers to a subscriber, or the consumer that has a group's partition."""
     connected: bool
-    lag: PartitionLag
+    lag: PartitionLag | None
+    """None where the queue can't be read now."""
 
 
 def register(app: typer.Typer) -> None:
@@ -48,38 +64,45 @@ def lag(
     subscriber: Annotated[
         str | None, typer.Option("--subscriber", "-s", help="Only this subscriber.")
     ] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")] = 1,
     once: Annotated[bool, typer.Option("--once", help="Look once, also on a terminal.")] = False,
     json: Annotated[bool, typer.Option("--json", help="JSON, a document a line; once.")] = False,
 ) -> None:
-    """Show how far subscribers are behind: in messages, and in the age of the oldest of them.
+    """Show how far subscribers and groups are behind: in messages, and in the age of the oldest.
 
-    Both are counted from the checkpoint, which a worker writes every second or so, and count the
-    messages of all topics. On a terminal it goes on until Ctrl-C. Without one: queue, subscriber,
-    partition, worker, whether it is connected, lag in messages, age in milliseconds.
+    Both are counted from what was written down, a subscriber's checkpoint or a group's offset, and
+    count the messages of all topics. On a terminal it goes on until Ctrl-C. Without one: queue,
+    subscriber, group, partition, the worker or consumer that serves it, whether the subscriber is
+    connected or a consumer has the partition, lag in messages, age in milliseconds.
     """
     client = session_of(context).client
-    rows = _look(client, queue, subscriber)
+
+    def look() -> list[_Row]:
+        rows = [] if group is not None else [*_subscribers(client, queue, subscriber)]
+        return rows if subscriber is not None else [*rows, *_groups(client, queue, group)]
+
+    rows = look()
     if json:
         for row in rows:
             write_json(_as_json(row))
         return
     if once or not sys.stdout.isatty():
-        cells = ((*_cells(row), row.lag.messages, row.lag.age_ms) for row in rows)
+        cells = ((*_cells(row), *_figures(row)) for row in rows)
         show_table(COLUMNS[:-1], cells, numbers=NUMBERS)
         return
     from rich.live import Live  # noqa: PLC0415  (only for terminals)
 
     with Live(_table(rows, {}, every_s), auto_refresh=False) as live:
         while True:
-            before = {row.key: row.lag.passed for row in rows}
+            before = {row.reader: row.lag.passed for row in rows if row.lag is not None}
             began_s = time.monotonic()
             time.sleep(every_s)
-            rows = _look(client, queue, subscriber)
+            rows = look()
             live.update(_table(rows, before, time.monotonic() - began_s), refresh=True)
 
 
-def _look(client: Client, queue: str | None, subscriber: str | None) -> list[_Row]:
+def _subscribers(client: Client, queue: str | None, subscriber: str | None) -> Iterator[_Row]:
     coordination = client.coordination
     present = coordination.subscriptions.list(queue)
     wanted = [key for key in present if subscriber in (None, key.subscriber)]
@@ -88,7 +111,6 @@ def _look(client: Client, queue: str | None, subscriber: str | None) -> list[_Ro
     by_queue: dict[str, list[SubscriptionKey]] = defaultdict(list)
     for key in sorted(checkpoints):
         by_queue[key.queue].append(key)
-    rows = []
     for name, keys in by_queue.items():
         with client.queue(name) as opened:
             for key in keys:
@@ -97,42 +119,73 @@ def _look(client: Client, queue: str | None, subscriber: str | None) -> list[_Ro
                 at = checkpoints[key].next
                 found = opened.lag({key.partition: at})[key.partition]
                 worker = owners.get(PartitionKey(name, key.partition))
-                there = present[key] is not None
-                rows.append(_Row(key, worker, there, found))
-    return rows
+                reader = _Reader(name, key.partition, key.subscriber, None)
+                yield _Row(reader, worker, present[key] is not None, found)
+
+
+def _groups(client: Client, queue: str | None, group: str | None) -> Iterator[_Row]:
+    for listing in client.list_groups():
+        if group not in (None, listing.group) or queue not in (None, *listing.queues):
+            continue
+        try:
+            described = client.describe_group(listing.group, queue=queue)
+        except GroupNotFoundError:
+            continue  # It was deleted meanwhile.
+        for each in described.partitions:
+            reader = _Reader(each.queue, each.partition, None, listing.group)
+            yield _Row(reader, each.owner, each.owner is not None, each.lag)
 
 
 def _cells(row: _Row) -> tuple[object, ...]:
-    connected = "yes" if row.connected else "no"
-    return row.key.queue, row.key.subscriber, row.key.partition, row.worker, connected
+    reader, connected = row.reader, "yes" if row.connected else "no"
+    group = None if reader.group is None else printable(reader.group)
+    holder = None if row.holder is None else printable(row.holder)
+    return reader.queue, reader.subscriber, group, reader.partition, holder, connected
+
+
+def _figures(row: _Row) -> tuple[object, object]:
+    return (None, None) if row.lag is None else (row.lag.messages, row.lag.age_ms)
 
 
 def _as_json(row: _Row) -> dict[str, object]:
+    messages, age_ms = _figures(row)
     return {
-        **row.key._asdict(),
-        "worker": row.worker,
+        **row.reader._asdict(),
+        "worker": row.holder if row.reader.group is None else None,
+        "consumer": None if row.reader.group is None else row.holder,
         "connected": row.connected,
-        "lag": row.lag.messages,
-        "age_ms": row.lag.age_ms,
+        "lag": messages,
+        "age_ms": age_ms,
     }
 
 
-def _table(rows: Iterable[_Row], before: dict[SubscriptionKey, int], seconds: float) -> Table:
+def _table(rows: Sequence[_Row], before: dict[_Reader, int], seconds: float) -> Table:
     from rich import box  # noqa: PLC0415  (only for terminals)
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
+    unused = {name for name in ("subscriber", "group") if not any(_named(rows, name))}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in COLUMNS:
-        table.add_column(column, justify="right" if column in NUMBERS else "left")
+        if column not in unused:
+            justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
+            table.add_column(column, justify=justify, overflow="fold")
     for row in rows:
-        speed = (row.lag.passed - before[row.key]) / seconds if row.key in before else None
-        figures: Sequence[str] = (
-            f"{row.lag.messages:,}",
-            _age_text(row.lag.age_ms),
-            "-" if speed is None else f"{max(0, speed):,.0f}",
-        )
-        table.add_row(*("-" if c is None else str(c) for c in _cells(row)), *figures)
+        figures: Sequence[str] = ("-", "-", "-")
+        if row.lag is not None:
+            speed = "-"
+            if row.reader in before:
+                speed = f"{max(0, (row.lag.passed - before[row.reader]) / seconds):,.0f}"
+            figures = (f"{row.lag.messages:,}", _age_text(row.lag.age_ms), speed)
+        texts = zip(COLUMNS, (*_cells(row), *figures), strict=True)
+        shown = (text for column, text in texts if column not in unused)
+        table.add_row(*(Text("-" if text is None else str(text)) for text in shown))
     return table
+
+
+def _named(rows: Iterable[_Row], column: str) -> Iterator[bool]:
+    """Whether each row has something in this column."""
+    return (getattr(row.reader, column) is not None for row in rows)
 
 
 def _age_text(age_ms: int) -> str:

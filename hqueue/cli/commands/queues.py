@@ -168,7 +168,7 @@ def truncate(context: typer.Context, queue: QueueName, yes: Yes = False) -> None
 
 
 def delete(context: typer.Context, queue: QueueName, yes: Yes = False) -> None:
-    """Delete a disabled queue with all its messages."""
+    """Delete a disabled queue with all its messages, and what is known of its topics."""
     session = session_of(context)
     session.confirm(f"Delete {queue} with all its messages?", yes=yes)
     session.client.delete_queue(queue)

@@ -67,6 +67,10 @@ def subscribe(
         str | None, typer.Option(help="The host to listen on, as workers reach it.")
     ] = None,
     port: Annotated[int, typer.Option(help="The port to listen on; any free one if 0.")] = 0,
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="Share the partitions with all others of the name that do."),
+    ] = False,
     delivery: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,7 +83,8 @@ def subscribe(
     """Subscribe to a queue, and write the messages to stdout as a worker delivers them.
 
     A message counts as delivered when it is written. SIGINT and SIGTERM end it in order; the
-    next subscriber of this name goes on where this one was.
+    next subscriber of this name goes on where this one was. With --shared there may be several at
+    a time: each gets a share of the partitions.
     """
     from hqueue.push import Subscription  # noqa: PLC0415  (not needed for help)
 
@@ -91,7 +96,7 @@ def subscribe(
     ).add_partitions(partition or ())
     with session_of(context).client.queue(queue) as opened:
         printer = _Printer(choose_encoder(chosen, opened), limit)
-        subscriber = opened.subscriber(wanted, printer.consume, host=host, port=port)
+        subscriber = opened.subscriber(wanted, printer.consume, host=host, port=port, shared=shared)
         printer.stop = subscriber.request_stop
         with (
             _stopping_on_sigterm(subscriber),

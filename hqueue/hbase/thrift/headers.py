@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hqueue.errors import StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.schema import BATCH, LOG
-from hqueue.hbase.thrift.connection import Service
-from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import hbase2
-from hqueue.hbase.thrift.locations import Locations
+from hqueue.hbase.thrift.requests import TableRequests
 from hqueue.hbase.thrift.translation import present, reads_answer
 from hqueue.log.ports import Row
 
@@ -19,14 +16,8 @@ __all__ = ["TableHeaders"]
 _HEADER = [hbase2.TColumn(family=LOG, qualifier=BATCH)]
 
 
-class TableHeaders:
+class TableHeaders(TableRequests):
     """The log's `HeaderPort` on one table. Thread-safe."""
-
-    def __init__(self, gateways: Gateways, table: str, locations: Locations) -> None:
-        self._gateways = gateways
-        self._table = table
-        self._table_bytes = table.encode()
-        self._locations = locations
 
     def newest(self, partition: int, at_or_below: int) -> Row | None:
         rows = self.backwards(partition, at_or_below, 1)
@@ -68,25 +59,3 @@ class TableHeaders:
             for result in found
             if present(result.columnValues)
         ]
-
-    def _call(
-        self,
-        method: str,
-        key: bytes,
-        *arguments: Any,
-        service: Service = Service.THRIFT2,
-        bulk: bool = False,
-    ) -> Any:
-        try:
-            return self._gateways.call(
-                service,
-                method,
-                self._table,
-                self._table_bytes,
-                *arguments,
-                host=self._locations.host_of(key),
-                bulk=bulk,
-            )
-        except StoreUnavailableError:
-            self._locations.doubt()
-            raise

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from hqueue.hbase.records import RowRecords
 from hqueue.hbase.thrift.appends import TableAppends
+from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.locations import Locations, PartitionLocations
 from hqueue.hbase.thrift.reads import TableReads
+from hqueue.hbase.thrift.records import RecordTable
 from hqueue.hbase.thrift.tables import Tables
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.hbase.thrift.translation import present, reads_answer
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.connection import Settings
 
 __all__ = ["GatewayStore"]
@@ -30,12 +34,32 @@ class GatewayStore:
         self._gateways = Gateways(settings, clock)
         self.tables = Tables(self._gateways, clock)
         self.locations = PartitionLocations(self._gateways)
+        table = settings.metadata_table
+        rows = RecordTable(
+            self._gateways, table, Locations(self._gateways, table, clock), self.tables
+        )
+        self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
+
+    def cluster_id(self) -> str:
+        """As `StorePort.cluster_id`: HBase's own, a UUID."""
+        deadline = Deadline(self._clock, self._gateways.settings.operation_timeout_ms)
+        return deadline.run(self._cluster_id)
 
     def log(self, queue: str) -> TableLog:
         """As `StorePort.log`."""
         locations = Locations(self._gateways, queue, self._clock)
         return TableLog(self._gateways, queue, locations, self._clock)
 
+    def fields(self) -> RowRecords:
+        """As `StorePort.fields`: rows of ``metadata_table``, which is created if it is missing."""
+        return self._fields
+
     def close(self) -> None:
         """As `StorePort.close`."""
+        self._fields.close()
         self._gateways.close()
+
+    @reads_answer
+    def _cluster_id(self) -> str:
+        answer = present(self._gateways.call(Service.THRIFT2, "getClusterId", ""))
+        return answer.decode() if isinstance(answer, bytes) else str(answer)

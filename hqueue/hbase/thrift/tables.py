@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from hqueue.errors import (
@@ -16,9 +16,12 @@ from hqueue.errors import (
     QueueEnabledError,
     QueueExistsError,
     QueueNotFoundError,
+    SettingsError,
     StoreUnavailableError,
+    UnsupportedFormatError,
 )
 from hqueue.format import rowkey
+from hqueue.hbase.record_cells import HISTORY, RECORD
 from hqueue.hbase.schema import LOG, MESSAGE
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateways import Gateways
@@ -33,6 +36,11 @@ __all__ = ["Tables"]
 _FORMAT = b"hqueue.format"
 _PARTITIONS = b"hqueue.partitions"
 _ID = b"hqueue.id"
+_RECORDS = b"hqueue.records"
+_RECORDS_FORMAT = b"1"
+_SMALL_BLOCK_BYTES = 16 * 1024
+"""Of a block that is read one small row is wanted."""
+
 _FIXED_ATTRIBUTES = {
     b"SPLIT_POLICY": b"org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy",
     b"NORMALIZATION_ENABLED": b"false",
@@ -62,12 +70,7 @@ class Tables:
         attributes: Mapping[str, int | str],
     ) -> None:
         """Create a presharded table that is never split."""
-        token = secrets.token_hex(8).encode()
-        table_attributes = {
-            **_FIXED_ATTRIBUTES,
-            _PARTITIONS: str(partitions).encode(),
-            _ID: token,
-        }
+        table_attributes = {**_FIXED_ATTRIBUTES, _PARTITIONS: str(partitions).encode()}
         families = [
             hbase2.TColumnFamilyDescriptor(name=MESSAGE, maxVersions=1),
             hbase2.TColumnFamilyDescriptor(name=LOG, maxVersions=1),
@@ -78,7 +81,71 @@ class Tables:
         _set_ttl(descriptor, ttl_seconds)
         _set_attributes(descriptor, attributes)
         per_region = int(attributes.get("partitions_per_region", 1))
-        splits = rowkey.split_keys(partitions, per_region)
+        self._create(name, descriptor, rowkey.split_keys(partitions, per_region))
+
+    @reads_answer
+    def ensure_records(self, name: str) -> None:
+        """Let there be a table of records of this name. Of several calls at once one creates it.
+
+        Raises:
+            SettingsError: there is another table of that name. It is left alone.
+            UnsupportedFormatError: it is of a format that this release doesn't know.
+        """
+        families = [
+            hbase2.TColumnFamilyDescriptor(
+                name=family,
+                maxVersions=1,
+                blockSize=_SMALL_BLOCK_BYTES,
+                dataBlockEncoding=hbase2.TDataBlockEncoding.FAST_DIFF,
+            )
+            for family in (RECORD, HISTORY)
+        ]
+        descriptor = hbase2.TTableDescriptor(
+            tableName=_table_name(name), columns=families, attributes={_RECORDS: _RECORDS_FORMAT}
+        )
+
+        try:
+            said = self._records_format(name)
+        except QueueNotFoundError:
+            with contextlib.suppress(QueueExistsError):  # Another was first.
+                self._create(name, descriptor, [])
+            said = self._records_format(name)
+        if said is None:
+            raise SettingsError("metadata_table names a table of another kind", metadata_table=name)
+        if said != _RECORDS_FORMAT:
+            raise UnsupportedFormatError(
+                "the table of topics' metadata has a format that this release does not know",
+                table=name,
+                format=_text(said),
+            )
+
+    @reads_answer
+    def has_records(self, name: str) -> bool:
+        """Whether there is a table of records of this name."""
+        try:
+            return self._records_format(name) is not None
+        except QueueNotFoundError:
+            return False
+
+    def _records_format(self, name: str) -> bytes | None:
+        """The format of a table of records; None for another table.
+
+        Raises:
+            QueueNotFoundError: there is no such table.
+        """
+        found = self._deadline().run(
+            lambda: self._call("getTableDescriptor", name, _table_name(name))
+        )
+        return (found.attributes or {}).get(_RECORDS)
+
+    def _create(self, name: str, descriptor: Any, splits: Sequence[bytes]) -> None:
+        """Create a table once, with an ID by which a try whose answer was lost is known again.
+
+        Raises:
+            QueueExistsError: there is one of that name.
+        """
+        token = secrets.token_hex(8).encode()
+        descriptor.attributes[_ID] = token
         lost = False
 
         def create() -> None:
@@ -89,7 +156,10 @@ class Tables:
                 lost = True
                 raise
             except QueueExistsError:
-                if not lost or self._descriptor(name).attributes.get(_ID) != token:
+                if not lost:
+                    raise
+                there = self._call("getTableDescriptor", name, _table_name(name))
+                if (there.attributes or {}).get(_ID) != token:
                     raise
 
         self._deadline().run(create)

@@ -18,8 +18,10 @@ from ..cases import Bench
 from ..measure import Comparison, Figures, compare, rate
 from ..push import RATE_PER_S, await_condition, publish
 from .confluent import Confluent
+from .group import CONSUMERS, group_rate
+from .group_member import CONFLUENT, HQUEUE
 from .kafka_python import KafkaPython
-from .library import Library, Log
+from .library import A_BATCH, Library, Log, batches
 from .ours import HQueue
 from .payloads import PAYLOADS, Payload
 
@@ -30,6 +32,10 @@ COLUMNS = "hqueue, Arrow"
 PYTHON = "kafka-python"
 PYTHON_GOAL = 4.0
 WARM_S = 30
+GROUP_PARTITIONS = 4
+GROUP_TIMES = 10
+"""How many times as many messages a group reads as a consumer alone."""
+GROUP_PAYLOADS = tuple(each for each in PAYLOADS if each.size <= 1_000 and not each.text)
 SPARK_PYTHON = Path(__file__).parents[3] / ".venv-spark-4.0" / "bin" / "python"
 SPARK_MESSAGES = 5_000_000
 SPARK_S_MAX = 1_800
@@ -152,6 +158,42 @@ def consume(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Compariso
         runs[COLUMNS] = rate(partial(logs[0][1].read_columns, len(values)))
         figures = compare(runs, arena.bench.rounds)
     yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: 1, COLUMNS: 2})
+
+
+def consume_in_group(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
+    """All that is there, by the consumers of a group."""
+    ours, theirs = arena.ours.fresh(GROUP_PARTITIONS), arena.confluent.fresh(GROUP_PARTITIONS)
+    settings = arena.bench.client.settings
+    try:
+        values = _values(arena, payload)
+        share = values[: max(1, len(values) // GROUP_PARTITIONS)]
+        for log in (ours, theirs):
+            for batch in batches(share, A_BATCH):
+                # Each batch goes to the next partition: so all get as many messages.
+                for _turn in range(GROUP_TIMES * GROUP_PARTITIONS):
+                    log.put_batches(batch)
+        count = len(share) * GROUP_TIMES * GROUP_PARTITIONS
+        tasks: dict[str, dict[str, object]] = {
+            MESSAGES: {
+                "library": HQUEUE,
+                "name": ours.name,
+                "gateways": str(arena.bench.gateway),
+                "zookeeper": settings.zookeeper,
+            },
+            arena.confluent.name: {
+                "library": CONFLUENT,
+                "name": theirs.name,
+                "address": arena.confluent.address,
+            },
+        }
+        runs = {
+            name: partial(group_rate, count, GROUP_PARTITIONS, task) for name, task in tasks.items()
+        }
+        figures = compare(runs, arena.bench.rounds)
+    finally:
+        ours.close()
+        theirs.close()
+    yield from _against(_title(payload, False), "msg/s", figures, {MESSAGES: 1})
 
 
 def deliver(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
@@ -283,6 +325,16 @@ CASES: Mapping[str, Case] = {
         "Every value is looked at: as `Message` objects or as Arrow batches; with `consume` of "
         "10,000 messages a call; with `poll`. Kafka's consumers are connected before.",
         consume,
+        on_disk=False,
+    ),
+    "group": Case(
+        f"Consume in a group of {CONSUMERS}",
+        f"{CONSUMERS} processes share {GROUP_PARTITIONS} partitions, and read them from the oldest "
+        "message on, each value looked at: `Consumer`, iterated; `consume` of 10,000 messages a "
+        "call. They have joined before. A round is from the word to begin to the last message of "
+        "the slower one.",
+        consume_in_group,
+        GROUP_PAYLOADS,
         on_disk=False,
     ),
     "latency": Case(

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from .library import A_BATCH, batches
 
-__all__ = ["Confluent", "ConfluentLog", "create_topic", "delete_topic"]
+__all__ = ["Confluent", "ConfluentLog", "create_topic", "delete_topic", "group_consumer"]
 
 WAIT_S = 120
 QUIET = {"log_level": 0}
@@ -177,6 +177,11 @@ def delete_topic(address: str, name: str) -> None:
     """Delete a topic."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
     admin.delete_topics([name])[name].result(WAIT_S)
+
+
+def group_consumer(address: str, group: str) -> Consumer:
+    """A consumer of a group, which begins with the oldest message."""
+    return _consumer(address, **{"group.id": group, "auto.offset.reset": "earliest"})
 
 
 def _consumer(address: str, **options: object) -> Consumer:

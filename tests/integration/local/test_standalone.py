@@ -47,6 +47,7 @@ def serves(server: local.LocalServer) -> bool:
     )
 
 
+@pytest.mark.thorough("a server of its own, 17 s")
 def test_of_two_starts_at_once_one_starts_and_both_use_it(home: Path) -> None:
     starters = [begin_start() for _ in range(2)]
     said = [starter.communicate(timeout=120) for starter in starters]

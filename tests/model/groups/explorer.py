@@ -1,10 +1,35 @@
-"""Tries out everything that can happen in a group, in every state that can be reached."""
+"""Tries out everything that can happen, in every state that can be reached."""
 
 from __future__ import annotations
 
-from .world import Action, ViolationError, World
+from collections.abc import Iterator
+from typing import Any, Protocol
 
-__all__ = ["CounterexampleError", "explore"]
+from .world import ViolationError
+
+__all__ = ["CounterexampleError", "Explored", "explore"]
+
+Action = tuple[Any, ...]
+
+
+class Explored(Protocol):
+    """What is explored, in one state."""
+
+    def copied(self) -> Any:
+        """The same in the same state."""
+
+    def key(self) -> str:
+        """Differs for different states."""
+
+    def actions(self, *, faults: bool = True) -> Iterator[Any]:
+        """What can happen next; without faults, what happens by itself."""
+
+    def perform(self, action: Any) -> None:
+        """Let it happen; a `ViolationError` if that breaks a promise."""
+
+    def check_settled(self) -> None:
+        """What must hold when nothing happens any more; else a `ViolationError`."""
+
 
 SETTLING_STEPS_MAX = 400
 
@@ -20,10 +45,10 @@ class CounterexampleError(AssertionError):
         return "\n".join([self.violation, *(f"  {action}" for action in self.trace)])
 
 
-def explore(world: World, *, states_max: int) -> int:
+def explore(world: Explored, *, states_max: int) -> int:
     """Let everything happen, in every order; how many states there are.
 
-    In each state it is also tried whether the group can settle, when no more goes wrong: so no
+    In each state it is also tried whether it can settle, when no more goes wrong: so no
     partition is left without an owner for good.
 
     Raises:
@@ -32,9 +57,9 @@ def explore(world: World, *, states_max: int) -> int:
     """
     seen = {world.key()}
     settling: set[str] = set()
-    level: list[tuple[World, list[Action]]] = [(world, [])]
+    level: list[tuple[Explored, list[Action]]] = [(world, [])]
     while level:
-        reached: list[tuple[World, list[Action]]] = []
+        reached: list[tuple[Explored, list[Action]]] = []
         for state, trace in level:
             _settle(state, trace, settling)
             for action in state.actions():
@@ -52,11 +77,11 @@ def explore(world: World, *, states_max: int) -> int:
     return len(seen)
 
 
-def _settle(state: World, trace: list[Action], settling: set[str]) -> None:
+def _settle(state: Explored, trace: list[Action], settling: set[str]) -> None:
     """Let members do what they do by themselves, each in turn, until nothing is left to do.
 
     Args:
-        settling: the states from which a group is known to settle; those that this run went
+        settling: the states from which it is known to settle; those that this run went
             through are added.
     """
     state, trace = state.copied(), [*trace]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -42,6 +43,8 @@ class Table:
     token: str
     """Which call created it: that call, repeated, has done it."""
     enabled: bool = True
+    is_records: bool = False
+    """Whether it has records of fields."""
     moved: dict[int, tuple[str, int]] = dataclasses.field(default_factory=dict)
     """The servers of regions that were moved, by the region's number."""
 
@@ -57,6 +60,7 @@ class MemoryCluster:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
+        self.id = str(uuid.uuid4())
         self.namespaces = {"default"}
         self._tables: dict[str, Table] = {}
         self._lock = threading.RLock()
@@ -86,6 +90,16 @@ class MemoryCluster:
                 {"compression": "NONE", **attributes},
                 token,
             )
+
+    def create_records(self, name: str, token: str) -> None:
+        """Create a table of records of fields."""
+        with self._lock:
+            if name in self._tables:
+                if self._tables[name].token != token:
+                    raise QueueExistsError("there is a table of that name already", queue=name)
+                return
+            rows = Rows(self.clock.wall_ms)
+            self._tables[name] = Table(rows, [b""], None, {}, token, is_records=True)
 
     def list(self) -> list[QueueDescription]:
         with self._lock:

@@ -34,6 +34,7 @@ from tests.support.memory.rows import Cell, Rows
 __all__ = ["GatewayPair", "Thrift1", "Thrift2"]
 
 COMPRESSION = b"COMPRESSION"
+RECORDS = b"hqueue.records"
 
 
 class CompactRequests(protocol.TCompactProtocol):  # type: ignore[misc]
@@ -66,6 +67,8 @@ class GatewayPair:
         protocol_name: str = "binary",
     ) -> None:
         self.cluster = cluster
+        self.zookeeper: str | None = None
+        """Where a ZooKeeper is, if there is one beside them."""
         self.transport, self.protocol = transport_name, protocol_name
         self._sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         ports = [listening.getsockname()[1] for listening in self._sockets]
@@ -83,12 +86,13 @@ class GatewayPair:
         return (self.address,)
 
     def settings(self, **changes: object) -> Settings:
-        """The settings of a client of these gateways. There is no ZooKeeper beside them."""
+        """The settings of a client of these gateways, and of the ZooKeeper beside them."""
         ours = {
             "gateways": self.gateways,
             "transport": self.transport,
             "protocol": self.protocol,
             "notify_workers": False,
+            **({"zookeeper": self.zookeeper} if self.zookeeper else {}),
         }
         return Settings(**{**ours, **changes})  # type: ignore[arg-type]
 
@@ -250,6 +254,9 @@ class Thrift2:
         found = self._ask(table, lambda rows: _chosen(rows.visible(get.row), _names(get.columns)))
         return _thrift2_row(get.row, found)
 
+    def getMultiple(self, table: bytes, gets: list[Any]) -> list[Any]:  # noqa: N802
+        return [self.get(table, get) for get in gets]
+
     def put(self, table: bytes, put: Any) -> None:
         self._ask(table, lambda rows: rows.put(put.row, _values(put)))
 
@@ -271,8 +278,27 @@ class Thrift2:
 
         return self._ask(table, check_and_put)
 
+    def checkAndDelete(  # noqa: N802, PLR0917
+        self,
+        table: bytes,
+        row: bytes,
+        family: bytes,
+        qualifier: bytes,
+        value: bytes | None,
+        delete: Any,
+    ) -> bool:
+        def check_and_delete(rows: Rows) -> bool:
+            cell = rows.visible(row).get(family + b":" + qualifier)
+            if (cell.value if cell else None) != value:
+                return False
+            rows.delete(delete.row, _names(delete.columns) if delete.columns else None)
+            return True
+
+        return self._ask(table, check_and_delete)
+
     def deleteSingle(self, table: bytes, delete: Any) -> None:  # noqa: N802
-        self._ask(table, lambda rows: rows.delete(delete.row, _names(delete.columns)))
+        wanted = _names(delete.columns) if delete.columns else None
+        self._ask(table, lambda rows: rows.delete(delete.row, wanted))
 
     def deleteMultiple(self, table: bytes, deletes: list[Any]) -> list[Any]:  # noqa: N802
         try:
@@ -325,6 +351,9 @@ class Thrift2:
         if self._cluster.exists(name):
             raise QueueExistsError("there is such a table", queue=name)
         said = descriptor.attributes
+        if RECORDS in said:
+            self._cluster.create_records(name, said[b"hqueue.id"].decode())
+            return
         self._cluster.create(
             name,
             int(said[b"hqueue.partitions"]),
@@ -352,6 +381,9 @@ class Thrift2:
         self._require(name, enabled=False)
         self._cluster.truncate(_text(name))
 
+    def getClusterId(self) -> str:  # noqa: N802
+        return self._cluster.id
+
     def _ask(self, table: bytes, request: Callable[[Rows], Any]) -> Any:
         return self._cluster.ask(table.decode(), request)
 
@@ -362,7 +394,11 @@ class Thrift2:
 
 
 def _names(columns: Sequence[Any]) -> list[bytes]:
-    return [column.family + b":" + column.qualifier for column in columns]
+    """Columns, and families of which all are meant."""
+    return [
+        column.family if column.qualifier is None else column.family + b":" + column.qualifier
+        for column in columns
+    ]
 
 
 def _values(put: Any) -> dict[bytes, bytes]:
@@ -391,6 +427,8 @@ def _descriptor(name: str, table: Table) -> Any:
             b"hqueue.partitions": b"%d" % table.partitions,
             b"hqueue.id": table.token.encode(),
         }
+    if table.is_records:
+        attributes = {RECORDS: b"1", b"hqueue.id": table.token.encode()}
     for key, value in table.attributes.items():
         attributes[ATTRIBUTES[key].table_key.encode()] = str(value).encode()
     compression = attributes.pop(COMPRESSION, b"NONE")

@@ -16,6 +16,7 @@ from hqueue.metadata.ports import (
     Obstacle,
     Record,
     SessionState,
+    Version,
 )
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from tests.support.memory.records import MemoryRecords
@@ -310,6 +311,19 @@ class MemoryEphemerals:
             return self._own(values)
 
         return self._store.ask(claim)
+
+    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Version | None]:
+        """As `Ephemerals.create`."""
+
+        def create() -> Mapping[str, Version | None]:
+            return {
+                key: None
+                if self._tree.get(key)
+                else self._tree.put(key, value, self._store.session_id)
+                for key, value in values.items()
+            }
+
+        return self._store.ask(create)
 
     def release(self, keys: Iterable[str], *, wait: bool = True) -> None:
         """As `Ephemerals.release`."""

@@ -63,6 +63,12 @@ class MemoryRecords:
         """As `Records.write`."""
         return self._ask(lambda: {key: self._write(key, change) for key, change in changes.items()})
 
+    def remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
+        """As `Records.remove`."""
+        return self._ask(
+            lambda: {key: self._remove(key, version) for key, version in versions.items()}
+        )
+
     def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
         """As `Records.delete`. What leads to a record is no node of its own here."""
 
@@ -90,3 +96,12 @@ class MemoryRecords:
         if change.version == expected or (change.version == ANY and known is not None):
             return self._tree.put(key, change.value)
         return None
+
+    def _remove(self, key: str, version: Version) -> bool | None:
+        known = self._tree.get(key)
+        if known is None or version not in (ANY, known.version):
+            return False
+        if self._tree.below(key):
+            return None
+        self._tree.remove(key)
+        return True

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 
 from hqueue.errors import ClosedError, QueueNotFoundError, StoreUnavailableError
 from hqueue.format import rowkey
+from hqueue.hbase.records import RowRecords
 from hqueue.log.ports import Row
 from hqueue.log.store import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -17,6 +18,7 @@ from hqueue.settings.connection import Settings
 from hqueue.settings.limits import TRUNCATE_PAUSE_MS
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.network import Network
+from tests.support.memory.record_rows import MemoryRecordRows
 from tests.support.memory.rows import Rows
 
 __all__ = ["MemoryStore"]
@@ -44,12 +46,21 @@ class MemoryStore:
         self._link = _Link(cluster, settings, clock, network or Network())
         self.tables = MemoryTables(self._link)
         self.locations = MemoryLocations(self._link)
+        rows = MemoryRecordRows(cluster, settings.metadata_table, self._link.ask)
+        self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
+
+    def cluster_id(self) -> str:
+        return self._link.insist("cluster_id", lambda: self._link.cluster.id)
 
     def log(self, queue: str) -> MemoryLog:
         return MemoryLog(self._link, queue)
 
+    def fields(self) -> RowRecords:
+        return self._fields
+
     def close(self) -> None:
         self._link.closed = True
+        self._fields.close()
 
 
 class _Link:

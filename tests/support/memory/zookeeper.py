@@ -28,7 +28,18 @@ CONNECTED = 3
 DELETED, CHANGED, CHILD = 2, 3, 4
 NO_NODE, BAD_VERSION, NO_CHILDREN, NODE_EXISTS, NOT_EMPTY = -101, -103, -108, -110, -111
 UNIMPLEMENTED, ROLLED_BACK, INCONSISTENT = -6, 0, -2
-CREATE, DELETE, EXISTS, GET, SET, CHILDREN, PING, MULTI, CLOSE = 1, 2, 3, 4, 5, 8, 11, 14, -11
+CREATE, DELETE, EXISTS, GET, SET, CHILDREN, SYNC, PING, MULTI, CLOSE = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    8,
+    9,
+    11,
+    14,
+    -11,
+)
 _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
 _REPLY, _EVENT = struct.Struct(">iqi"), struct.Struct(">ii")
 _HANDSHAKE, _GRANT = struct.Struct(">iqiq"), struct.Struct(">iiq")
@@ -84,12 +95,13 @@ class Node:
     version: int = 0
     owner: int = 0
     children: frozenset[str] = frozenset()
+    children_changed: int = 0
 
     @property
     def stat(self) -> bytes:
         return _STAT.pack(
             self.created, self.changed, 0, 0, self.version, 0, 0, self.owner, len(self.data),
-            len(self.children), 0,
+            len(self.children), self.children_changed,
         )  # fmt: skip
 
 
@@ -228,7 +240,10 @@ class MemoryZooKeeper:
                 watching.discard(connection)
 
     def _read(self, operation: int, fields: Fields, connection: Connection) -> bytes:
-        path, watch = fields.text().rstrip("/"), fields.flag()
+        path = fields.text().rstrip("/")
+        if operation == SYNC:
+            return _sized((path or "/").encode())
+        watch = fields.flag()
         node = self._node(path)
         if watch:
             self._watches[path, operation == CHILDREN].add(connection)
@@ -254,7 +269,9 @@ class MemoryZooKeeper:
             raise RefusedError(NO_CHILDREN)
         owner = session.id if ephemeral else 0
         self._nodes[path] = Node(data, self._zxid, self._zxid, owner=owner)
-        self._nodes[above] = dataclasses.replace(parent, children=parent.children | {name})
+        self._nodes[above] = dataclasses.replace(
+            parent, children=parent.children | {name}, children_changed=self._zxid
+        )
         self._events.append((above, CHILD, True))
         return _sized(path.encode())
 
@@ -269,7 +286,9 @@ class MemoryZooKeeper:
         del self._nodes[path]
         above, _, name = path.rpartition("/")
         parent = self._nodes[above]
-        self._nodes[above] = dataclasses.replace(parent, children=parent.children - {name})
+        self._nodes[above] = dataclasses.replace(
+            parent, children=parent.children - {name}, children_changed=self._zxid
+        )
         self._events += [(path, DELETED, False), (path, DELETED, True), (above, CHILD, True)]
 
     def _set(self, fields: Fields, session: Session) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -17,79 +17,8 @@ from hqueue.errors import RequestRefusedError
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.ports import ReadPort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
-from tests.support.doubles import Rows, Stream
-
-BOUND_S = 20
-
-
-class Gate:
-    """Where threads are held until so many may pass."""
-
-    def __init__(self, passes: int) -> None:
-        self._changed = threading.Condition()
-        self._passes = passes
-        self.arrived = 0
-
-    def pass_through(self) -> None:
-        with self._changed:
-            self.arrived += 1
-            self._changed.notify_all()
-            assert self._changed.wait_for(lambda: self._passes > 0, BOUND_S)
-            self._passes -= 1
-
-    def let(self, passes: int) -> None:
-        with self._changed:
-            self._passes += passes
-            self._changed.notify_all()
-
-    def wait_for(self, arrived: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: self.arrived >= arrived, BOUND_S)
-
-
-class GatedRows(Rows):
-    """A store whose scans are held at a gate, and which knows what is open and who reads."""
-
-    def __init__(self, passes: int = 1_000_000) -> None:
-        super().__init__()
-        self.gate = Gate(passes)
-        self.opened: Counter[int] = Counter()
-        self.closed: Counter[int] = Counter()
-        self.reading: Counter[int] = Counter()
-        self.reading_most = 0
-        self.freed = threading.Condition()
-
-    def open(self, partition: int, start: int, stop: int, topics: object) -> Any:
-        self.opened[partition] += 1
-        return GatedStream(self, partition, super().open(partition, start, stop, topics))
-
-    def wait_for_freed(self) -> None:
-        with self.freed:
-            assert self.freed.wait_for(lambda: self.opened == self.closed, BOUND_S)
-
-
-class GatedStream:
-    def __init__(self, rows: GatedRows, partition: int, stream: Stream) -> None:
-        self._rows, self._partition, self._stream = rows, partition, stream
-
-    def read(self, rows: int) -> Any:
-        reading = self._rows.reading
-        reading[self._partition] += 1
-        assert reading[self._partition] == 1, "a partition is asked for twice at a time"
-        self._rows.reading_most = max(self._rows.reading_most, reading.total())
-        try:
-            self._rows.gate.pass_through()
-            error = self._rows.failure("read")
-            if error is not None:
-                raise error
-            return self._stream.read(rows)
-        finally:
-            reading[self._partition] -= 1
-
-    def close(self) -> None:
-        with self._rows.freed:
-            self._rows.closed[self._partition] += 1
-            self._rows.freed.notify_all()
+from tests.support.doubles import Rows
+from tests.support.gated_rows import BOUND_S, Gate, GatedRows, filled
 
 
 def prefetcher_of(rows: Rows, bytes_max: int = 1) -> Prefetcher:
@@ -106,14 +35,6 @@ def values_of(answers: Iterator[list[Batch]]) -> dict[int, list[bytes]]:
         for batch in batches:
             values.setdefault(batch.partition, []).extend(m.value for m in messages_of(batch))
     return values
-
-
-def filled(rows: GatedRows, batches: list[int]) -> dict[int, list[bytes]]:
-    for partition, count in enumerate(batches):
-        rows.rows[partition] = []
-        for number in range(count):
-            rows.append(partition, b"%d-%d" % (partition, number))
-    return {p: [b"%d-%d" % (p, n) for n in range(c)] for p, c in enumerate(batches) if c}
 
 
 @given(

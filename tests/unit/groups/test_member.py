@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -10,9 +12,11 @@ from hqueue import MessageID
 from hqueue.errors import RequestRefusedError
 from hqueue.groups.assignors import assign_range, assign_sticky
 from hqueue.groups.member import GroupMember
-from hqueue.groups.offsets import GroupOffsets
+from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.groups.paths import GroupPaths
-from hqueue.metadata import PartitionKey
+from hqueue.metadata import PartitionKey, SessionState
+from hqueue.metadata.owners import Owners
+from hqueue.metadata.ports import ANY, Change
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
 
@@ -26,7 +30,7 @@ class Consumer:
 
     def __init__(self, session: MemorySession, name: str, *, eager: bool = False) -> None:
         self.session = session
-        self.positions: dict[PartitionKey, MessageID] = {}
+        self.positions: dict[PartitionKey, Position] = {}
         self.lost: set[PartitionKey] = set()
         self.member = GroupMember(
             session,
@@ -35,27 +39,22 @@ class Consumer:
             {"q": 1},
             assignor=assign_range if eager else assign_sticky,
             eager=eager,
-            start=lambda key: MessageID(1_000 + key.partition),
         )
         self.member.see_partitions(PARTITIONS)
 
     def turn(self) -> set[PartitionKey]:
         """What a consumer does before it hands out messages; what it may hand out of."""
         changes = self.member.changes()
-        self.positions |= {key: offset.next for key, offset in changes.assigned.items()}
+        self.positions |= {key: offset.position for key, offset in changes.assigned.items()}
         self.lost |= changes.lost
         for key in changes.lost:
             self.positions.pop(key, None)
         if changes.revoked:
-            revoked = {key: self.positions.pop(key) for key in changes.revoked}
+            known = changes.revoked & self.positions.keys()
+            revoked = {key: self.positions.pop(key) for key in known}
             self.member.commit(revoked)
             self.member.release(changes.revoked)
         return set(self.positions) if self.member.certain() else set()
-
-
-@pytest.fixture
-def metadata_server() -> MemoryServer:
-    return MemoryServer(session_timeout_ms=300)
 
 
 @pytest.fixture
@@ -117,8 +116,8 @@ def test_what_stays_is_not_touched_when_another_joins(join: Callable[..., Consum
 def test_an_offset_is_where_the_next_owner_begins(join: Callable[..., Consumer]) -> None:
     first = join("a")
     settle(first, shares=(4,))
-    assert first.positions == {key: MessageID(1_000 + key.partition) for key in KEYS}
-    first.positions = {key: MessageID(2_000 + key.partition) for key in KEYS}
+    assert first.positions == dict.fromkeys(KEYS, UNSET)
+    first.positions = {key: Position(MessageID(2_000 + key.partition), 7) for key in KEYS}
     assert not first.member.commit(first.positions)
     first.member.close()
     second = join("b")
@@ -143,24 +142,24 @@ def test_a_member_whose_session_ends_loses_all_and_commits_nothing_any_more(
 
     wait_for(taken_over, "the other has all of it")
     first.session.resume()
-    assert first.member.commit(dict.fromkeys(held, MessageID(9_000))) == held
+    assert first.member.commit(dict.fromkeys(held, Position(MessageID(9_000)))) == held
     settle(first, second, shares=(2, 2))
     assert first.lost == held
     offsets = GroupOffsets(metadata_server.open(), PATHS).read(KEYS)
-    assert all(offset.next < MessageID(9_000) for offset in offsets.values())
+    assert all(offset.position.next < MessageID(9_000) for offset in offsets.values())
 
 
-def test_a_late_commit_of_the_owner_before_is_refused(metadata_server: MemoryServer) -> None:
-    offsets = GroupOffsets(metadata_server.open(), PATHS)
-    key = KEYS[0]
-    before = offsets.take_over("a", [key], lambda _: MessageID(1))[key]
-    before = offsets.commit("a", {key: (before, MessageID(5))})[key]
-    after = offsets.take_over("b", [key], lambda _: MessageID(1))[key]
-    assert after.next == MessageID(5)
-    assert offsets.commit("a", {key: (before, MessageID(7))}) == {}
-    assert offsets.read([key])[key] == after
-    assert offsets.commit("b", {key: (after, MessageID(6))})[key].next == MessageID(6)
-    assert offsets.list().keys() == {key}
+def test_a_plan_that_can_not_be_read_moves_nothing_and_is_replaced(
+    metadata_server: MemoryServer, join: Callable[..., Consumer]
+) -> None:
+    first, second = join("a"), join("b")
+    settle(first, second, shares=(2, 2))
+    held = [set(first.turn()), set(second.turn())]
+    records = metadata_server.open().records
+    records.write({PATHS.plan: Change(b"no plan", ANY)})
+    wait_for(lambda: records.read([PATHS.plan])[PATHS.plan].value != b"no plan", "it is replaced")
+    settle(first, second, shares=(2, 2))
+    assert [first.turn(), second.turn()] == held
 
 
 def test_there_is_one_consumer_of_an_id(join: Callable[..., Consumer]) -> None:
@@ -180,3 +179,166 @@ def test_a_claim_that_it_does_not_know_of_is_released(
     first.positions.pop(taken)
     first.member.see_partitions(PARTITIONS)
     settle(first, second, shares=(2, 2))
+
+
+def test_a_release_that_outlasts_the_session_leaves_what_was_claimed_after_it(
+    join: Callable[..., Consumer], metadata_server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    second = join("b")
+    revoked: set[PartitionKey] = set()
+
+    def asked() -> bool:
+        revoked.update(first.member.changes().revoked)
+        return len(revoked) == 2
+
+    wait_for(asked, "it is to give up two")
+    owners = Owners(metadata_server.open(), PATHS, "consumer")
+    release, under_way, go_on = first.member._owners.release, threading.Event(), threading.Event()
+
+    def slow(partitions: Collection[PartitionKey]) -> None:
+        under_way.set()
+        assert go_on.wait(30)
+        release(partitions)
+
+    monkeypatch.setattr(first.member._owners, "release", slow)
+    releasing = threading.Thread(target=first.member.release, args=(revoked,))
+    releasing.start()
+    assert under_way.wait(30)
+    second.member.close()
+    first.session.expire()
+
+    def lost() -> bool:
+        changes = first.member.changes()
+        if changes.lost:
+            first.positions = {key: offset.position for key, offset in changes.assigned.items()}
+        return bool(changes.lost)
+
+    wait_for(lost, "it knows that its session was lost")
+    go_on.set()
+    releasing.join(30)
+    settle(first, shares=(4,))
+    assert owners.list() == dict.fromkeys(KEYS, "a")
+    assert all(map(first.member.owns, KEYS))
+
+
+def test_a_release_that_comes_when_its_session_is_over_leaves_what_was_claimed_after_it(
+    join: Callable[..., Consumer], metadata_server: MemoryServer
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    second = join("b")
+    revoked: set[PartitionKey] = set()
+
+    def asked() -> bool:
+        revoked.update(first.member.changes().revoked)
+        return len(revoked) == 2
+
+    wait_for(asked, "it is to give up two")
+    second.member.close()
+    first.session.expire()
+    wait_for(lambda: first.turn() and all(map(first.member.owns, KEYS)), "it has all again")
+    first.member.release(revoked)
+    owners = Owners(metadata_server.open(), PATHS, "consumer")
+    assert owners.list() == dict.fromkeys(KEYS, "a")
+    assert all(map(first.member.owns, KEYS))
+
+
+def test_one_whose_session_ends_while_it_claims_takes_no_offset_from_the_next_owner(
+    join: Callable[..., Consumer], metadata_server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    second = join("b")
+    offsets = second.member._offsets
+    assert offsets is not None
+    take_over = offsets.take_over
+    stands_still, go_on, goes_on = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> dict[PartitionKey, Offset]:
+        stands_still.set()
+        assert go_on.wait(30)
+        try:
+            return take_over(*arguments)
+        finally:
+            goes_on.set()
+
+    monkeypatch.setattr(offsets, "take_over", slow)
+
+    def claims() -> bool:
+        first.turn()
+        return stands_still.is_set()
+
+    wait_for(claims, "the second has claims")
+    second.session.suspend()
+    settle(first, shares=(4,))
+    second.session.resume()
+    go_on.set()
+    assert goes_on.wait(30)
+    position = Position(MessageID(5_000))
+    assert not first.member.commit(dict.fromkeys(KEYS, position))
+
+
+def test_one_that_fails_says_so(
+    join: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    monkeypatch.setattr(first.member._planning, "_assignor", None)
+    first.member.see_partitions({})
+    wait_for(lambda: first.member.failure, "it has failed")
+    assert "TypeError" in str(first.member.failure)
+
+
+def test_one_that_leaves_keeps_what_it_has_until_it_gives_that_up(
+    join: Callable[..., Consumer],
+) -> None:
+    first, second = join("a"), join("b")
+    settle(first, second, shares=(2, 2))
+    kept = set(first.positions)
+    first.member.leave()
+    revoked: set[PartitionKey] = set()
+
+    def asked() -> bool:
+        revoked.update(first.member.changes().revoked)
+        return revoked == kept
+
+    wait_for(asked, "it is to give up all")
+    assert not any(map(first.member.owns, KEYS))
+    assert not second.turn() & kept
+    first.member.release(revoked)
+    wait_for(lambda: len(second.turn()) == 4, "the other has all of it")
+
+
+def test_it_owns_for_a_while_only_what_no_session_can_end_for_so_long(
+    join: Callable[..., Consumer],
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    timeout_ms = first.session.session_timeout_ms
+    assert all(first.member.owns(key, timeout_ms / 2) for key in KEYS)
+    assert not first.member.owns(KEYS[0], 2 * timeout_ms)
+    assert not first.member.owns(PartitionKey("q", 4))
+    first.session.suspend()
+    wait_for(lambda: not first.member.owns(KEYS[0], timeout_ms / 2), "it is not certain")
+    first.member.close()  # It waits for no connection.
+    assert first.session.state is not SessionState.CONNECTED
+
+
+def test_without_offsets_nothing_is_kept_of_how_far_it_is(metadata_server: MemoryServer) -> None:
+    session = metadata_server.open()
+    member = GroupMember(session, PATHS, "a", {"q": 1}, assignor=assign_sticky, commits=False)
+    member.see_partitions(PARTITIONS)
+    assigned: dict[PartitionKey, Offset] = {}
+
+    def has_all() -> bool:
+        assigned.update(member.changes().assigned)
+        return len(assigned) == 4
+
+    wait_for(has_all, "it has all")
+    assert {offset.position for offset in assigned.values()} == {UNSET}
+    assert member.commit(dict.fromkeys(KEYS, UNSET)) == []
+    assert GroupOffsets(session, PATHS).list() == {}
+    member.close()
+    session.close()

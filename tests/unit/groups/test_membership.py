@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from hqueue.groups.assignors import GroupView, assign_range, assign_sticky
 from hqueue.groups.membership import Membership, Steps
 from hqueue.metadata import PartitionKey
 
 KEYS = tuple(PartitionKey("q", number) for number in range(4))
 
 
-def _view(*members: str, **owned: int) -> GroupView:
-    """A view with these members, each of which owns the first so many that are left."""
-    left = iter(KEYS)
-    owners = {next(left): member for member, count in owned.items() for _ in range(count)}
-    return GroupView({member: {"q": 1} for member in members}, dict.fromkeys(KEYS), owners)
-
-
-def _alone() -> Membership:
-    """A member that has everything."""
-    membership = Membership("a", assign_sticky)
-    membership.see(_view("a"))
+def _having(*keys: PartitionKey, eager: bool = False) -> Membership:
+    """A member that has these."""
+    membership = Membership(eager=eager)
+    membership.want(keys, regrouped=True)
     for key in membership.steps().claim:
         membership.claimed(key)
     return membership
 
 
-def test_it_claims_its_share_once() -> None:
-    membership = Membership("a", assign_sticky)
+def test_it_claims_what_it_is_to_have_once() -> None:
+    membership = Membership()
     assert membership.steps() == Steps()
-    membership.see(_view("a", "b"))
+    membership.want(KEYS[:2])
     claim = membership.steps().claim
-    assert len(claim) == 2
+    assert claim == set(KEYS[:2])
     assert membership.steps() == Steps()
     assert not membership.owned
     for key in claim:
@@ -39,47 +31,38 @@ def test_it_claims_its_share_once() -> None:
     assert membership.steps() == Steps()
 
 
-def test_it_waits_for_what_another_has() -> None:
-    membership = Membership("a", assign_sticky)
-    membership.see(_view("a", "b", b=4))
-    assert membership.steps() == Steps()
-    assert not membership.held
-    membership.see(_view("a", "b", b=2))
-    assert membership.steps().claim == set(KEYS[2:])
-
-
 def test_what_was_refused_is_named_again() -> None:
-    membership = Membership("a", assign_sticky)
-    membership.see(_view("a"))
+    membership = Membership()
+    membership.want(KEYS)
     for key in membership.steps().claim:
         membership.refused(key)
     assert membership.steps().claim == set(KEYS)
 
 
-def test_of_a_claim_that_it_does_not_see_yet_it_gives_nothing_up() -> None:
-    membership = _alone()
-    membership.see(_view("a"))
-    assert membership.steps() == Steps()
-
-
-def test_it_gives_up_only_what_evenness_needs() -> None:
-    membership = _alone()
-    membership.see(_view("a", "b", a=4))
+def test_it_gives_up_only_what_it_is_not_to_have() -> None:
+    membership = _having(*KEYS)
+    membership.want(KEYS[:2], regrouped=True)
     steps = membership.steps()
-    assert len(steps.revoke) == 2
-    assert not steps.claim
+    assert steps == Steps(revoke=frozenset(KEYS[2:]))
     for key in steps.revoke:
         membership.released(key)
     assert membership.steps() == Steps()
-    assert membership.owned == set(KEYS) - steps.revoke
+    assert membership.owned == set(KEYS[:2])
+
+
+def test_what_it_is_to_have_again_is_given_up_first_if_that_has_begun() -> None:
+    membership = _having(*KEYS)
+    membership.want(())
+    assert membership.steps().revoke == set(KEYS)
+    membership.want(KEYS)
+    assert membership.steps() == Steps()
+    membership.released(KEYS[0])
+    assert membership.steps().claim == {KEYS[0]}
 
 
 def test_an_eager_one_gives_up_everything_before_it_claims() -> None:
-    membership = Membership("a", assign_range, eager=True)
-    membership.see(_view("a"))
-    for key in membership.steps().claim:
-        membership.claimed(key)
-    membership.see(_view("a", "b", a=4))
+    membership = _having(*KEYS, eager=True)
+    membership.want(KEYS[:2], regrouped=True)
     assert membership.steps() == Steps(revoke=frozenset(KEYS))
     for key in KEYS[1:]:
         membership.released(key)
@@ -89,17 +72,30 @@ def test_an_eager_one_gives_up_everything_before_it_claims() -> None:
 
 
 def test_with_its_session_everything_is_lost_and_begins_again() -> None:
-    membership = _alone()
+    membership = _having(*KEYS)
     assert membership.lost() == set(KEYS)
     assert not membership.held
     assert membership.steps().claim == set(KEYS)
 
 
 def test_one_that_leaves_gives_up_everything_and_claims_nothing() -> None:
-    membership = _alone()
+    membership = _having(*KEYS)
     membership.leave()
     assert membership.steps() == Steps(revoke=frozenset(KEYS))
     for key in KEYS:
         membership.released(key)
     assert membership.steps() == Steps()
     assert not membership.held
+
+
+def test_what_it_may_have_without_an_answer_is_claimed_again_or_released() -> None:
+    membership = Membership()
+    membership.want(KEYS[:2])
+    for key in membership.steps().claim:
+        membership.refused(key)
+    membership.doubt(KEYS[:2])
+    assert membership.held == set(KEYS[:2])
+    membership.want(KEYS[:1])
+    assert membership.steps() == Steps(claim=frozenset(KEYS[:1]), release=frozenset(KEYS[1:2]))
+    membership.doubt(KEYS[1:2])
+    assert membership.steps() == Steps(release=frozenset(KEYS[1:2]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hqueue import InvalidInputError, MessageID
-from hqueue.groups.paths import GroupPaths
+from hqueue.groups.paths import GroupPaths, group_name
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.encoding import (
     decode_member,
@@ -41,6 +41,12 @@ def test_names_have_any_characters(name: str) -> None:
     assert path.count("/") == 5
     assert path.rpartition("/")[2] not in (".", "..")
     assert paths.consumer(path) == name
+    assert group_name(paths.top.rpartition("/")[2]) == name
+
+
+@pytest.mark.parametrize("segment", ["not escaped", "%zz", "%ff", "a%2fb", "x" * 201, "", "%2e"])
+def test_what_no_group_is_escaped_to_is_no_groups_segment(segment: str) -> None:
+    assert group_name(segment) is None
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, None, 7, "\ud800"])
@@ -52,8 +58,9 @@ def test_what_is_no_name_is_refused(name: object) -> None:
 def test_records_are_json_with_a_version() -> None:
     assert encode_member({"q": 2}) == b'{"version": 1, "streams": {"q": 2}}'
     assert decode_member(encode_member({"q": 2}), "") == {"q": 2}
-    offset = encode_offset(MessageID(5, 1), "c")
-    assert offset == b'{"version": 1, "next": "5-1", "consumer": "c"}'
-    assert decode_offset(offset, "") == MessageID(5, 1)
+    offset = encode_offset(MessageID(5, 1), 7, "c")
+    assert offset == b'{"version": 1, "next": "5-1", "ordinal": 7, "consumer": "c"}'
+    assert decode_offset(offset, "") == (MessageID(5, 1), 7)
+    assert decode_offset(b'{"version": 1, "next": "5-1"}', "") == (MessageID(5, 1), None)
     assert encode_owner("c", "consumer") == b'{"version": 1, "consumer": "c"}'
     assert decode_owner(encode_owner("c", "consumer"), "", "consumer") == "c"

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from hqueue import DeliveryOptions, InvalidInputError, MessageID, UnsupportedFormatError
-from hqueue.metadata import Address, WorkerRecord, check_name, encoding
+from hqueue.metadata import Address, BrokerRecord, WorkerRecord, check_name, encoding
 
 OPTIONS = DeliveryOptions(attempts_max=5, delay_ms=1_000)
 WORKER = WorkerRecord("w1", Address("10.0.0.1", 7_000), "rs1.example", 3)
+BROKER = BrokerRecord(Address("10.0.0.1", 7_000), "c4a1")
 
 # What release 0.1.0 wrote. It stays readable.
 GOLDEN = {
@@ -23,6 +24,8 @@ GOLDEN = {
     b'"load": 3}',
     "owner": b'{"version": 1, "worker": "w1"}',
     "epoch": b'{"version": 1, "number": 17, "since": "1700000000000-7"}',
+    "broker": b'{"version": 1, "address": "10.0.0.1:7000", "cluster": "c4a1"}',
+    "broker_queue": b'{"version": 1, "partitions": 32767}',
 }
 
 
@@ -39,6 +42,8 @@ def test_each_record_is_written_as_it_was_by_the_first_release() -> None:
     assert encoding.encode_worker(WORKER) == GOLDEN["worker"]
     assert encoding.encode_owner("w1") == GOLDEN["owner"]
     assert encoding.encode_epoch(17, MessageID(1_700_000_000_000, 7)) == GOLDEN["epoch"]
+    assert encoding.encode_broker(BROKER) == GOLDEN["broker"]
+    assert encoding.encode_broker_queue(32_767) == GOLDEN["broker_queue"]
 
 
 def test_each_record_of_the_first_release_is_read() -> None:
@@ -48,6 +53,8 @@ def test_each_record_of_the_first_release_is_read() -> None:
     assert decode("worker", GOLDEN["worker"]) == WORKER
     assert decode("owner", GOLDEN["owner"]) == "w1"
     assert decode("epoch", GOLDEN["epoch"]) == (17, MessageID(1_700_000_000_000, 7))
+    assert decode("broker", GOLDEN["broker"]) == BROKER
+    assert decode("broker_queue", GOLDEN["broker_queue"]) == 32_767
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
@@ -97,6 +104,11 @@ def test_what_is_no_record_is_an_error_that_says_where(kind: str, data: bytes) -
         ("worker", b'{"version": 1, "address": "h:1", "region_host": "r", "load": Infinity}'),
         ("address", b'{"version": 1, "address": "\\ud800:1"}'),
         ("owner", b'{"version": 1, "worker": null}'),
+        ("broker", b'{"version": 1, "address": "h:1", "cluster": 5}'),
+        ("broker", b'{"version": 1, "address": "h", "cluster": "c"}'),
+        ("broker_queue", b'{"version": 1, "partitions": 0}'),
+        ("broker_queue", b'{"version": 1, "partitions": "4"}'),
+        ("broker_queue", b'{"version": 1, "partitions": 32768}'),
     ],
 )
 def test_a_wrong_field_is_an_error_and_never_a_guess(kind: str, data: bytes) -> None:

@@ -280,7 +280,7 @@ def test_silent_connections_cost_no_thread(serve: Serve) -> None:
             open_connections.enter_context(served.connect())
         with contextlib.closing(served.client()) as client:
             assert client.consumeMessages([message(1)]) == 0
-        assert threading.active_count() == before
+        assert threading.active_count() <= before
 
 
 def test_a_connection_beyond_the_bound_waits_until_another_goes(serve: Serve) -> None:

@@ -68,3 +68,13 @@ def test_what_is_neither_true_nor_false_is_no_switch(given: object) -> None:
     with pytest.raises(SettingsError) as raised:
         Settings.load({"notify_workers": given}, {})
     assert raised.value.value == given
+
+
+@pytest.mark.parametrize("given", ["", "hbase:meta", "-a", "a/b", "x" * 201, 5, "ä"])
+def test_what_no_table_can_be_called_is_no_metadata_table(given: object) -> None:
+    with pytest.raises(SettingsError):
+        Settings.load({"metadata_table": given}, {})
+
+
+def test_the_metadata_table_may_be_in_a_namespace() -> None:
+    assert Settings.load({"metadata_table": "ns:topics"}, {}).metadata_table == "ns:topics"

@@ -121,6 +121,10 @@ class ServedPartition:
             running = self._running.get(subscriber)
             if (running and running[0]) != presences.get(subscriber):
                 self._change(subscriber)
+        self.see_elsewhere(presences)
+
+    def see_elsewhere(self, presences: Mapping[str, Presence]) -> None:
+        """Wait no more for the answers of subscribers that are other processes by now."""
         for subscriber, (presence, sender) in self._ending.items():
             if _elsewhere(presences.get(subscriber), presence):
                 sender.cut_short()

@@ -39,6 +39,9 @@ class Served(Protocol):
     def assign(self, presences: Mapping[str, Presence]) -> None:
         """Deliver to these subscribers from now on."""
 
+    def see_elsewhere(self, presences: Mapping[str, Presence]) -> None:
+        """While it stops: wait no more for subscribers that are other processes by now."""
+
     async def stop(self) -> None:
         """End in order."""
 
@@ -161,6 +164,8 @@ class Claims(Generic[_Served]):
         wanted: dict[PartitionKey, dict[str, Presence]] = defaultdict(dict)
         for key, presence in self._present.items():
             wanted[key.partition_key][key.subscriber] = presence
+        for leaving, (ending, _) in self._leaving.items():
+            ending.see_elsewhere(wanted.get(leaving, {}))
         unowned = {key.queue for key in wanted.keys() - self._owners.keys()}
         regions = await self._regions(wanted.keys(), unowned)
         owners, workers = self._owners, self._workers

@@ -9,11 +9,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from hqueue import GroupDescription
 from hqueue.metadata import SubscriptionKey
 
 __all__ = ["DeliveryMetrics", "Lag", "Metrics"]
 
 LABELS = ("queue", "partition", "subscriber")
+GROUP_LABELS = ("queue", "partition", "group")
 LATENCY_BUCKETS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600,
 )  # fmt: skip
@@ -55,14 +57,16 @@ class Metrics:
         self._gauges = _Gauges()
         self.registry.register(self._gauges)
 
-    def page(self, lags: Sequence[Lag], claimed: int) -> bytes:
+    def page(self, lags: Sequence[Lag], claimed: int, groups: Sequence[GroupDescription]) -> bytes:
         """All metrics as text. One call at a time.
 
         Args:
             lags: every lag, now.
             claimed: how many partitions this worker serves.
+            groups: the groups that this worker measures.
         """
-        self._gauges.lags, self._gauges.claimed = lags, claimed
+        gauges = self._gauges
+        gauges.lags, gauges.claimed, gauges.groups = lags, claimed, groups
         return generate_latest(self.registry)
 
     def of(self, key: SubscriptionKey) -> DeliveryMetrics:
@@ -123,6 +127,7 @@ class _Gauges(Collector):
     def __init__(self) -> None:
         self.lags: Sequence[Lag] = ()
         self.claimed = 0
+        self.groups: Sequence[GroupDescription] = ()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         claimed = GaugeMetricFamily(
@@ -140,5 +145,31 @@ class _Gauges(Collector):
             labels = [lag.key.queue, str(lag.key.partition), lag.key.subscriber]
             messages.add_metric(labels, lag.messages)
             age.add_metric(labels, lag.age_ms / 1e3)
+        yield messages
+        yield age
+        yield from self._collect_groups()
+
+    def _collect_groups(self) -> Iterator[GaugeMetricFamily]:
+        members = GaugeMetricFamily(
+            "hqueue_group_members", "Consumers in a group.", labels=["group"]
+        )
+        messages = GaugeMetricFamily(
+            "hqueue_group_lag_messages",
+            "Messages beyond what a group committed, of all topics.",
+            labels=GROUP_LABELS,
+        )
+        age = GaugeMetricFamily(
+            "hqueue_group_lag_seconds",
+            "Age of the oldest message beyond what a group committed.",
+            labels=GROUP_LABELS,
+        )
+        for group in self.groups:
+            members.add_metric([group.group], len(group.members))
+            for each in group.partitions:
+                if each.lag is not None:
+                    labels = [each.queue, str(each.partition), group.group]
+                    messages.add_metric(labels, each.lag.messages)
+                    age.add_metric(labels, each.lag.age_ms / 1e3)
+        yield members
         yield messages
         yield age

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
+from hqueue import ReceivedMessage, Status
 from hqueue.metadata import Address
+from hqueue.push.worker_call import WorkerCall
+from hqueue.rpc.messages import RefusedCallError
 from hqueue_workers.delivery.connection_pool import (
     RECEIVED_BYTES_MAX,
     ConnectionPool,
@@ -88,6 +91,25 @@ def test_calls_follow_each_other_on_one_connection() -> None:
 
     asyncio.run(scene())
     assert connections == 1
+
+
+def test_a_refusal_is_no_answer_and_says_why() -> None:
+    def refuse(messages: Sequence[ReceivedMessage]) -> Status:
+        raise RefusedCallError("another member's")
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        refused = WorkerCall(refuse, 100)
+        refused._seqid = await read_call(reader)
+        writer.write(refused.answer())
+        await writer.drain()
+
+    async def scene() -> None:
+        async with subscriber(converse) as pool:
+            for _ in range(2):
+                with pytest.raises(NoAnswerError, match="another member's"):
+                    await made(pool)
+
+    asyncio.run(scene())
 
 
 def test_a_large_call_goes_through_a_subscriber_that_reads_slowly() -> None:

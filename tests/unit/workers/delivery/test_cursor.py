@@ -7,7 +7,8 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hqueue_workers.delivery.cursor import Call, SubscriberCursor
+from hqueue_workers.delivery.cursor import Call, SubscriberCursor, _slice_at
+from hqueue_workers.delivery.segment import EncodedSlice
 from tests.support.cursor_doubles import BYTES_MAX, Scene, Subscriber, play, until
 from tests.support.worker_doubles import settle
 
@@ -178,3 +179,11 @@ def test_what_is_polled_is_read_by_nobody_else() -> None:
         assert one.got == values
 
     play(scene)
+
+
+def test_one_who_stands_within_a_slice_of_others_does_not_go_on_with_the_next() -> None:
+    slices = (EncodedSlice(0, 10, 4, 2, 2, b"ab"), EncodedSlice(10, 20, 12, 3, 1, b"c"))
+    assert [_slice_at(slices, message_id) for message_id in (0, 4)] == [slices[0]] * 2
+    assert [_slice_at(slices, message_id) for message_id in (10, 12)] == [slices[1]] * 2
+    for between in (5, 9, 13, 20):
+        assert _slice_at(slices, between) is None

@@ -31,9 +31,13 @@ class Delivered:
         self.may_stop = asyncio.Event()
         self.may_stop.set()
         self.end = ""
+        self.elsewhere: Mapping[str, Presence] = {}
 
     def assign(self, presences: Mapping[str, Presence]) -> None:
         self.subscribers = set(presences)
+
+    def see_elsewhere(self, presences: Mapping[str, Presence]) -> None:
+        self.elsewhere = presences
 
     async def stop(self) -> None:
         await self.may_stop.wait()
@@ -176,6 +180,19 @@ def test_it_releases_a_partition_only_when_its_calls_have_ended() -> None:
             delivered.may_stop.set()
         await settle()
         assert len(it.mine()) == 1
+
+    play(scene)
+
+
+def test_what_is_being_given_up_hears_who_is_present_now() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 1})
+        it.delivered[key(0)].may_stop.clear()
+        await it.see({})  # Its subscriber is gone; a call that it got may still be answered.
+        assert it.mine() == {0}
+        assert not it.delivered[key(0)].elsewhere
+        await it.see({"s": 1})
+        assert it.delivered[key(0)].elsewhere == {"s": Presence(HERE)}
 
     play(scene)
 

@@ -1,14 +1,17 @@
-"""A ZooKeeper of one's own, with default settings, that can be killed and started again."""
+"""A ZooKeeper of one's own that can be killed and started again."""
 
 from __future__ import annotations
 
 import shutil
 import socket
 import struct
+import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from hqueue.local.configuration import Launcher
 from hqueue.local.freeports import choose_ports
@@ -29,27 +32,47 @@ ENTRY_HEADER = struct.Struct(">qi")
 
 
 class ZooKeeperServer:
-    """A single ZooKeeper with an empty folder. A context manager: it runs in the block."""
+    """A single ZooKeeper with an empty folder. A context manager: it runs in the block.
 
-    def __init__(self) -> None:
+    Args:
+        settings: of its configuration, beyond the defaults.
+        heap_mb: the largest heap of its Java.
+        options: further ones of its Java.
+        start_s: how long it may take to start.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        heap_mb: int = 384,
+        options: Sequence[str] = (),
+        start_s: float = START_S,
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="hqueue-zookeeper-"))
-        launcher = Launcher(Home(self._folder), find_java(), ensure_jars())
+        self._start_s = start_s
+        self._java = find_java()
+        launcher = Launcher(Home(self._folder), self._java, ensure_jars())
         launcher.clear()
         port = choose_ports(["zookeeper"])["zookeeper"]
         self.zookeeper = f"127.0.0.1:{port}"
         configuration = self._folder / "zoo.cfg"
-        configuration.write_text(
-            f"dataDir={self._folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\n",
-            encoding="utf-8",
-        )
+        values = {
+            "dataDir": f"{self._folder}/data",
+            "clientPort": port,
+            "clientPortAddress": "127.0.0.1",
+            **(settings or {}),
+        }
+        text = "".join(f"{name}={value}\n" for name, value in values.items())
+        configuration.write_text(text, encoding="utf-8")
         self._plan = launcher.plan(
             "zookeeper",
             "org.apache.zookeeper.server.ZooKeeperServerMain",
             str(configuration),
             host="127.0.0.1",
             ports={"zookeeper": port},
-            heap_mb=384,
-            options=["-Dzookeeper.admin.enableServer=false"],
+            heap_mb=heap_mb,
+            options=["-Dzookeeper.admin.enableServer=false", *options],
         )
         self._process: LocalProcess | None = None
 
@@ -68,7 +91,7 @@ class ZooKeeperServer:
             AssertionError: it ended, or did not come up; the last lines of its log are in it.
         """
         process = self._process = spawn(self._plan)
-        ends = time.monotonic() + START_S
+        ends = time.monotonic() + self._start_s
         while not self._serves():
             if not process.alive() or time.monotonic() > ends:
                 raise AssertionError("\n".join(last_lines(Path(self._plan.log), 40)))
@@ -85,6 +108,13 @@ class ZooKeeperServer:
     def kill(self) -> None:
         if self._process is not None:
             end_all([self._process], orderly_s=0)
+
+    def memory_bytes(self) -> int:
+        """What its process has of the machine's memory when it has just collected its garbage."""
+        assert self._process is not None
+        collect = [str(self._java.executable.with_name("jcmd")), str(self._process.pid), "GC.run"]
+        subprocess.run(collect, check=True, stdout=subprocess.DEVNULL, timeout=self._start_s)
+        return int(psutil.Process(self._process.pid).memory_info().rss)
 
     def transaction_bytes(self) -> Iterator[int]:
         """The length of each transaction in its log."""

@@ -1,0 +1,174 @@
+"""``hqueue consume``: a consumer of a group that writes what it gets to stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import math
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands.groups import PANEL
+from hqueue.cli.commands.scan import FormatOption, IdleOption, TopicsOption
+from hqueue.cli.formats import Format, encoder, printable
+from hqueue.cli.output import Output
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.errors import HQueueError
+
+if TYPE_CHECKING:
+    from hqueue.client import Client
+    from hqueue.consumer import Consumer
+    from hqueue.message import ConsumedMessage
+
+__all__ = ["register"]
+
+POLL_MESSAGES_MAX = 500
+COMMIT_EVERY_MS = 1_000
+PARTITIONS_OF_UNKNOWN = 100
+"""How wide the column of partitions is made where the queues are not known yet."""
+
+Encode = Callable[["ConsumedMessage"], bytes]
+
+
+class Begin(str, enum.Enum):
+    """Where a group begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "consume", consume, PANEL)
+
+
+def consume(
+    context: typer.Context,
+    queue: Annotated[
+        list[str] | None, typer.Argument(metavar="QUEUE", help="The queues' names.")
+    ] = None,
+    *,
+    group: Annotated[
+        str, typer.Option("--group", "-g", help="The group's name: what its offsets are of.")
+    ],
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of names: all queues whose whole names fit this regular expression, "
+            "also those that are created later."
+        ),
+    ] = None,
+    topic: TopicsOption = None,
+    begin: Annotated[
+        Begin, typer.Option("--from", help="Where partitions begin that have no offset yet.")
+    ] = Begin.EARLIEST,
+    instance_id: Annotated[
+        str | None,
+        typer.Option(help="Makes it a static member: back in time, it has its partitions again."),
+    ] = None,
+    chosen: FormatOption = Format.TEXT,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
+    ] = None,
+    idle_ms: IdleOption = None,
+) -> None:
+    """Consume queues as one of a group, and write the messages to stdout.
+
+    Consumers of one group share the partitions. A message is committed after it was written; what
+    was not comes again, to whoever has the partition next. SIGINT and SIGTERM end it in order.
+    Of several queues, and with --pattern, text and json begin with the queue's name.
+    """
+    from hqueue.consumer import Consumer  # noqa: PLC0415  (not needed for help)
+
+    client = session_of(context).client
+    encode = _encoder(client, queue or (), pattern, chosen)
+    consumer = Consumer(
+        group=group,
+        client=client,
+        auto_commit_interval_ms=COMMIT_EVERY_MS,
+        auto_offset_reset=begin.value,
+        instance_id=instance_id,
+    )
+    with Output(prompt=True, on_closed=consumer.request_stop) as out, _stopping(consumer):
+        try:
+            consumer.subscribe(queue or None, pattern=pattern, topics=topic or ())
+            what = ", ".join(queue or ()) or f"queues like {pattern}"
+            consumer_id = printable(consumer.consumer_id)
+            print(f"Consuming {what} in {printable(group)} as {consumer_id}.", file=sys.stderr)
+            _write_messages(consumer, encode, out, limit, idle_ms)
+        except BaseException:
+            with contextlib.suppress(HQueueError):
+                consumer.close(commit=True)
+            raise
+        consumer.close(commit=True)
+
+
+def _encoder(client: Client, queues: Sequence[str], pattern: str | None, chosen: Format) -> Encode:
+    """What turns messages into bytes; with their queues' names if these may be several."""
+    described = [client.describe_queue(name).partitions for name in queues]
+    aligned = sys.stdout.isatty()
+    encode = encoder(
+        chosen, aligned=aligned, partitions=max(described, default=PARTITIONS_OF_UNKNOWN)
+    )
+    if len(queues) == 1 and pattern is None:
+        return encode
+    if chosen is Format.JSON:
+        return lambda message: b'{"queue":"%b",' % message.queue.encode() + encode(message)[1:]
+    if chosen is Format.TEXT:
+        between = b"  " if aligned else b"\t"
+        return lambda message: message.queue.encode() + between + encode(message)
+    return encode
+
+
+def _write_messages(
+    consumer: Consumer, encode: Encode, out: Output, limit: int | None, idle_ms: int | None
+) -> None:
+    """Write messages until it is stopped, nothing came for so long, or there were so many.
+
+    What the consumer counts as handed out, and so commits, is written and flushed.
+    """
+    timeout_ms = math.inf if idle_ms is None else idle_ms
+    left = math.inf if limit is None else limit
+    while left:
+        messages = consumer.poll(timeout_ms, int(min(left, POLL_MESSAGES_MAX)))
+        if not messages:
+            return
+        try:
+            out.write(b"".join(map(encode, messages)))
+            out.flush()
+        except BaseException:
+            first = messages[0]
+            with contextlib.suppress(HQueueError):  # Others may have the partition already.
+                consumer.seek((first.queue, first.partition), first.id)
+            raise
+        left -= len(messages)
+
+
+@contextlib.contextmanager
+def _stopping(consumer: Consumer) -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C end it in order. A second Ctrl-C ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: set[int] = set()
+
+    def on_signal(number: int, _frame: object) -> None:
+        came.add(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # In a thread: this one may have what that needs locked.
+        threading.Thread(target=consumer.request_stop, daemon=True).start()
+
+    before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if signal.SIGINT in came:
+        raise KeyboardInterrupt

@@ -1,0 +1,197 @@
+"""``hqueue groups``: which groups there are, how far each is, where it goes on, forgetting it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands.subscribers import START_HELP, parse_start
+from hqueue.cli.formats import printable
+from hqueue.cli.output import show_table, write_json
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.message import MessageID
+
+if TYPE_CHECKING:
+    from hqueue.groups import GroupDescription, GroupPartition
+    from hqueue.push import Start
+
+__all__ = ["PANEL", "app", "register"]
+
+PANEL = "Consumer groups"
+COMMANDS = "Commands"
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
+
+app = typer.Typer(
+    help="List and describe groups of consumers, and set or forget how far they are.",
+    no_args_is_help=True,
+)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="groups", rich_help_panel=PANEL)
+
+
+def list_(context: typer.Context, json: JsonOption = False) -> None:
+    """List all groups.
+
+    Without a terminal: group, how many consumers are in it, the queues that it has offsets in with
+    commas between; with tabs between.
+    """
+    listings = session_of(context).client.list_groups()
+    if json:
+        for each in listings:
+            write_json({"group": each.group, "members": each.members, "queues": each.queues})
+        return
+    show_table(
+        ("group", "members", "queues"),
+        ((printable(each.group), each.members, ",".join(each.queues) or None) for each in listings),
+        numbers=("members",),
+    )
+
+
+def describe(
+    context: typer.Context,
+    group: GroupArgument,
+    *,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", help="Only the partitions of this queue.")
+    ] = None,
+    members: Annotated[
+        bool, typer.Option("--members", help="The consumers in it, and not its partitions.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show how far a group is in each partition, and which consumer has it.
+
+    "offset" is the first ID that is not consumed yet, as far as it was committed; "lag" counts the
+    messages of all topics from there on, and "-" is where the queue can't be read. Without a
+    terminal: queue, partition, consumer, offset, lag; of members: consumer, partitions that it
+    has, queues with commas between; with tabs between.
+    """
+    described = session_of(context).client.describe_group(group, queue=queue)
+    if json:
+        for document in _members(described) if members else map(_as_json, described.partitions):
+            write_json(document)
+        return
+    if members or sys.stdout.isatty():
+        _show_members(described)
+    if not members:
+        show_table(
+            ("queue", "partition", "consumer", "offset", "lag"),
+            (
+                (
+                    each.queue,
+                    each.partition,
+                    None if each.owner is None else printable(each.owner),
+                    each.committed,
+                    None if each.lag is None else each.lag.messages,
+                )
+                for each in described.partitions
+            ),
+            numbers=("partition", "lag"),
+        )
+
+
+def reset(
+    context: typer.Context,
+    group: GroupArgument,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    *,
+    to: Annotated[str, typer.Option("--to", help=f"Where it goes on: {START_HELP}.")],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", help="A partition; all if none is given."),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Let a group that does not consume a queue go on elsewhere in it, further back or ahead.
+
+    A partition that ends before a time goes on at its end.
+    """
+    session, start = session_of(context), _parse_start(to)
+    session.confirm(f"Forget how far {printable(group)} is in {queue}?", yes=yes)
+    moved = session.client.reset_group(group, queue, start, partitions=partition)
+    positions = sorted({str(at) for at in moved.values()})
+    where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"
+    print(
+        f"{printable(group)} goes on in {queue} at {where}: {len(moved)} partitions.",
+        file=sys.stderr,
+    )
+
+
+def delete(
+    context: typer.Context,
+    group: GroupArgument,
+    *,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", help="Only how far it is in this queue.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Forget a group without consumers, and how far it is. Its queues may be gone."""
+    session = session_of(context)
+    where = "all queues" if queue is None else queue
+    session.confirm(f"Forget how far {printable(group)} is in {where}?", yes=yes)
+    session.client.delete_group(group, queue=queue)
+    print(f"Forgot how far {printable(group)} was in {where}.", file=sys.stderr)
+
+
+for _name, _command in (
+    ("list", list_),
+    ("describe", describe),
+    ("reset", reset),
+    ("delete", delete),
+):
+    add_command(app, _name, _command, COMMANDS)
+
+
+def _parse_start(text: str) -> Start:
+    """An ID stays one; what was written as a time is one, also where it lies beyond the end."""
+    start = parse_start(text)
+    if isinstance(start, MessageID) and str(start) != text.strip():
+        return start.timestamp
+    return start
+
+
+def _members(described: GroupDescription) -> list[dict[str, object]]:
+    return [
+        {
+            "consumer": consumer,
+            "partitions": sum(each.owner == consumer for each in described.partitions),
+            "streams": dict(streams),
+        }
+        for consumer, streams in sorted(described.members.items())
+    ]
+
+
+def _show_members(described: GroupDescription) -> None:
+    show_table(
+        ("consumer", "partitions", "queues"),
+        (
+            (
+                printable(consumer),
+                sum(each.owner == consumer for each in described.partitions),
+                ",".join(sorted(streams)) or None,
+            )
+            for consumer, streams in sorted(described.members.items())
+        ),
+        numbers=("partitions",),
+    )
+
+
+def _as_json(each: GroupPartition) -> dict[str, object]:
+    return {
+        "queue": each.queue,
+        "partition": each.partition,
+        "consumer": each.owner,
+        "offset": None if each.committed is None else str(each.committed),
+        "lag": None if each.lag is None else each.lag.messages,
+        "age_ms": None if each.lag is None else each.lag.age_ms,
+    }

@@ -1,0 +1,357 @@
+"""``hqueue metadata``: what hubs keep about topics: shown, exported, imported, moved, checked."""
+
+from __future__ import annotations
+
+import itertools
+import json as json_
+import os
+import stat
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from hqueue.cli.commands.migration import migrate
+from hqueue.cli.commands.put import open_input
+from hqueue.cli.exits import ExitCode, show_error
+from hqueue.cli.output import Output, show_table, write_json
+from hqueue.cli.progress import Advance
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.errors import HQueueError, InvalidInputError, UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from hqueue.metadata.managers import Entry, Info, Subject, TopicMetadata, Versioned
+
+__all__ = ["app", "register"]
+
+PANEL = "Hubs"
+COMMANDS = "Commands"
+LINE_BYTES_MAX = 1024 * 1024
+NOUN = "records"
+
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
+KindOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        "-k",
+        help="Only these kinds of records: persistence, subscription or ownership.",
+    ),
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", help="zookeeper or hbase; where it is in force if not given."),
+]
+
+app = typer.Typer(
+    help="Show what hubs keep about topics, take it out of a store or into one, move and check it.",
+    no_args_is_help=True,
+)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="metadata", rich_help_panel=PANEL)
+
+
+def list_(
+    context: typer.Context,
+    queue: QueueArgument,
+    *,
+    kind: KindOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the records of a queue's topics: kind, topic, subscriber, version, with tabs between.
+
+    Kinds: "persistence", where a topic's messages lie; "subscription", a subscriber's preferences
+    and how far it is; "ownership", which hub owns a topic. Names are escaped as in URLs. What
+    can't be read is named on stderr; the exit code is 5 then.
+    """
+    with (
+        _open(context, queue, store) as metadata,
+        Output() as output,
+        Advance("list", noun=NOUN) as bar,
+    ):
+        problems = _Problems()
+        for subject, found in problems.readable(_entries(metadata, kind), bar):
+            names = subject._asdict() | {"version": found.version}
+            if json:
+                output.write(_line({"queue": queue, **names}))
+            else:
+                output.write(("\t".join(map(_cell, names.values())) + "\n").encode())
+    problems.end()
+
+
+def get(
+    context: typer.Context,
+    queue: QueueArgument,
+    topic: TopicArgument,
+    subscriber: Annotated[
+        str | None, typer.Argument(metavar="SUBSCRIBER", help="Only the subscription of this one.")
+    ] = None,
+    *,
+    store: StoreOption = None,
+) -> None:
+    """Show a topic's records as JSON lines: who owns it, where its messages lie, its subscriptions.
+
+    As "export" writes them. The exit code is 1 if there is none.
+    """
+    from hqueue.metadata.managers import Subject, write_document  # noqa: PLC0415
+
+    with _open(context, queue, store) as metadata:
+        documents = []
+        if subscriber is None:
+            ranges = metadata.persistence.read_topic_persistence_info(topic).result()
+            owner = metadata.ownership.read_owner_info(topic).result()
+            if ranges is not None:
+                documents.append(write_document(queue, Subject("persistence", topic), *ranges))
+            if owner is not None:
+                documents.append(write_document(queue, Subject("ownership", topic), *owner))
+            there = metadata.subscriptions.read_subscriptions(topic).result()
+        else:
+            one = metadata.subscriptions.read_subscription_data(topic, subscriber).result()
+            there = {} if one is None else {subscriber: one}
+        for name, found in sorted(there.items()):
+            documents.append(write_document(queue, Subject("subscription", topic, name), *found))
+    for document in documents:
+        write_json(document)
+    if not documents:
+        print(f"Nothing is known of {topic} in {queue}.", file=sys.stderr)
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def hubs(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
+    """List the hubs of a queue that are available: address, incarnation, load.
+
+    Without a terminal: with tabs between.
+    """
+    with _open(context, queue, None) as metadata:
+        there = [hub for _, hub in sorted(metadata.hubs.list().items())]
+    rows = [(str(hub.info.address), hub.info.incarnation, hub.load) for hub in there]
+    if not json:
+        show_table(("address", "incarnation", "load"), rows, numbers=("load",))
+        return
+    for row in rows:
+        write_json(dict(zip(("address", "incarnation", "load"), row, strict=True)))
+
+
+def export(
+    context: typer.Context,
+    queue: QueueArgument,
+    *,
+    kind: KindOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Write the records of a queue's topics to stdout, a JSON document a line.
+
+    Each is as it is when it is come to. What can't be read is named on stderr and left out; the
+    exit code is 5 then. "import" takes the lines in, but for owners, which hubs elect.
+    """
+    from hqueue.metadata.managers import write_document  # noqa: PLC0415
+
+    with (
+        _open(context, queue, store) as metadata,
+        Output() as output,
+        Advance("export", noun=NOUN) as bar,
+    ):
+        problems = _Problems()
+        for subject, found in problems.readable(_entries(metadata, kind), bar):
+            output.write(_line(write_document(queue, subject, *found)))
+    problems.end()
+
+
+def import_(
+    context: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help="What export wrote; - for stdin.")
+    ] = "-",
+    *,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", help="Into this queue, whatever the lines say.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Overwrite records that say something else.")
+    ] = False,
+    store: StoreOption = None,
+) -> None:
+    """Take records into a store: what is missing is created.
+
+    A record that is there and says the same is left alone: an import that was broken off is done
+    again. One that says something else is refused, or overwritten with --overwrite. What is
+    refused, and lines that are no records, are named on stderr and stop nothing; the exit code is
+    1 then. Owners are skipped: hubs elect them.
+    """
+    from hqueue.metadata.managers import import_infos  # noqa: PLC0415
+
+    counts = dict.fromkeys(("created", "unchanged", "overwritten", "skipped", "refused"), 0)
+    with open_input(file) as stream, Advance("import", _size(stream), NOUN) as bar:
+        lines = _Lines(stream, queue, bar)
+        for name, of_queue in itertools.groupby(lines, key=lambda each: each[0]):
+            with _open(context, name, store) as metadata:
+                infos = ((subject, info) for _, subject, info in of_queue)
+                for done in import_infos(metadata, infos, overwrite=overwrite):
+                    counts[done.result] += 1
+                    if done.reason is not None:
+                        _show_refused(done.subject, done.reason)
+    counts["refused"] += lines.wrong
+    print(", ".join(f"{number:,} {what}" for what, number in counts.items()), file=sys.stderr)
+    if counts["refused"]:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def check(
+    context: typer.Context,
+    queue: QueueArgument,
+    *,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", help="Compare with this store, too: zookeeper or hbase."),
+    ] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Read every record of a queue's topics, and compare it with another store's if one is given.
+
+    What can't be read, and what differs, is listed with its kind, topic and subscriber; the exit
+    code is 5 if anything was found. Owners are not compared. Of records that are changed meanwhile
+    a difference may be listed that is none any more.
+    """
+    number = 0
+    with _open(context, queue, store) as metadata, Advance("check", noun=NOUN) as bar:
+        for key, subject, problem in _findings(context, metadata, queue, against, bar):
+            number += 1
+            names = (None, None, None) if subject is None else subject
+            if json:
+                found = dict(zip(("kind", "topic", "subscriber"), names, strict=True))
+                write_json({**found, "path": key, "problem": problem})
+            else:
+                print("\t".join([*map(_cell, names), problem]))
+    print(f"{number} problems in {queue}.", file=sys.stderr)
+    if number:
+        raise typer.Exit(ExitCode.CORRUPT)
+
+
+for _name, _command in (
+    ("list", list_),
+    ("get", get),
+    ("hubs", hubs),
+    ("export", export),
+    ("import", import_),
+    ("migrate", migrate),
+    ("check", check),
+):
+    add_command(app, _name, _command, COMMANDS)
+
+
+def _findings(
+    context: typer.Context, metadata: TopicMetadata, queue: str, against: str | None, bar: Advance
+) -> Iterator[tuple[str, Subject | None, str]]:
+    from hqueue.metadata.managers import compare_metadata  # noqa: PLC0415
+
+    if against == metadata.store:
+        raise InvalidInputError("a store is compared with another one", store=against)
+    # What else can't be read is found when it is compared.
+    for entry in metadata.entries() if against is None else metadata.entries(["ownership"]):
+        bar.advance(0)
+        if isinstance(entry.found, UnsupportedFormatError):
+            yield entry.key, entry.subject, str(entry.found)
+    if against is not None:
+        with _open(context, queue, against) as other:
+            yield from compare_metadata(metadata, other)
+
+
+class _Problems:
+    """Records that can't be read: named on stderr, and counted."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def readable(
+        self, entries: Iterator[Entry], bar: Advance
+    ) -> Iterator[tuple[Subject, Versioned[Info]]]:
+        for entry in entries:
+            bar.advance(0)
+            if isinstance(entry.found, UnsupportedFormatError):
+                self._number += 1
+                show_error(entry.found)
+            elif entry.subject is not None:
+                yield entry.subject, entry.found
+
+    def end(self) -> None:
+        if self._number:
+            print(f"{self._number} records can't be read.", file=sys.stderr)
+            raise typer.Exit(ExitCode.CORRUPT)
+
+
+class _Lines:
+    """The records that lines are; what is none is named on stderr, and counted."""
+
+    def __init__(self, stream: BinaryIO, queue: str | None, bar: Advance) -> None:
+        self.wrong = 0
+        self._stream = stream
+        self._queue = queue
+        self._bar = bar
+
+    def __iter__(self) -> Iterator[tuple[str, Subject, Info]]:
+        from hqueue.metadata.managers import read_document  # noqa: PLC0415
+        from hqueue.settings.attributes import check_queue_name  # noqa: PLC0415
+
+        for number in itertools.count(1):
+            line = self._read()
+            if not line:
+                return
+            self._bar.advance(len(line))
+            try:
+                if len(line) > LINE_BYTES_MAX:
+                    raise InvalidInputError("a line is too long", bytes_max=LINE_BYTES_MAX)
+                queue, subject, info = read_document(line)
+                queue = check_queue_name(self._queue or queue)
+            except (InvalidInputError, UnsupportedFormatError) as exc:
+                self.wrong += 1
+                exc.facts = {"line": number, **exc.facts}
+                show_error(exc)
+                continue
+            yield queue, subject, info
+
+    def _read(self) -> bytes:
+        """The next line; of one that is too long as much as shows that, and the rest is gone."""
+        line = self._stream.readline(LINE_BYTES_MAX + 1)
+        rest = line
+        while len(rest) > LINE_BYTES_MAX and not rest.endswith(b"\n"):
+            rest = self._stream.readline(LINE_BYTES_MAX + 1)
+        return line
+
+
+def _open(context: typer.Context, queue: str, store: str | None) -> TopicMetadata:
+    return session_of(context).client.topic_metadata(queue, store=store)
+
+
+def _entries(metadata: TopicMetadata, kinds: list[str] | None) -> Iterator[Entry]:
+    return metadata.entries(kinds) if kinds else metadata.entries()
+
+
+def _show_refused(subject: Subject, error: HQueueError) -> None:
+    names = {name: value for name, value in subject._asdict().items() if value is not None}
+    error.facts = {**names, **error.facts}
+    show_error(error)
+
+
+def _line(document: dict[str, object]) -> bytes:
+    line = json_.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return line.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else urllib.parse.quote(str(value), safe=":")
+
+
+def _size(stream: BinaryIO) -> int | None:
+    """How long a file is."""
+    state = os.fstat(stream.fileno())
+    return state.st_size if stat.S_ISREG(state.st_mode) else None

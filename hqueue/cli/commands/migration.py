@@ -1,0 +1,101 @@
+"""``hqueue metadata migrate``: topics' metadata, moved to another store while hubs run."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.output import write_json
+from hqueue.cli.progress import Advance
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from hqueue.metadata.managers import MetadataMigration
+
+__all__ = ["migrate"]
+
+NOUN = "records"
+DRAIN_S_MAX = 3_600
+
+
+class Store(enum.Enum):
+    """Where it can be moved to."""
+
+    ZOOKEEPER = "zookeeper"
+    HBASE = "hbase"
+
+
+def migrate(
+    context: typer.Context,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    *,
+    to: Annotated[
+        Store | None, typer.Option("--to", help="Move it to this store, or go on with that.")
+    ] = None,
+    abandon: Annotated[
+        bool, typer.Option("--abandon", help="Give up a move that was broken off.")
+    ] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Delete what is not in force, of moves that are over.")
+    ] = False,
+    drain_timeout: Annotated[
+        float,
+        typer.Option(
+            "--drain-timeout",
+            min=0,
+            max=DRAIN_S_MAX,
+            help="How many seconds writers may take to end what they have under way.",
+        ),
+    ] = 60,
+) -> None:
+    """Move the metadata of a queue's topics to another store while hubs run.
+
+    Reads go on, and changes while all is copied; then they wait while it is compared, and go to the
+    other store, where hubs acquire their topics again. If this dies, call it again, or with
+    --abandon. Without --to, --abandon and --clear: say where it is in force, as JSON.
+    """
+    if (to is not None) + abandon + clear > 1:
+        raise InvalidInputError("give one of --to, --abandon and --clear")
+    migration = session_of(context).client.metadata_migration(queue)
+    if to is not None:
+        _move(migration, queue, to, drain_timeout)
+    elif abandon:
+        done = migration.abandon()
+        print(f"{'Abandoned.' if done else 'No move is under way.'}", file=sys.stderr)
+    elif clear:
+        with Advance("clear", noun=NOUN) as bar:
+            number = migration.clear(on_progress=lambda _, records: _count(bar, records))
+        print(f"{number:,} records deleted that were not in force.", file=sys.stderr)
+    else:
+        stage = migration.stage()
+        write_json(
+            {
+                "queue": queue,
+                "store": stage.home.store,
+                "place": stage.home.place,
+                "phase": stage.phase.value,
+                "copy": stage.copy and stage.copy._asdict(),
+                "left": [home._asdict() for home in stage.left],
+            }
+        )
+
+
+def _move(migration: MetadataMigration, queue: str, to: Store, drain_s: float) -> None:
+    with Advance("migrate", noun=NOUN) as bar:
+
+        def on_progress(step: str, records: int) -> None:
+            if not records:
+                print(f"{step} …", file=sys.stderr)
+            _count(bar, records)
+
+        number = migration.move(to.value, drain_ms=drain_s * 1e3, on_progress=on_progress)
+    print(f"{queue}: in force in {to.value}, {number:,} records moved.", file=sys.stderr)
+
+
+def _count(bar: Advance, records: int) -> None:
+    for _ in range(records):
+        bar.advance(0)

@@ -1,0 +1,332 @@
+"""Reading partitions of several queues that come and go: what is behind is prefetched, and the ends
+of what is not are followed together.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from hqueue.consume.fetcher import Fetch, Fetcher, Pace, Poll, fetch_once
+from hqueue.consume.prefetch import PREFETCH_REQUESTS
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.scan import Scan
+from hqueue.errors import ClosedError, HQueueError, QueueStateError
+from hqueue.log import Batch, PartitionReader
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Patience
+
+__all__ = ["Intake", "Portion"]
+
+PACE = Pace(
+    pause_ms_min=2.0,
+    pause_ms_max=100.0,
+    growth=1.5,
+    failed_ms_min=100.0,
+    failed_ms_max=2_000.0,
+    check_every_ms=5_000.0,
+    gather_share=1.0,  # One request for all costs no more than one for some.
+)
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Portion(Generic[KeyT]):
+    """What came next in a partition: batches, which may be none that are wanted."""
+
+    key: KeyT
+    batches: Sequence[Batch]
+    cursor: int
+    """The ID from which on a reader would go on after these."""
+    ordinal: int | None
+    """Messages that the partition had before that; None if that is not known."""
+    expired: int
+    """Messages that were to come before these, and are gone."""
+
+
+class _Partition(Fetch, Generic[KeyT]):
+    """A partition that is read."""
+
+    __slots__ = ("busy", "cursor", "expired", "key", "source")
+
+    def __init__(
+        self, key: KeyT, source: _Source[KeyT], reader: PartitionReader, now_ms: float
+    ) -> None:
+        super().__init__(reader, PACE, now_ms)
+        self.key = key
+        self.source = source
+        self.busy = False
+        """Whether a request is under way: nobody else touches the reader."""
+        self.cursor = reader.cursor
+        """Up to where portions were made of it."""
+        self.expired = 0
+        """Messages that portions have reported as gone."""
+
+
+class _Source(Generic[KeyT]):
+    """A queue of which partitions are read."""
+
+    def __init__(self, reader: QueueReader) -> None:
+        self.reader = reader
+        self.waiting: Fetcher[_Partition[KeyT]] = Fetcher()
+        """Those at their ends, and those that failed and wait."""
+        self.polled = False
+        """Whether a request for ends is under way."""
+        self.patience = Patience(reader.deadline)
+        self.partitions = 0
+
+
+class Intake(Generic[KeyT]):
+    """Gives what comes in some partitions, those of one in order, as they come and go.
+
+    Requests are under way in threads that end with them, at most `PREFETCH_REQUESTS` for
+    partitions that are behind and one for the ends of each queue, and only so many answers wait to
+    be taken. So nothing goes on by itself when nothing is taken, but for what is under way.
+
+    One thread takes; any may add, remove, wake and close.
+
+    Args:
+        bytes_max: the bodies held at a time and on their way, about; at least five batches.
+        clock: where time comes from.
+    """
+
+    def __init__(self, bytes_max: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._request_bytes_max = max(1, bytes_max // (1 + PREFETCH_REQUESTS))
+        self._clock = clock
+        self._partitions: dict[KeyT, _Partition[KeyT]] = {}
+        self._sources: dict[QueueReader, _Source[KeyT]] = {}
+        self._behind: collections.deque[_Partition[KeyT]] = collections.deque()
+        self._ready: collections.deque[tuple[_Partition[KeyT], Portion[KeyT] | BaseException]] = (
+            collections.deque()
+        )
+        self._asked = 0
+        """Requests under way for partitions that are behind."""
+        self._work = threading.Condition()
+        self._woken = False
+        self._closed = False
+
+    def add(
+        self, key: KeyT, reader: QueueReader, partition: int, scan: Scan, ordinal: int | None = None
+    ) -> None:
+        """Read a partition from a scan's start on.
+
+        Args:
+            key: what it is known by here.
+            reader: of its queue.
+            partition: its number in the queue.
+            scan: what is wanted of it.
+            ordinal: how many messages the partition had before the start, if that is known: so
+                it is seen how many of them are gone.
+        """
+        opened = reader.open(partition, scan, self._request_bytes_max, ordinal)
+        with self._work:
+            if self._closed:
+                raise ClosedError("this is closed")
+            source = self._sources.setdefault(reader, _Source(reader))
+            source.partitions += 1
+            fetch = _Partition(key, source, opened, self._clock.monotonic_ms())
+            self._partitions[key] = fetch
+            self._behind.append(fetch)
+            self._work.notify_all()
+
+    def remove(self, keys: Iterable[KeyT]) -> None:
+        """Read these no more. What was read of them, and not taken, is dropped."""
+        with self._work:
+            for key in keys:
+                self._remove(key)
+            self._ready = collections.deque(each for each in self._ready if self._is_read(each[0]))
+            self._work.notify_all()
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._partitions
+
+    def take(self, timeout_ms: float) -> Portion[KeyT] | None:
+        """What came next in one of the partitions; None if nothing did in time, or it was woken.
+
+        Raises:
+            HQueueError: as `PartitionReader.read`. What is read of other partitions stays; and this
+                one is asked for again.
+            ClosedError: it was closed.
+        """
+        ends_ms = self._clock.monotonic_ms() + timeout_ms
+        with self._work:
+            while True:
+                if self._closed:
+                    raise ClosedError("this is closed")
+                now_ms = self._clock.monotonic_ms()
+                self._ask(now_ms)
+                if self._ready:
+                    fetch, came = self._ready.popleft()
+                    if isinstance(came, BaseException):
+                        self._want(fetch)
+                        raise came
+                    self._ask(now_ms)
+                    self._work.notify_all()
+                    return came
+                if self._woken or now_ms >= ends_ms:
+                    self._woken = False
+                    return None
+                due_ms = min(
+                    (
+                        source.waiting.next_due_ms
+                        for source in self._sources.values()
+                        if not source.polled
+                    ),
+                    default=ends_ms,
+                )
+                self._work.wait(max(0.0, min(due_ms, ends_ms) - now_ms) / 1e3)
+
+    def wake(self) -> None:
+        """Let `take` return: the one that waits, or else the next one if it would have to."""
+        with self._work:
+            self._woken = True
+            self._work.notify_all()
+
+    def close(self) -> None:
+        """Read nothing any more, and free what is held in the store."""
+        with self._work:
+            self._closed = True
+            for key in list(self._partitions):
+                self._remove(key)
+            self._ready.clear()
+            self._work.notify_all()
+
+    # The lock is held from here on, but for what runs in a thread.
+
+    def _is_read(self, fetch: _Partition[KeyT]) -> bool:
+        return self._partitions.get(fetch.key) is fetch
+
+    def _remove(self, key: KeyT) -> None:
+        fetch = self._partitions.pop(key, None)
+        if fetch is None:
+            return
+        if not fetch.busy:
+            fetch.reader.release()
+        fetch.source.waiting.forget(fetch)
+        fetch.source.partitions -= 1
+        if not fetch.source.partitions:
+            del self._sources[fetch.source.reader]
+
+    def _want(self, fetch: _Partition[KeyT]) -> None:
+        """Ask for it again: at once if it is behind, else when it is due."""
+        if not self._is_read(fetch):
+            return
+        if fetch.reader.at_tail or fetch.due_ms > self._clock.monotonic_ms():
+            fetch.source.waiting.want(fetch)
+        else:
+            self._behind.append(fetch)
+
+    def _ask(self, now_ms: float) -> None:
+        for source in self._sources.values():
+            if source.polled or len(self._ready) >= PREFETCH_REQUESTS:
+                continue
+            due = source.waiting.take_due(now_ms)
+            self._behind.extend(fetch for fetch in due if not fetch.reader.at_tail)
+            tails = [fetch for fetch in due if fetch.reader.at_tail]
+            if tails:
+                source.polled = True
+                self._start(tails, self._poll)
+        while self._behind and self._asked + len(self._ready) < PREFETCH_REQUESTS:
+            fetch = self._behind.popleft()
+            if self._is_read(fetch):
+                self._asked += 1
+                fetch.begin(now_ms)
+                self._start([fetch], self._read)
+
+    def _start(
+        self,
+        fetches: list[_Partition[KeyT]],
+        target: Callable[[list[_Partition[KeyT]]], None],
+    ) -> None:
+        for fetch in fetches:
+            fetch.busy = True
+        threading.Thread(target=target, args=(fetches,), name="hqueue-intake", daemon=True).start()
+
+    def _read(self, fetches: list[_Partition[KeyT]]) -> None:
+        """In a thread: ask for more of one that is behind."""
+        fetch = fetches[0]
+        error: BaseException | None = None
+        batches: list[Batch] = []
+        try:
+            batches = fetch.reader.read(fetch.source.reader.deadline())
+        except BaseException as exc:  # Whatever it is, the taker must learn it.
+            error = exc
+        with self._work:
+            self._asked -= 1
+            if batches:
+                self._put(fetch, batches)
+            self._end(fetches, error)
+
+    def _poll(self, fetches: list[_Partition[KeyT]]) -> None:
+        """In a thread: ask once for what comes next at the ends of some partitions of a queue."""
+        source = fetches[0].source
+        by_number = {fetch.reader.partition: fetch for fetch in fetches}
+        error: BaseException | None = None
+        try:
+            for batches in fetch_once(fetches, self._poll_of(source), source.reader.deadline):
+                with self._work:
+                    self._work.wait_for(
+                        lambda: self._closed or len(self._ready) < PREFETCH_REQUESTS
+                    )
+                    if self._closed:
+                        break
+                    came: dict[int, list[Batch]] = {}
+                    for batch in batches:
+                        came.setdefault(batch.partition, []).append(batch)
+                    for number, each in came.items():
+                        self._put(by_number[number], each)
+        except BaseException as exc:
+            error = exc
+        with self._work:
+            source.polled = False
+            self._end(fetches, error)
+
+    def _poll_of(self, source: _Source[KeyT]) -> Poll:
+        return lambda readers, rows_max: source.reader.poll(
+            readers, self._request_bytes_max, rows_max=rows_max
+        )
+
+    def _put(self, fetch: _Partition[KeyT], batches: Sequence[Batch]) -> None:
+        if not self._is_read(fetch):
+            return
+        ordinal: int | None
+        if batches and batches[-1].header.end != fetch.reader.cursor:
+            cursor, ordinal = batches[-1].header.end, batches[-1].header.next_ordinal
+        else:
+            cursor, ordinal = fetch.reader.cursor, fetch.reader.ordinal
+        gone, fetch.expired = fetch.reader.expired - fetch.expired, fetch.reader.expired
+        fetch.cursor = cursor
+        self._ready.append((fetch, Portion(fetch.key, batches, cursor, ordinal, gone)))
+        self._work.notify_all()
+
+    def _end(self, fetches: list[_Partition[KeyT]], error: BaseException | None) -> None:
+        """A request is over."""
+        source, now_ms = fetches[0].source, self._clock.monotonic_ms()
+        refused = error if isinstance(error, QueueStateError) else None
+        if refused is not None:
+            # A queue that is truncated is disabled for some seconds, and missing for a moment.
+            try:
+                source.patience.bear(refused)
+                error = None
+            except QueueStateError:
+                pass
+        elif error is None:
+            source.patience.renew()
+        reported = False
+        for fetch in fetches:
+            fetch.busy = False
+            if not self._is_read(fetch):
+                fetch.reader.release()
+                continue
+            fetch.answered(now_ms, error if isinstance(error, HQueueError) else refused)
+            if fetch.reader.cursor > fetch.cursor:
+                self._put(fetch, [])  # Of what came nothing was wanted.
+            if error is not None and not reported:
+                reported = True
+                self._ready.append((fetch, error))  # It is wanted again when that is taken.
+            else:
+                self._want(fetch)
+        self._work.notify_all()

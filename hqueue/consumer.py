@@ -1,0 +1,414 @@
+"""A consumer: the messages of the partitions that are its own, and how far its group is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from hqueue.client import Client
+from hqueue.connecting import connect
+from hqueue.consume.scan import Scan
+from hqueue.consumer_stream import ConsumerStream
+from hqueue.errors import ClosedError, HQueueError, InvalidInputError
+from hqueue.groups import (
+    BEGINNING,
+    UNSET,
+    Callbacks,
+    ConsumerOptions,
+    ConsumerSettings,
+    Consumption,
+    OnPartitions,
+    Position,
+    Selection,
+)
+from hqueue.log.lag import PartitionLag
+from hqueue.message import ConsumedMessage, MessageID, Moment, ReceivedMessage, as_message_id
+from hqueue.metadata import PartitionKey
+from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.numbers import check_whole
+from hqueue.settings.options import Unpack
+
+__all__ = ["Consumer", "Partition", "ToCommit"]
+
+Partition = PartitionKey | tuple[str, int]
+"""A partition of a queue: the queue's name, and a number."""
+
+ToCommit = ReceivedMessage | Mapping[Partition, MessageID] | None
+"""What to commit: the place after a message; for each partition the first ID that is not consumed;
+or None: the place after all that was handed out."""
+
+
+class Consumer(ConsumerStream):
+    """Gets the messages of queues: those of partitions that no other consumer of its group has.
+
+    Consumers of one group share the partitions of the queues that they subscribe to, evenly, and
+    each partition is one's: its messages come in order. Who joins or leaves moves as few partitions
+    as evenness needs, and what stays is not stopped. How far the group is in each partition is
+    kept in ZooKeeper: there the next one goes on when a consumer ends, orderly or not.
+
+    **Every message at least once**: what was handed out, and not committed, comes again to whoever
+    has the partition next. A consumer that lost its partitions, because its process stood still or
+    its session ended, commits nothing any more, and hands out nothing.
+
+    Iterate over it, or `poll`; or take `arrow_batches`. Use it as a context manager, or `close` it.
+    One thread uses it, and `request_stop` is for others; or each of its `streams` has a thread.
+    Not usable in a forked child.
+
+    Args:
+        queues: subscribe to these at once. To a pattern, to topics, or with callbacks by
+            `subscribe`; to single partitions by `assign`.
+        group: the group's name, 1 to 200 of any characters. Without one it only gets partitions
+            that it is assigned by hand, and commits nothing.
+        client: the connection, which stays open when the consumer is closed; if None one by
+            `connect` without arguments, which it closes.
+        options: see `ConsumerOptions`.
+
+    Raises:
+        InvalidInputError: an argument is out of range.
+        QueueNotFoundError: one of the queues isn't there.
+        SettingsError: there is no client, and the settings don't make one; or another cluster has
+            registered the ``broker_id``.
+        StoreUnavailableError: HBase or ZooKeeper stayed away.
+    """
+
+    def __init__(
+        self,
+        queues: str | Iterable[str] | None = None,
+        *,
+        group: str | None = None,
+        client: Client | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self._settings = ConsumerSettings.of(options)
+        self._pid = os.getpid()
+        self._closed = False
+        self._parts: list[ConsumerStream] | None = None
+        self._own_client = connect() if client is None else None
+        used = self._own_client if client is None else client
+        assert used is not None
+        self.group = group
+        """The group's name."""
+        try:
+            consumption = Consumption(used.cluster, group, self._settings)
+            super().__init__(consumption, consumption.streams[0], self._check_whole)
+            try:
+                if queues is not None:
+                    self.subscribe(queues)
+            except BaseException:
+                consumption.close(commit=False)
+                raise
+        except BaseException:
+            if self._own_client is not None:
+                self._own_client.close()
+            raise
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        self.close(commit=self._settings.auto_commit and kind is None)
+
+    @property
+    def consumer_id(self) -> str:
+        """What its group knows it by: the instance ID, or one of the form ``hostname:uuid``."""
+        return self._consumption.place.consumer_id
+
+    # What it consumes.
+
+    def subscribe(
+        self,
+        queues: str | Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        topics: Iterable[str] = (),
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+    ) -> None:
+        """Consume these queues, and no others: their partitions are shared with the group.
+
+        The callbacks are called by the thread that polls, or closes, and may use the consumer.
+
+        Args:
+            queues: their names.
+            pattern: instead of these: all queues whose whole names fit this regular expression,
+                also those that are created later.
+            topics: the topics wanted; all if empty. The same for all of a group.
+            on_assigned: called when it got partitions, before anything of them is handed out: it
+                may `seek`.
+            on_revoked: called before partitions are given up, when all that was handed out of them
+                is done with: it may `commit`. What ``auto_commit`` commits is committed before it.
+            on_lost: called when others may have partitions already; `on_revoked` if there is none.
+
+        Raises:
+            InvalidInputError: an argument is out of range, or the consumer has no group, or was
+                assigned partitions by hand.
+            QueueNotFoundError: one of the queues isn't there.
+            StoreUnavailableError: HBase or ZooKeeper stayed away.
+            RequestRefusedError: another consumer of this ID is in the group.
+            SettingsError: another cluster has registered the ``broker_id``.
+        """
+        self._check_usable()
+        self._consumption.subscribe(
+            _selection(queues, pattern),
+            Scan(topics=topics).topics,
+            Callbacks(on_assigned, on_revoked, on_lost),
+        )
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Consume these partitions, and no others, whoever else does.
+
+        With a group it begins at the group's offsets, and takes them over: another consumer of the
+        group that has these partitions commits nothing any more.
+
+        Raises:
+            InvalidInputError: there is no such partition, or it has subscribed.
+            QueueNotFoundError: one of the queues isn't there.
+            StoreUnavailableError: HBase or ZooKeeper stayed away.
+            SettingsError: another cluster has registered the ``broker_id``.
+        """
+        self._check_usable()
+        keys = {_as_key(each) for each in partitions}
+        for key in keys:
+            partitions_there = self._consumption.log(key.queue).partitions
+            check_whole(key.partition, 0, partitions_there - 1, option="partition")
+        self._consumption.assign(keys)
+
+    def unsubscribe(self) -> None:
+        """Give up all partitions, and leave the group. ``auto_commit`` commits before."""
+        self._check_usable()
+        self._consumption.unsubscribe()
+
+    def subscription(self) -> set[str]:
+        """The queues that it has subscribed to, as far as they are there."""
+        found = self._consumption.place.found
+        return set() if found is None else set(found.selected)
+
+    def assignment(self) -> set[PartitionKey]:
+        """The partitions that it has, in all of its streams."""
+        return self._consumption.positions.keys()
+
+    # What it is given.
+
+    def streams(self) -> list[ConsumerStream]:
+        """Part its partitions among as many streams as the option ``streams`` says, each for a
+        thread of its own. From now on messages come from these alone.
+
+        A stream keeps a partition for as long as the consumer has it. Callbacks are called by
+        whichever stream's thread finds that partitions came or have to go, one at a time.
+
+        Raises:
+            InvalidInputError: this was called before.
+        """
+        self._check_usable()
+        if self._parts is not None:
+            raise InvalidInputError("its streams were handed out before")
+        self._consumption.split()
+        self._parts = [
+            ConsumerStream(self._consumption, stream, self._check_usable)
+            for stream in self._consumption.streams
+        ]
+        return list(self._parts)
+
+    def position(self, partition: Partition) -> MessageID:
+        """The ID from which on messages of a partition that it has are handed out next."""
+        (key,) = self._chosen([partition])
+        return self._consumption.resolve(key).next
+
+    def seek(self, partition: Partition, to: Moment) -> None:
+        """Go on elsewhere in a partition that it has: at an ID, or at a time.
+
+        Raises:
+            InvalidInputError: it does not have the partition, or the place lies beyond its end.
+            StoreUnavailableError: HBase stayed away.
+        """
+        (key,) = self._chosen([partition])
+        place = self._consumption.positions.place(key, as_message_id(to))
+        self._consumption.seek(key, place)
+
+    def seek_to_beginning(self, *partitions: Partition) -> None:
+        """Go on with the oldest message that there is, in these partitions or in all."""
+        for key in self._chosen(partitions):
+            self._consumption.seek(key, BEGINNING)
+
+    def seek_to_end(self, *partitions: Partition) -> None:
+        """Go on with what is written from now on, in these partitions or in all."""
+        for key in self._chosen(partitions):
+            self._consumption.seek(key, self._consumption.positions.end(key))
+
+    def pause(self, *partitions: Partition) -> None:
+        """Hand out nothing of these partitions, or of all, until `resume`. They stay its own."""
+        self._consumption.pause(self._chosen(partitions))
+
+    def resume(self, *partitions: Partition) -> None:
+        """Go on with these partitions, or with all."""
+        self._consumption.resume(self._chosen(partitions))
+
+    def paused(self) -> set[PartitionKey]:
+        """The partitions that it has, and that are paused."""
+        return set(self._consumption.paused)
+
+    # How far it is.
+
+    def commit(self, positions: ToCommit = None) -> None:
+        """Write down how far the group is: where another consumer goes on. Many partitions in few
+        round trips. What a stream hands out now counts only when more is asked of it.
+
+        Raises:
+            InvalidInputError: it does not have a partition, or a place lies beyond its end; or
+                there is no group.
+            CommitFailedError: others have some of these partitions now. Its outcome is unknown if
+                they took them over before an answer came.
+            StoreUnavailableError: ZooKeeper stayed away. With an outcome.
+        """
+        self._consumption.committer.commit(self._to_commit(positions))
+
+    def commit_async(
+        self,
+        positions: ToCommit = None,
+        on_commit: Callable[[dict[PartitionKey, MessageID], HQueueError | None], None]
+        | None = None,
+    ) -> None:
+        """As `commit`, in another thread, in the order of the calls.
+
+        Args:
+            positions: as for `commit`.
+            on_commit: called there with what was to be committed, and with the error if there was
+                one. Without it errors are logged.
+        """
+        called = on_commit
+        self._consumption.committer.commit_later(
+            self._to_commit(positions),
+            None
+            if called is None
+            else lambda moves, error: called({k: to.next for k, to in moves.items()}, error),
+        )
+
+    def committed(
+        self, partitions: Iterable[Partition] | None = None
+    ) -> dict[PartitionKey, MessageID]:
+        """How far the group is in these partitions, of whichever queues; in its own if None. One
+        without an offset is left out.
+        """
+        self._check_usable()
+        offsets = self._consumption.place.offsets()
+        if offsets is None:
+            raise InvalidInputError("without a group nothing is committed")
+        keys = self.assignment() if partitions is None else {_as_key(each) for each in partitions}
+        return {
+            key: offset.position.next
+            for key, offset in offsets.read(keys).items()
+            if offset.position.next != UNSET.next
+        }
+
+    def lag(self, *partitions: Partition) -> dict[PartitionKey, PartitionLag]:
+        """What lies between its positions and the ends, in these partitions or in all that it has.
+        Two or three small requests a partition.
+        """
+        places: dict[str, dict[int, MessageID]] = {}
+        for key in self._chosen(partitions):
+            places.setdefault(key.queue, {})[key.partition] = self._consumption.resolve(key).next
+        return {
+            PartitionKey(queue, number): lag
+            for queue, each in places.items()
+            for number, lag in self._consumption.log(queue).reader.lag(each).items()
+        }
+
+    def close(self, *, commit: bool | None = None) -> None:
+        """Give up all partitions at once, leave the group, and free everything. For the thread that
+        polls; others call `request_stop`.
+
+        Args:
+            commit: whether to commit what was handed out; as ``auto_commit`` says if None. As a
+                context manager it does not commit when the block ended with an error: the message
+                that caused it comes again.
+
+        Raises:
+            CommitFailedError, StoreUnavailableError: it is closed, but not all was committed.
+        """
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        try:
+            self._consumption.close(commit=self._settings.auto_commit if commit is None else commit)
+        finally:
+            if self._own_client is not None:
+                self._own_client.close()
+
+    def request_stop(self) -> None:
+        """Let `poll` return nothing from now on, and iterations end: so the thread that uses it
+        comes to close it. For other threads, and for handlers of signals.
+        """
+        self._consumption.request_stop()
+
+    def _to_commit(self, positions: ToCommit) -> dict[PartitionKey, Position]:
+        self._check_usable()
+        if self.group is None:
+            raise InvalidInputError("without a group nothing is committed")
+        known = self._consumption.positions
+        self._consumption.settle()
+        if positions is None:
+            return known.moved(known.keys())
+        if isinstance(positions, ConsumedMessage):
+            key = PartitionKey(positions.queue, positions.partition)
+            positions = {key: positions.id.next()}
+        if not isinstance(positions, Mapping):
+            raise InvalidInputError(
+                "what is committed is a message of a consumer, or IDs by partition",
+                type=type(positions).__name__,
+            )
+        moves: dict[PartitionKey, Position] = {}
+        for partition, place in positions.items():
+            if not isinstance(place, MessageID):
+                raise InvalidInputError("a position is a MessageID", position=place)
+            (key,) = self._chosen([partition])
+            moves[key] = known.place(key, place)
+        return moves
+
+    def _chosen(self, partitions: Iterable[Partition]) -> set[PartitionKey]:
+        """These, of which it has each; or all that it has."""
+        self._check_usable()
+        self._consumption.settle()
+        keys = {_as_key(each) for each in partitions}
+        self._consumption.positions.check(keys)
+        return keys or self.assignment()
+
+    def _check_whole(self) -> None:
+        self._check_usable()
+        if self._parts is not None:
+            raise InvalidInputError("its streams were handed out: messages come from these")
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClosedError("a consumer can't be used in a forked child; make one there")
+        if self._closed:
+            raise ClosedError("the consumer was closed")
+
+
+def _selection(
+    queues: str | Iterable[str] | None, pattern: str | re.Pattern[str] | None
+) -> Selection:
+    if (queues is None) == (pattern is None):
+        raise InvalidInputError("subscribe to queues by name, or by a pattern")
+    if pattern is not None:
+        try:
+            return Selection(pattern=re.compile(pattern))
+        except (re.error, TypeError) as exc:
+            raise InvalidInputError(
+                "this is no regular expression", pattern=pattern, reason=str(exc)
+            ) from exc
+    names = frozenset([queues] if isinstance(queues, str) else queues or ())
+    if not names:
+        raise InvalidInputError("subscribe to one queue at least")
+    return Selection(frozenset(map(check_queue_name, names)))
+
+
+def _as_key(partition: Partition) -> PartitionKey:
+    try:
+        queue, number = partition
+    except (TypeError, ValueError) as exc:
+        raise InvalidInputError(
+            "a partition is a queue's name and a number", partition=partition
+        ) from exc
+    return PartitionKey(check_queue_name(queue), check_whole(number, 0, 32_766, option="partition"))

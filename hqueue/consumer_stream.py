@@ -1,0 +1,141 @@
+"""Messages as they are handed out by a consumer, or by one of its streams."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from hqueue.errors import InvalidInputError
+from hqueue.groups import Consumption, Handout, Stream
+from hqueue.message import ConsumedMessage
+from hqueue.metadata import PartitionKey
+from hqueue.settings.numbers import check_whole
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["ConsumerStream"]
+
+
+class ConsumerStream:
+    """Hands out the messages of some of a consumer's partitions. Made by `Consumer.streams`.
+
+    One thread takes them. When it asks for more it says that all that was handed out before is done
+    with. Close the consumer when the threads of all its streams have ended: `Consumer.request_stop`
+    lets them.
+    """
+
+    def __init__(self, consumption: Consumption, stream: Stream, check: Callable[[], None]) -> None:
+        self._consumption = consumption
+        self._stream = stream
+        self._check = check
+
+    def poll(self, timeout_ms: float = 0, messages_max: int = 500) -> list[ConsumedMessage]:
+        """The next messages, all of one partition and in order; none if none came in time.
+
+        Args:
+            timeout_ms: how long to wait for the first one.
+            messages_max: how many at most.
+
+        Raises:
+            InvalidInputError: an argument is out of range; or nothing is consumed: neither
+                `Consumer.subscribe` nor `Consumer.assign` was called.
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``. Later calls try
+                again.
+            QueueStateError: a queue is disabled for so long, or it is gone. Other queues go on.
+            OffsetOutOfRangeError: messages are gone, and ``auto_offset_reset`` is ``error``.
+            CorruptLogError: the log is broken where it is read.
+            RequestRefusedError: it can't be in the group any more.
+            ClosedError: the consumer was closed.
+        """
+        check_whole(messages_max, 1, 1_000_000, option="messages_max")
+        now_s = self._consumption.now_s
+        ends_s = now_s() + _timeout(timeout_ms) / 1e3
+        while (handout := self._next(max(0.0, ends_s - now_s()) * 1e3)) is not None:
+            messages = self._taken(handout, messages_max)
+            if messages:  # What a call before took may have been all of it.
+                return messages
+        return []
+
+    def __iter__(self) -> Iterator[ConsumedMessage]:
+        """All messages as they come, without an end. As `messages`."""
+        return self.messages()
+
+    def messages(self, *, idle_ms_max: float | None = None) -> Iterator[ConsumedMessage]:
+        """Messages one by one, until `Consumer.request_stop` or `Consumer.close`. Raises as `poll`.
+
+        Args:
+            idle_ms_max: end after so long without a message; None for never.
+        """
+        stream, idle_ms = self._stream, _idle(idle_ms_max)
+        now_s = self._consumption.now_s
+        while (handout := self._next(idle_ms)) is not None:
+            for message in handout.messages:
+                handout.last = message
+                yield message
+                if stream.attention or now_s() >= stream.valid_until_s:
+                    break
+            else:
+                if not handout.advance():
+                    stream.finish(handout)
+            if self._consumption.closed:
+                return
+
+    def arrow_batches(self, *, idle_ms_max: float | None = None) -> Iterator[pyarrow.RecordBatch]:
+        """As `messages`, in Arrow record batches, each of one partition and some megabytes: the
+        columns of `CombinedPartitionScanner.arrow_batches` after one with the name of the
+        ``queue``. Needs the extra ``hqueue[arrow]``.
+        """
+        from hqueue.consume.arrow import with_queue  # noqa: PLC0415  (pyarrow is an extra)
+
+        idle_ms = _idle(idle_ms_max)
+        while (handout := self._next(idle_ms)) is not None:
+            rest = handout.rest()
+            columns = with_queue(rest, handout.key.queue) if rest else None
+            self._stream.finish(handout)
+            if columns is not None:
+                yield columns
+            if self._consumption.closed:
+                return
+
+    def commit(self) -> None:
+        """Commit the place after all that this stream handed out. Raises as `Consumer.commit`."""
+        self._check()
+        with self._consumption.lock:
+            self._stream.settle()
+            moved = self._consumption.positions.moved(self._stream.keys)
+        self._consumption.committer.commit(moved)
+
+    def assignment(self) -> set[PartitionKey]:
+        """The partitions that it has."""
+        return set(self._stream.keys)
+
+    def _taken(self, handout: Handout, messages_max: int) -> list[ConsumedMessage]:
+        """So many messages of it at most."""
+        messages: list[ConsumedMessage] = []
+        while True:
+            taken = list(itertools.islice(handout.messages, messages_max - len(messages)))
+            if taken:
+                handout.last = taken[-1]
+                messages = messages + taken if messages else taken
+            if len(messages) == messages_max:
+                return messages
+            if not handout.advance():
+                self._stream.finish(handout)
+                return messages
+
+    def _next(self, timeout_ms: float | None) -> Handout | None:
+        """What is handed out next."""
+        self._check()
+        return self._consumption.refill(self._stream, timeout_ms)
+
+
+def _timeout(timeout_ms: float) -> float:
+    if not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
+        raise InvalidInputError("a time-out is milliseconds, at least 0", timeout_ms=timeout_ms)
+    return timeout_ms
+
+
+def _idle(idle_ms_max: float | None) -> float | None:
+    return None if idle_ms_max is None else _timeout(idle_ms_max)

@@ -1,0 +1,64 @@
+"""Partitions that a consumer was assigned by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from hqueue.errors import HQueueError
+from hqueue.groups.changes import Changes
+from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
+from hqueue.metadata import PartitionKey
+from hqueue.metadata.ports import NEW
+
+__all__ = ["HandAssigned"]
+
+
+class HandAssigned:
+    """As a `GroupMember`, but that nobody else is asked: it has what it was given until the end.
+
+    Args:
+        offsets: the group's; None without a group: then nothing is committed.
+        writer: as `GroupMember` takes it.
+        partitions: what it has. Who consumes by a group's offsets takes them over: another that
+            has the same partitions commits nothing any more.
+
+    Raises:
+        StoreUnavailableError: the offsets can't be taken over now.
+    """
+
+    failure: HQueueError | None = None
+    idle = False
+    certain_until_ms = float("inf")
+
+    def __init__(
+        self, offsets: GroupOffsets | None, writer: str, partitions: Collection[PartitionKey]
+    ) -> None:
+        self._offsets = offsets
+        self._writer = writer
+        if offsets is None:
+            self._known = dict.fromkeys(partitions, Offset(UNSET, NEW))
+        else:
+            self._known = offsets.take_over(writer, partitions)
+        self._changes = Changes(assigned=dict(self._known))
+
+    def changes(self, *, asked_ms: float | None = None) -> Changes:
+        changes, self._changes = self._changes, Changes()
+        return changes
+
+    def certain(self) -> bool:
+        return True
+
+    def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
+        if self._offsets is None:
+            return ()
+        moved = self._offsets.commit(
+            self._writer, {key: (self._known[key], position) for key, position in positions.items()}
+        )
+        self._known |= moved
+        return positions.keys() - moved.keys()
+
+    def release(self, partitions: Collection[PartitionKey]) -> None:
+        """There is nobody who waits for them."""
+
+    def close(self) -> None:
+        """Nothing is held."""

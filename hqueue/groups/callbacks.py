@@ -1,0 +1,46 @@
+"""What a consumer's program is called with when partitions come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hqueue.metadata import PartitionKey
+
+__all__ = ["Callbacks", "OnPartitions"]
+
+OnPartitions = Callable[[list[PartitionKey]], None]
+"""Called with partitions that a consumer got, or has no more."""
+
+
+class Callbacks:
+    """Who is called when partitions come and go; see `hqueue.Consumer.subscribe`. Nobody is called
+    for none of them.
+    """
+
+    def __init__(
+        self,
+        assigned: OnPartitions | None = None,
+        revoked: OnPartitions | None = None,
+        lost: OnPartitions | None = None,
+    ) -> None:
+        self._assigned = assigned
+        self._revoked = revoked
+        self._lost = lost or revoked
+
+    def assigned(self, keys: Iterable[PartitionKey]) -> None:
+        """It got these."""
+        _call(self._assigned, keys)
+
+    def revoked(self, keys: Iterable[PartitionKey]) -> None:
+        """It gives these up, and has them still."""
+        _call(self._revoked, keys)
+
+    def lost(self, keys: Iterable[PartitionKey]) -> None:
+        """Others may have these already."""
+        _call(self._lost, keys)
+
+
+def _call(callback: OnPartitions | None, keys: Iterable[PartitionKey]) -> None:
+    called = sorted(keys)
+    if callback is not None and called:
+        callback(called)

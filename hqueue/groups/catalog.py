@@ -1,0 +1,164 @@
+"""Which queues there are for a group, with their partitions and where these are served."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping
+
+from hqueue.errors import ClosedError, HQueueError
+from hqueue.handle import Cluster
+from hqueue.metadata import PartitionKey
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["Catalog", "QueueCatalog", "Selection"]
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Which queues a consumer wants: these, or all whose whole names fit a pattern."""
+
+    names: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
+
+    def of(self, queues: Collection[str]) -> frozenset[str]:
+        """Those of these queues that are wanted."""
+        if self.pattern is None:
+            return self.names.intersection(queues)
+        return frozenset(filter(self.pattern.fullmatch, queues))
+
+
+@dataclasses.dataclass(frozen=True)
+class Catalog:
+    """What was found at one time."""
+
+    selected: frozenset[str]
+    """The queues that are wanted, and are there."""
+    missing: frozenset[str]
+    """Those that are wanted by name, and aren't there."""
+    partitions: Mapping[PartitionKey, str | None]
+    """Every partition of these, and of the queues that other members consume, with its host; None
+    where that could not be found out."""
+
+
+class QueueCatalog:
+    """Looks again and again which queues there are. Thread-safe.
+
+    It looks when what is wanted changes, when it is asked to, and when what it knows is old: that
+    takes a request for all queues, and one a queue for the hosts.
+
+    Args:
+        cluster: where the queues are.
+        on_change: called by a thread of this object with what was found, if it is something else
+            than before.
+        age_ms_max: how old that gets.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        on_change: Callable[[Catalog], None],
+        age_ms_max: float,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._cluster = cluster
+        self._on_change = on_change
+        self._age_ms_max = age_ms_max
+        self._clock = clock
+        self._selection = Selection()
+        self._others: frozenset[str] = frozenset()
+        self._last: Catalog | None = None
+        self._work = threading.Condition()
+        self._due_ms = float("inf")
+        self._closed = False
+        threading.Thread(target=self._run, name="hqueue-group-queues", daemon=True).start()
+
+    def select(self, selection: Selection) -> Catalog:
+        """Look for these queues from now on; what is there of them.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+        """
+        with self._work:
+            self._selection, self._last = selection, None
+        found = self._look(selection, self._others)
+        with self._work:
+            if self._selection is selection:
+                self._last = found
+                self._due_ms = self._clock.monotonic_ms() + self._age_ms_max
+                self._work.notify_all()
+        return found
+
+    def include(self, others: frozenset[str]) -> None:
+        """Look for these queues, too, which other members consume."""
+        with self._work:
+            more = not others <= self._others | self._selection.names
+            self._others = others
+            if more:
+                self._look_soon()
+
+    def refresh(self) -> None:
+        """Look again soon."""
+        with self._work:
+            self._look_soon()
+
+    def close(self) -> None:
+        """Look no more."""
+        with self._work:
+            self._closed = True
+            self._work.notify_all()
+
+    def _look_soon(self) -> None:
+        self._due_ms = self._clock.monotonic_ms()
+        self._work.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                while not self._closed:
+                    left_ms = self._due_ms - self._clock.monotonic_ms()
+                    if left_ms <= 0:
+                        break
+                    self._work.wait(None if left_ms == float("inf") else left_ms / 1e3)
+                if self._closed:
+                    return
+                selection, others = self._selection, self._others
+                self._due_ms = self._clock.monotonic_ms() + self._age_ms_max
+            try:
+                found = self._look(selection, others)
+            except ClosedError:
+                return
+            except HQueueError as exc:
+                logger.warning("the queues of a group can't be looked for now: %s", exc)
+                with self._work:
+                    self._due_ms = self._clock.monotonic_ms() + min(RETRY_MS, self._age_ms_max)
+                continue
+            with self._work:
+                if self._closed or self._selection is not selection or found == self._last:
+                    continue
+                self._last = found
+            self._on_change(found)
+
+    def _look(self, selection: Selection, others: Collection[str]) -> Catalog:
+        there = {each.name: each.partitions for each in self._cluster.tables.list()}
+        selected = selection.of(there)
+        partitions: dict[PartitionKey, str | None] = {}
+        for queue in sorted(selected | there.keys() & set(others)):
+            keys = [PartitionKey(queue, number) for number in range(there[queue])]
+            partitions.update(dict.fromkeys(keys))
+            try:
+                for each in self._cluster.locate(queue, there[queue]):
+                    partitions[PartitionKey(queue, each.partition)] = each.host
+            except ClosedError:
+                raise
+            except HQueueError as exc:
+                # It makes the assignment no less even.
+                logger.debug("where a queue is served can't be found out now: %s", exc)
+        return Catalog(selected, selection.names - there.keys(), partitions)

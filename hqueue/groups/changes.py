@@ -1,0 +1,24 @@
+"""What becomes of a member's partitions."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hqueue.groups.offsets import Offset
+from hqueue.metadata import PartitionKey
+
+__all__ = ["Changes"]
+
+
+@dataclasses.dataclass
+class Changes:
+    """What became of a member's partitions since it was asked last."""
+
+    assigned: dict[PartitionKey, Offset] = dataclasses.field(default_factory=dict)
+    """Those that it has now, and where it begins."""
+    revoked: set[PartitionKey] = dataclasses.field(default_factory=set)
+    """Those that it is to give up: by `GroupMember.release`, when what was handed out of them is
+    done with and committed. Until then nobody else has them. Of some it may not have heard that
+    they were assigned."""
+    lost: set[PartitionKey] = dataclasses.field(default_factory=set)
+    """Those that it has not any more: another may have them already."""

@@ -1,0 +1,76 @@
+"""What is being handed out of a partition, and how far that is."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator
+
+from hqueue.consume.decode import consumed_messages_of
+from hqueue.consume.intake import Portion
+from hqueue.groups.offsets import Position
+from hqueue.log import Batch
+from hqueue.log.offsets import passed_by
+from hqueue.message import ConsumedMessage, MessageID
+from hqueue.metadata import PartitionKey
+
+__all__ = ["Handout"]
+
+
+class Handout:
+    """A portion of a partition, handed out message by message.
+
+    Args:
+        portion: it has a batch at least.
+    """
+
+    __slots__ = ("_left", "_passed", "_portion", "batch", "last", "messages")
+
+    def __init__(self, portion: Portion[PartitionKey]) -> None:
+        self._portion = portion
+        self._left = collections.deque(portion.batches)
+        self._passed: Position | None = None
+        self.batch: Batch
+        """What the messages are of now."""
+        self.messages: Iterator[ConsumedMessage]
+        """What is left of that batch."""
+        self.last: ConsumedMessage | None = None
+        """The last message of the batch that was handed out: who takes from `messages` sets it."""
+        self.advance()
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition."""
+        return self._portion.key
+
+    @property
+    def position(self) -> Position | None:
+        """What is handed out next; None if nothing was yet."""
+        if self.last is None:
+            return self._passed
+        following = self.last.id.next()
+        return Position(following, passed_by(self.batch.header, following))
+
+    @property
+    def end(self) -> Position:
+        """What comes after the whole portion."""
+        return Position(MessageID.from_int(self._portion.cursor), self._portion.ordinal)
+
+    def advance(self) -> bool:
+        """Go on to the next batch; whether there is one."""
+        if not self._left:
+            return False
+        if self._passed is not None or self.last is not None:
+            header = self.batch.header
+            self._passed = Position(MessageID.from_int(header.end), header.next_ordinal)
+        self.batch = self._left.popleft()
+        self.messages = consumed_messages_of(self.batch, self.key.queue)
+        self.last = None
+        return True
+
+    def rest(self) -> list[Batch]:
+        """All of the portion that was not handed out."""
+        batch = self.batch
+        if self.last is not None:
+            batch = dataclasses.replace(batch, start=int(self.last.id) + 1)
+        return [each for each in (batch, *self._left) if each.start < each.stop]

@@ -1,0 +1,91 @@
+"""When a member of a group does something next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from hqueue.runtime.clock import Clock
+
+__all__ = ["Pacing"]
+
+RETRY_MS_MIN = 10.0
+RETRY_MS_MAX = 250.0
+"""How long what was refused, or could not be asked for, is left alone: at first for the least,
+since its owner is giving it up, and for twice as long each time."""
+GATHER_MS = 100.0
+"""How long the members stay the same before anything is planned: of many that join at once all are
+seen then, and nothing moves twice."""
+GATHER_MS_MAX = 2_000.0
+"""How long that is waited for at most."""
+
+
+class Pacing:
+    """The waits of a member's thread. Its user holds the lock in every call.
+
+    Args:
+        work: the lock, and what its user notifies of.
+        clock: where time comes from.
+        idle_ms_max: how long a member may be without a sign of life; None for as long as it likes.
+    """
+
+    def __init__(
+        self, work: threading.Condition, clock: Clock, idle_ms_max: float | None = None
+    ) -> None:
+        self.pending = False
+        """Whether something is to be done now."""
+        self._work = work
+        self._clock = clock
+        self._idle_ms_max = idle_ms_max
+        self._alive_ms = clock.monotonic_ms()
+        self._retry_ms: float | None = None
+        self._gathered: Mapping[str, object] = {}
+        """What was waited for."""
+
+    def notify(self) -> None:
+        """Something is to be done."""
+        self.pending = True
+        self._work.notify_all()
+
+    def see_alive(self, at_ms: float | None) -> None:
+        """The consumer gave a sign of life then; now if None."""
+        self._alive_ms = self._clock.monotonic_ms() if at_ms is None else at_ms
+
+    @property
+    def idle(self) -> bool:
+        """Whether there was no sign of life for too long."""
+        return self._idle_left_ms() <= 0
+
+    def settle(self, *, done: bool) -> None:
+        """All was done; or not, and the rest is due a little later."""
+        self._retry_ms = (
+            None if done else min(2 * (self._retry_ms or RETRY_MS_MIN / 2), RETRY_MS_MAX)
+        )
+
+    def wait(self, closed: Callable[[], bool]) -> None:
+        """Until something is to be done, or done again; or it is `idle` or closed."""
+        ends_ms = float("inf")
+        if self._retry_ms is not None:
+            ends_ms = self._clock.monotonic_ms() + self._retry_ms
+        while not (self.pending or closed()):
+            left_ms = min(self._idle_left_ms(), ends_ms - self._clock.monotonic_ms())
+            if left_ms <= 0:
+                return
+            self._work.wait(None if left_ms == float("inf") else left_ms / 1e3)
+
+    def gather(
+        self, members: Callable[[], Mapping[str, object]], closed: Callable[[], bool]
+    ) -> None:
+        """Wait until the members stay the same for a while, or it is closed."""
+        left_ms = GATHER_MS_MAX
+        while members() != self._gathered and left_ms > 0 and not closed():
+            self._gathered, began_ms = members(), self._clock.monotonic_ms()
+            self._work.wait_for(
+                lambda: closed() or members() != self._gathered, min(GATHER_MS, left_ms) / 1e3
+            )
+            left_ms -= self._clock.monotonic_ms() - began_ms
+
+    def _idle_left_ms(self) -> float:
+        if self._idle_ms_max is None:
+            return float("inf")
+        return self._alive_ms + self._idle_ms_max - self._clock.monotonic_ms()

@@ -1,0 +1,216 @@
+"""A consumer's place in its group: its session, what it holds partitions by, and which queues there
+are.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Collection
+
+from hqueue.errors import ClosedError, HQueueError, InvalidInputError, QueueNotFoundError
+from hqueue.groups.assigned import HandAssigned
+from hqueue.groups.assignors import ASSIGNORS
+from hqueue.groups.catalog import Catalog, QueueCatalog, Selection
+from hqueue.groups.member import GroupMember
+from hqueue.groups.offsets import GroupOffsets
+from hqueue.groups.options import ConsumerSettings
+from hqueue.groups.paths import GroupPaths
+from hqueue.handle import Cluster
+from hqueue.metadata import Coordination, PartitionKey, Watch
+
+__all__ = ["GroupPlace"]
+
+logger = logging.getLogger(__name__)
+
+
+class GroupPlace:
+    """Where a consumer stands among the others.
+
+    The consumer's thread uses it, under the consumer's lock. The group is watched by a thread of
+    the member, the queues by one of the catalog: both only leave a note.
+
+    Args:
+        cluster: where the queues are.
+        group: the group's name; None for a consumer without one.
+        settings: the consumer's.
+        on_note: called by other threads when there is something to be done.
+
+    Raises:
+        InvalidInputError: the group or the instance ID has no possible name.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group: str | None,
+        settings: ConsumerSettings,
+        on_note: Callable[[], None],
+    ) -> None:
+        self._unique = f"{socket.gethostname()}:{uuid.uuid4()}"
+        self.consumer_id = settings.instance_id or self._unique
+        """Its own, as its group has it."""
+        self.in_group = group is not None
+        """Whether it commits: as one of a group."""
+        self.holder: GroupMember | HandAssigned | None = None
+        """What it has partitions by."""
+        self.found: Catalog | None = None
+        """The queues that are there; None while it has not subscribed."""
+        self.missing: frozenset[str] = frozenset()
+        """Those that it has subscribed to by name, and that are gone. Who says so empties this."""
+        self._paths: GroupPaths | None = None
+        if group is not None:
+            root, broker = cluster.settings.zookeeper_root, cluster.settings.broker_id
+            self._paths = GroupPaths(root, group, broker)
+            self._paths.member(self.consumer_id)  # It may be no name.
+        self._cluster = cluster
+        self._settings = settings
+        self._on_note = on_note
+        self._coordination: Coordination | None = None
+        self._catalog: QueueCatalog | None = None
+        self._broker_watch: Watch | None = None
+        self._selected = Selection()
+
+    def offsets(self) -> GroupOffsets | None:
+        """The group's; None without one."""
+        return None if self._paths is None else GroupOffsets(self._session().store, self._paths)
+
+    def check_selection(self, selection: Selection) -> Catalog:
+        """Look for queues from now on; what is there of them.
+
+        Raises:
+            InvalidInputError: it has no group, or was assigned partitions by hand.
+            QueueNotFoundError: one that is selected by name isn't there. Nothing has changed.
+            StoreUnavailableError: HBase or ZooKeeper stayed away.
+        """
+        if self._paths is None:
+            raise InvalidInputError("only a consumer with a group subscribes; others are assigned")
+        if isinstance(self.holder, HandAssigned):
+            raise InvalidInputError("partitions were assigned by hand; unsubscribe first")
+        if self._catalog is None:
+            self._open_catalog()
+        assert self._catalog is not None
+        found = self._catalog.select(selection)
+        if found.missing:
+            self._catalog.select(self._selected)
+            raise QueueNotFoundError("there is no such queue", queue=min(found.missing))
+        return found
+
+    def subscribe(self, selection: Selection, found: Catalog) -> bool:
+        """Have shares of these queues, as a member of the group; whether it was none before."""
+        self._selected, self.found = selection, found
+        joined = not isinstance(self.holder, GroupMember)
+        if isinstance(self.holder, GroupMember):
+            self.holder.subscribe(self._shares(found))
+        else:
+            self._join()
+        self._see(found)
+        return joined
+
+    def assign(self, partitions: Collection[PartitionKey]) -> None:
+        """Have these partitions, whoever else does."""
+        if self._paths is not None:
+            self._check_broker()
+        self.holder = HandAssigned(self.offsets(), self._unique, partitions)
+
+    def rejoin(self) -> None:
+        """Be a member again, after it had left."""
+        assert self.holder is not None
+        assert self.found is not None
+        self.holder.close()
+        self._join()
+        self._see(self.found)
+
+    def leave(self) -> None:
+        """Have nothing any more, and look for nothing."""
+        holder, self.holder = self.holder, None
+        if holder is not None:
+            holder.close()
+        if self._broker_watch is not None:
+            self._broker_watch.close()
+            self._broker_watch = None
+        if self._catalog is not None:
+            self._catalog.close()
+            self._catalog = self.found = None
+            self._selected = Selection()
+
+    def close(self) -> None:
+        """End the session. That of a static member ends by itself: its successor comes in time, or
+        not.
+        """
+        coordination = self._coordination
+        if coordination is None:
+            return
+        if self._settings.instance_id is None:
+            coordination.close()
+            return
+        timer = threading.Timer(coordination.store.session_timeout_ms / 1e3, coordination.close)
+        timer.daemon = True
+        timer.start()
+
+    def _join(self) -> None:
+        catalog, paths, found = self._catalog, self._paths, self.found
+        assert catalog is not None and paths is not None and found is not None  # noqa: PT018
+        settings = self._settings
+        self.holder = GroupMember(
+            self._session().store,
+            paths,
+            self.consumer_id,
+            self._shares(found),
+            assignor=ASSIGNORS[settings.assignor],
+            eager=settings.assignor == "range",
+            writer=self._unique,
+            static=settings.instance_id is not None,
+            on_change=self._on_note,
+            on_queues=catalog.include,
+            idle_ms_max=settings.poll_interval_ms_max,
+            clock=self._cluster.clock,
+        )
+
+    def _open_catalog(self) -> None:
+        """Look for queues now and then, and at once when a worker registers others."""
+        self._check_broker()
+        catalog = QueueCatalog(
+            self._cluster, self._on_catalog, self._settings.metadata_age_ms_max, self._cluster.clock
+        )
+        self._catalog = catalog
+        brokers = self._session().brokers
+        self._broker_watch = brokers.watch_queues(lambda _: catalog.refresh())
+
+    def _check_broker(self) -> None:
+        broker = self._cluster.settings.broker_id
+        self._session().brokers.check(broker, self._cluster.cluster_id)
+
+    def _session(self) -> Coordination:
+        if self._coordination is None:
+            self._coordination = self._cluster.coordinate()
+        return self._coordination
+
+    def _shares(self, found: Catalog) -> dict[str, int]:
+        return dict.fromkeys(found.selected, self._settings.streams)
+
+    def _on_catalog(self, found: Catalog) -> None:
+        """Called by the catalog's thread: there are other queues."""
+        holder, before, catalog = self.holder, self.found, self._catalog
+        if not isinstance(holder, GroupMember) or before is None or catalog is None:
+            return
+        try:
+            if found.selected != before.selected:
+                holder.subscribe(self._shares(found))
+        except ClosedError:
+            return
+        except HQueueError as exc:
+            logger.warning("a group does not know of other queues yet: %s", exc)
+            catalog.refresh()
+            return
+        self.found = found
+        self._see(found)
+
+    def _see(self, found: Catalog) -> None:
+        holder = self.holder
+        if isinstance(holder, GroupMember):
+            holder.see_partitions(found.partitions)
+        self.missing = found.missing
+        self._on_note()

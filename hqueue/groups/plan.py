@@ -1,0 +1,68 @@
+"""What a group's leader has planned: which member is to have which partition."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from hqueue.errors import InvalidInputError, StoreUnavailableError, UnsupportedFormatError
+from hqueue.groups.assignors import Assignment
+from hqueue.groups.paths import GroupPaths
+from hqueue.metadata import MetadataStore, PartitionKey, Watch
+from hqueue.metadata.encoding import decode_plan, encode_plan
+from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, Change, Record
+
+__all__ = ["GroupPlan"]
+
+logger = logging.getLogger(__name__)
+
+
+class GroupPlan:
+    """A record that the leader writes, and that all members follow. Thread-safe.
+
+    It says what is to be, and nothing of what is: claims alone decide who has a partition. So a
+    leader that is late, or one of two that take each other's place, can only cost time.
+
+    Args:
+        store: where it lies.
+        paths: the group's.
+    """
+
+    def __init__(self, store: MetadataStore, paths: GroupPaths) -> None:
+        self._store = store
+        self._paths = paths
+
+    def write(self, plan: Mapping[PartitionKey, str]) -> None:
+        """Replace the plan, also another leader's.
+
+        Raises:
+            InvalidInputError: it is too large for a record.
+            StoreUnavailableError: it may be written, or not. To be called again.
+        """
+        path, value = self._paths.plan, encode_plan(plan)
+        if len(value) > VALUE_BYTES_MAX:
+            raise InvalidInputError(
+                "a group has more partitions than its plan holds", partitions=len(plan)
+            )
+        for version in (ANY, NEW):
+            if self._store.records.write({path: Change(value, version)})[path] is not None:
+                return
+        raise StoreUnavailableError("a plan comes and goes just now", path=path)
+
+    def watch(self, listener: Callable[[Assignment | None], None]) -> Watch:
+        """Report the plan, empty if there is none, None if it can't be read; as
+        `MetadataStore.watch`.
+        """
+
+        def on_change(found: Mapping[str, Record]) -> None:
+            record = found.get(self._paths.plan)
+            plan: Assignment | None = {}
+            if record is not None and record.value:
+                try:
+                    plan = decode_plan(record.value, self._paths.plan)
+                except UnsupportedFormatError as exc:
+                    logger.warning("a group's plan can't be read, and is replaced: %s", exc)
+                    plan = None
+            listener(plan)
+
+        return self._store.watch(self._paths.plans, 1, on_change)

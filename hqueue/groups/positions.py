@@ -1,0 +1,177 @@
+"""Where a consumer is in each partition that it has, and where it begins."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from hqueue.errors import InvalidInputError, OffsetOutOfRangeError
+from hqueue.groups.offsets import UNSET, Offset, Position
+from hqueue.groups.options import ERROR
+from hqueue.handle import QueueLog
+from hqueue.handle.start import LATEST
+from hqueue.log.offsets import PartitionOffsets
+from hqueue.message import MessageID
+from hqueue.metadata import PartitionKey
+
+__all__ = ["BEGINNING", "Positions", "end_of"]
+
+logger = logging.getLogger(__name__)
+
+BEGINNING = Position(MessageID(0, 1))
+"""Before every message, and not `UNSET`."""
+
+
+def end_of(offsets: PartitionOffsets) -> Position:
+    """After the last message of a partition."""
+    return Position(max(offsets.end, BEGINNING.next), offsets.end_ordinal)
+
+
+class Positions:
+    """The positions of the partitions that a consumer has. Used by its thread.
+
+    Args:
+        log: opens the log of a queue.
+        reset: what ``auto_offset_reset`` says.
+        latest_ms: until when a message may have been written by now: a later offset lies beyond
+            the end.
+    """
+
+    def __init__(
+        self, log: Callable[[str], QueueLog], reset: str, latest_ms: Callable[[], int]
+    ) -> None:
+        self._log = log
+        self._reset = reset
+        self._latest_ms = latest_ms
+        self._positions: dict[PartitionKey, Position] = {}
+        self._committed: dict[PartitionKey, Position] = {}
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._positions
+
+    def __getitem__(self, key: PartitionKey) -> Position:
+        return self._positions[key]
+
+    def __setitem__(self, key: PartitionKey, position: Position) -> None:
+        self._positions[key] = position
+
+    def keys(self) -> set[PartitionKey]:
+        """The partitions that it has."""
+        return set(self._positions)
+
+    def begin(self, assigned: Mapping[PartitionKey, Offset]) -> None:
+        """It has these, and goes on where the group is."""
+        for key, offset in assigned.items():
+            self._positions[key] = self._committed[key] = offset.position
+
+    def forget(self, keys: Iterable[PartitionKey]) -> None:
+        """It has these no more."""
+        for key in keys:
+            self._positions.pop(key, None)
+            self._committed.pop(key, None)
+
+    def moved(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Position]:
+        """The positions of these that are not committed."""
+        return {
+            key: self._positions[key]
+            for key in keys
+            if self._positions[key] not in (UNSET, self._committed.get(key))
+        }
+
+    def committed(self, positions: Mapping[PartitionKey, Position]) -> None:
+        """These are committed. Of partitions that it has no more this changes nothing."""
+        for key in positions.keys() & self._committed.keys():
+            self._committed[key] = positions[key]
+
+    def resolve(self, key: PartitionKey) -> bool:
+        """Have a position where it can begin; whether others of the group must learn of that, too:
+        what is written from now on is the group's, also if this consumer sees nothing of it.
+
+        Raises:
+            OffsetOutOfRangeError: there is none, and ``auto_offset_reset`` is ``error``.
+            StoreUnavailableError: where the partition ends can't be found out now.
+        """
+        position = self._positions[key]
+        if position.next != UNSET.next and position.next.timestamp <= self._latest_ms():
+            return False
+        text = "the group's offset lies beyond the end of the partition"
+        if position.next == UNSET.next:
+            text = "the group has no offset in this partition"
+        self._refuse(text, key, lost=None)
+        self._positions[key] = self.end(key) if self._reset == LATEST else BEGINNING
+        return self._reset == LATEST
+
+    def lose(self, key: PartitionKey, lost: int | None) -> bool:
+        """Messages from its position on are gone; whether it goes on at the end of the partition,
+        and not with what comes next.
+
+        Args:
+            key: the partition.
+            lost: how many; None if that is not known.
+
+        Raises:
+            OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
+        """
+        text = "messages are gone that were not consumed yet"
+        self._refuse(text, key, lost=lost)
+        logger.warning("%s: %s", text, self._facts(key, lost))
+        if self._reset == LATEST:
+            self._positions[key] = self.end(key)
+        return self._reset == LATEST
+
+    def end(self, key: PartitionKey) -> Position:
+        """After the last message that is there now."""
+        return end_of(self.ends([key])[key])
+
+    def ends(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionOffsets]:
+        """Where these partitions begin and end now. Two small requests each."""
+        numbers: dict[str, list[int]] = {}
+        for key in keys:
+            numbers.setdefault(key.queue, []).append(key.partition)
+        return {
+            PartitionKey(queue, each.partition): each
+            for queue, partitions in numbers.items()
+            for each in self._log(queue).reader.offsets(partitions)
+        }
+
+    def place(self, key: PartitionKey, message_id: MessageID) -> Position:
+        """A place in a partition that it has.
+
+        Raises:
+            InvalidInputError: it lies beyond the end.
+        """
+        known = self._positions[key]
+        if message_id == known.next:
+            return known
+        if message_id > known.next and message_id > (end := self.ends([key])[key].end):
+            raise InvalidInputError(
+                "this place lies beyond the end of the partition",
+                queue=key.queue,
+                partition=key.partition,
+                place=str(message_id),
+                end=str(end),
+            )
+        return Position(max(message_id, BEGINNING.next))
+
+    def check(self, keys: Collection[PartitionKey]) -> None:
+        """Return if it has all of these.
+
+        Raises:
+            InvalidInputError: it lacks one.
+        """
+        for key in keys:
+            if key not in self._positions:
+                raise InvalidInputError(
+                    "the consumer does not have this partition",
+                    queue=key.queue,
+                    partition=key.partition,
+                )
+
+    def _refuse(self, text: str, key: PartitionKey, lost: int | None) -> None:
+        if self._reset == ERROR:
+            raise OffsetOutOfRangeError(text, **self._facts(key, lost))
+
+    def _facts(self, key: PartitionKey, lost: int | None) -> dict[str, Any]:
+        offset = str(self._positions[key].next)
+        return {"queue": key.queue, "partition": key.partition, "offset": offset, "lost": lost}

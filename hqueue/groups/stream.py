@@ -1,0 +1,129 @@
+"""A stream of a consumer: some of its partitions, and what is handed out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hqueue.consume.intake import Intake, Portion
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.scan import Scan
+from hqueue.errors import HQueueError
+from hqueue.groups.handout import Handout
+from hqueue.groups.offsets import Position
+from hqueue.groups.positions import BEGINNING, Positions
+from hqueue.log.offsets import passed_by
+from hqueue.message import MessageID
+from hqueue.metadata import PartitionKey
+from hqueue.runtime.clock import Clock
+
+__all__ = ["Stream"]
+
+
+class Stream:
+    """Some of a consumer's partitions. One thread takes messages from it, which says with each
+    further one that those before are done with.
+
+    Who holds the consumer's lock may change what it reads.
+
+    Args:
+        positions: those of the consumer.
+        bytes_max: as `Intake` takes it.
+        clock: where time comes from.
+    """
+
+    def __init__(self, positions: Positions, bytes_max: int, clock: Clock) -> None:
+        self.keys: set[PartitionKey] = set()
+        """Its partitions."""
+        self.to_begin: set[PartitionKey] = set()
+        """Those of them that are to be read from their positions on."""
+        self.revoked: set[PartitionKey] = set()
+        """Those that it is to give up, when what it handed out is done with."""
+        self.attention = False
+        """Whether something is to be done before the next message."""
+        self.valid_until_s = float("-inf")
+        """Until when messages may be handed out without another look, by `Consumption.now_s`."""
+        self.asked_ms = clock.monotonic_ms()
+        """When it was asked for messages last."""
+        self.handout: Handout | None = None
+        """What is being handed out."""
+        self._positions = positions
+        self._intake: Intake[PartitionKey] = Intake(bytes_max, clock)
+
+    def notice(self) -> None:
+        """Something is to be done: let who waits for messages look. From any thread."""
+        self.attention = True
+        self._intake.wake()
+
+    def take(self, timeout_ms: float) -> Portion[PartitionKey] | None:
+        """As `Intake.take`."""
+        return self._intake.take(timeout_ms)
+
+    def begin(self, key: PartitionKey, reader: QueueReader, topics: Collection[str]) -> None:
+        """Read a partition from its position on."""
+        position = self._positions[key]
+        scan = Scan(position.next, topics=topics)
+        self._intake.add(key, reader, key.partition, scan, position.ordinal)
+        self.to_begin.discard(key)
+
+    def hand_out(self, portion: Portion[PartitionKey]) -> None:
+        """Hand out what came next in a partition, unless something is missing before it.
+
+        Raises:
+            OffsetOutOfRangeError: as `Positions.lose`. It comes again until somebody seeks.
+        """
+        key = portion.key
+        if key not in self._intake:
+            return  # It was given up meanwhile.
+        position = self._positions[key]
+        lost: int | None = portion.expired if position.next > BEGINNING.next else 0
+        if portion.batches and position.ordinal is not None:
+            header = portion.batches[0].header
+            if passed_by(header, position.next) < position.ordinal:
+                lost = None  # It was truncated, and begins again.
+        try:
+            if lost != 0 and self._positions.lose(key, lost):
+                self.restart([key])
+                return
+        except HQueueError:
+            self.restart([key])
+            raise
+        if portion.batches:
+            self.handout = Handout(portion)
+        else:
+            self._positions[key] = Position(MessageID.from_int(portion.cursor), portion.ordinal)
+
+    def finish(self, handout: Handout) -> None:
+        """All of it was handed out."""
+        if self.handout is handout:
+            self._positions[handout.key] = handout.end
+            self.handout = None
+
+    def settle(self) -> None:
+        """Note how far it is in what is being handed out."""
+        if self.handout is not None and self.handout.position is not None:
+            self._positions[self.handout.key] = self.handout.position
+
+    def drop(self, keys: Collection[PartitionKey]) -> None:
+        """Read these no more, and hand out nothing that was read of them."""
+        if not keys:
+            return
+        self._intake.remove(keys)
+        self.to_begin.difference_update(keys)
+        if self.handout is not None and self.handout.key in keys:
+            self.handout = None
+        self.attention = True
+
+    def forget(self, keys: Collection[PartitionKey]) -> None:
+        """These are its partitions no more."""
+        self.drop(keys)
+        self.keys.difference_update(keys)
+        self.revoked.difference_update(keys)
+
+    def restart(self, keys: Collection[PartitionKey]) -> None:
+        """Read these from their positions on, and not on from where they are."""
+        self.drop(keys)
+        self.to_begin.update(keys)
+
+    def close(self) -> None:
+        """Read nothing any more."""
+        self._intake.close()

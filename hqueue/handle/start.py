@@ -1,0 +1,28 @@
+"""Where in a queue one begins that has no place of its own yet."""
+
+from __future__ import annotations
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import Moment, as_message_id
+
+__all__ = ["EARLIEST", "LATEST", "Start", "check_start"]
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+Start = Moment | str
+"""Where a subscriber without a checkpoint begins, or a group that is reset: a `Moment`,
+``"earliest"``: the oldest message there is, or ``"latest"``: what is written from now on."""
+
+
+def check_start(start: object) -> Start:
+    """Where to begin.
+
+    Raises:
+        InvalidInputError: it is no moment, nor ``earliest`` or ``latest``.
+    """
+    if isinstance(start, str):
+        if start not in (EARLIEST, LATEST):
+            raise InvalidInputError("a start is 'earliest', 'latest' or a moment", start=start)
+        return start
+    return as_message_id(start)  # type: ignore[arg-type]

@@ -1,0 +1,360 @@
+"""Records of fields as rows of one table, changed by compare-and-set."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
+from hqueue.hbase.record_cells import (
+    VERSION,
+    Cells,
+    Mark,
+    check_fields,
+    decode,
+    encode,
+    row_key,
+    version_of,
+)
+from hqueue.hbase.record_change import RowChange, RowPort
+from hqueue.metadata.fields import FieldChange, Fields, Found
+from hqueue.metadata.outcomes import answers_of, partly_done
+from hqueue.metadata.ports import ANY, NEW, Version
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.fork import register
+
+__all__ = ["RowRecords"]
+
+THREADS = 8
+"""Conditional puts that are under way at once for all callers together: each is a request."""
+
+READ_TOGETHER = 128
+PAGE_ROWS = 256
+PAGE_BYTES = 4 * 1024 * 1024
+"""What a page of a scan should weigh, by the largest record of the page before."""
+
+ALONE_MAX = 2
+"""So few changes are made by the caller's thread: a further one would cost more."""
+
+TRIES_MAX = 100
+"""How often a record may be changed by others while it is changed whatever its version."""
+
+HIDDEN_MS = 2
+HIDDEN_MS_MAX = 100
+"""The pause until a row is tried again that delete markers hide; doubled each time."""
+
+Input = TypeVar("Input")
+Answer = TypeVar("Answer")
+
+
+class RowRecords:
+    """`FieldRecords` on a table of rows. Thread-safe, and usable in a forked child.
+
+    What is read of a server that lost a region and has not noticed may be older than the call: it
+    is for compare-and-set to refuse what is built on it.
+
+    Args:
+        rows: the table.
+        clock: where time comes from.
+        bound_ms: the bound on each call with all its tries; of a scan, on each page.
+        page_rows: the most rows that a scan reads at a time.
+    """
+
+    partial = True
+
+    def __init__(
+        self,
+        rows: RowPort,
+        clock: Clock = SYSTEM_CLOCK,
+        bound_ms: float = 60_000,
+        page_rows: int = PAGE_ROWS,
+    ) -> None:
+        self._rows = rows
+        self._clock = clock
+        self._bound_ms = bound_ms
+        self._page_rows = page_rows
+        self._closed = False
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        """Take no more. Never raises."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+    def check_version(self, version: Version) -> None:
+        """As `FieldRecords.check_version`."""
+        if version not in (ANY, NEW):
+            version_of(version)
+
+    def read(self, keys: Iterable[str]) -> dict[str, Found]:
+        """As `FieldRecords.read`."""
+        rows = {row_key(key): key for key in keys}
+        wanted = list(rows)
+        portions = [
+            wanted[first : first + READ_TOGETHER] for first in range(0, len(wanted), READ_TOGETHER)
+        ]
+        deadline = self._deadline()
+
+        def read(portion: list[bytes]) -> list[tuple[bytes, Cells]]:
+            return self._ask(deadline, lambda: self._rows.read(portion))
+
+        answers = self._each(portions, read, alone_max=1)
+        found = ((rows[row], decode(cells, rows[row])) for row, cells in itertools.chain(*answers))
+        return {key: record for key, record in found if record is not None}
+
+    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
+        """As `FieldRecords.scan`. Each page is a request of its own, from the last row on: so it
+        is nothing to a scan whether a region moves.
+        """
+        segments = prefix.count("/") + depth
+        first, beyond = _below(prefix)
+        limit = self._page_rows
+        while True:
+            page = self._page(first, beyond, limit)
+            for row, cells in page:
+                key = row.decode(errors="backslashreplace")
+                record = decode(cells, key) if key.count("/") == segments else None
+                if record is not None:
+                    yield key, record
+            if len(page) < limit:
+                return
+            first = page[-1][0] + b"\0"
+            largest = max(sum(map(len, cells.values())) for _, cells in page)
+            limit = max(1, min(self._page_rows, 2 * limit, PAGE_BYTES // max(1, largest)))
+
+    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+        """As `FieldRecords.write`."""
+        for key, change in changes.items():
+            row_key(key)
+            check_fields(change.fields)
+            self.check_version(change.version)
+        deadline = self._deadline()
+
+        def write(item: tuple[str, FieldChange]) -> Version | None:
+            row, change = row_key(item[0]), item[1]
+            if change.version == NEW:
+                return self._create(row, change.fields, deadline)
+            if change.version == ANY:
+                return self._overwrite(row, change, deadline)
+            old = version_of(change.version)
+            return self._make(row, old.cell, old.next(), change, deadline)
+
+        return self._change(changes, write, deadline)
+
+    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+        """As `FieldRecords.delete`."""
+        for key, version in versions.items():
+            row_key(key)
+            self.check_version(version)
+        deadline = self._deadline()
+
+        def delete(item: tuple[str, Version]) -> bool:
+            return self._delete(row_key(item[0]), item[1], deadline)
+
+        return self._change(versions, delete, deadline)
+
+    def clear(self, prefix: str) -> None:
+        """As `ClearableRecords.clear`: whole rows, without tombstones, a page at a time. Versions
+        come no second time all the same. Creates no table.
+        """
+        first, beyond = _below(prefix)
+        there = self._deadline().run(self._rows.exists)
+        while there and (page := self._page(first, beyond, self._page_rows)):
+            rows = [row for row, _ in page]
+            self._deadline().run(partial(self._rows.delete, rows))
+            first = rows[-1] + b"\0"
+
+    # One record.
+
+    def _make(
+        self, row: bytes, old: bytes | None, new: Mark, change: FieldChange, deadline: Deadline
+    ) -> Version | None:
+        cells = encode(new, change.fields, whole=change.whole)
+        writing = RowChange(self._rows, self._clock, row, old=old, new=new, cells=cells)
+        return new.version if writing.make(deadline) else None
+
+    def _overwrite(self, row: bytes, change: FieldChange, deadline: Deadline) -> Version | None:
+        """Change what is there, whatever its version. What can't be read is replaced as a whole."""
+        for _ in self._tries(row, deadline):
+            cells = self._cells(row, deadline)
+            old = cells.get(VERSION)
+            mark = Mark.decode(old or b"")
+            if not cells or (mark is not None and mark.gone) or not (mark or change.whole):
+                return None
+            new = mark.next() if mark else Mark.first(self._clock.wall_ms())._replace(gone=False)
+            version = self._make(row, old, new, change, deadline)
+            if version is not None:
+                return version
+        raise AssertionError
+
+    def _create(self, row: bytes, fields: Fields, deadline: Deadline) -> Version | None:
+        """Put a version without a record where there is no row, then the record upon what is seen
+        there: see `hqueue.hbase.record_cells`.
+        """
+        change = FieldChange(fields, NEW)
+        vacant = Mark.first(self._clock.wall_ms())
+        cells = encode(vacant, {}, whole=False)
+        hidden_ms = HIDDEN_MS
+        while True:
+            self._ask(deadline, lambda: self._rows.check_and_put(row, None, cells))
+            there = self._cells(row, deadline)
+            old = Mark.decode(there.get(VERSION, b""))
+            if there and (old is None or not old.gone):
+                return None
+            if old is not None:
+                version = self._make(row, old.cell, old.next(), change, deadline)
+                if version is not None:
+                    return version
+            if deadline.expired:
+                raise StoreUnavailableError(
+                    "what was deleted here hides what is created", path=row.decode()
+                )
+            self._clock.sleep_ms(min(hidden_ms, deadline.remaining_ms))
+            hidden_ms = min(2 * hidden_ms, HIDDEN_MS_MAX)
+
+    def _delete(self, row: bytes, version: Version, deadline: Deadline) -> bool:
+        if version == NEW:
+            return False
+        for _ in self._tries(row, deadline):
+            if version == ANY:
+                cells = self._cells(row, deadline)
+                old = cells.get(VERSION)
+                mark = Mark.decode(old or b"")
+                if not cells or (mark is not None and mark.gone):
+                    return False
+            else:
+                mark = version_of(version)
+                old = mark.cell
+            now_ms = self._clock.wall_ms()
+            gone = mark.next(gone=True) if mark else Mark.first(now_ms)
+            tombstone = encode(gone, {}, whole=False)
+            burial = RowChange(self._rows, self._clock, row, old=old, new=gone, cells=tombstone)
+            if burial.make(deadline):
+                # A tombstone that stays is in nobody's way.
+                with contextlib.suppress(HQueueError):
+                    self._rows.check_and_delete(row, gone.cell)
+                return True
+            if version != ANY:
+                return False
+        raise AssertionError
+
+    def _tries(self, row: bytes, deadline: Deadline) -> Iterator[int]:
+        for number in range(TRIES_MAX):
+            if number and deadline.expired:
+                break
+            yield number
+        raise StoreUnavailableError("others change the record all the time", path=row.decode())
+
+    def _cells(self, row: bytes, deadline: Deadline) -> Cells:
+        found = self._ask(deadline, lambda: self._rows.read([row]))
+        return found[0][1] if found else {}
+
+    def _page(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+        return self._ask(self._deadline(), lambda: self._rows.scan(first, beyond, limit))
+
+    # Requests.
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._bound_ms)
+
+    def _ask(self, deadline: Deadline, request: Callable[[], Answer]) -> Answer:
+        """Make a request that changes no record until it is answered."""
+
+        def ask() -> Answer:
+            self._rows.prepare()
+            return request()
+
+        try:
+            return deadline.run(ask)
+        except HQueueError as exc:
+            exc.outcome = Outcome.NOT_APPLIED
+            raise
+
+    def _change(
+        self,
+        inputs: Mapping[str, Input],
+        work: Callable[[tuple[str, Input]], Answer],
+        deadline: Deadline,
+    ) -> dict[str, Answer]:
+        """Change each record. One that fails stops no other before the deadline."""
+        done: dict[str, Answer] = {}
+        failed: dict[str, StoreUnavailableError] = {}
+
+        def change(item: tuple[str, Input]) -> None:
+            try:
+                done[item[0]] = work(item)
+            except StoreUnavailableError as exc:
+                failed[item[0]] = exc
+                if deadline.expired:
+                    raise
+
+        with contextlib.suppress(StoreUnavailableError):
+            self._each(list(inputs.items()), change)
+        if failed:
+            first = next(iter(failed.values()))
+            if len(inputs) == 1:
+                raise first
+            left = answers_of(first, inputs.keys() - done.keys(), Outcome.NOT_APPLIED)
+            raise partly_done(first, {**left, **failed, **done}) from first
+        return {key: done[key] for key in inputs}
+
+    def _each(
+        self,
+        inputs: list[Input],
+        work: Callable[[Input], Answer],
+        *,
+        alone_max: int = ALONE_MAX,
+    ) -> list[Answer]:
+        """Do something for each, several at a time. After an error no further one is begun."""
+        answers: dict[int, Answer] = {}
+        errors: list[BaseException] = []
+        numbered = iter(enumerate(inputs))
+        lock = threading.Lock()
+
+        def run() -> None:
+            while not errors:
+                with lock:
+                    item = next(numbered, None)
+                if item is None:
+                    return
+                try:
+                    answers[item[0]] = work(item[1])
+                except BaseException as exc:
+                    errors.append(exc)
+
+        if len(inputs) <= alone_max:
+            run()
+        else:
+            pool = self._threads()
+            for running in [pool.submit(run) for _ in range(min(THREADS, len(inputs)))]:
+                running.result()
+        if errors:
+            unknown = [e for e in errors if getattr(e, "outcome", None) is Outcome.UNKNOWN]
+            raise (unknown or errors)[0]
+        return [answers[number] for number in range(len(inputs))]
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the client is closed")
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(THREADS, "hqueue-records")
+            return self._pool
+
+
+def _below(prefix: str) -> tuple[bytes, bytes]:
+    """The rows below a prefix: the first key that there can be, and one beyond them."""
+    return row_key(f"{prefix}/"), row_key(f"{prefix}0")  # The one after "/".

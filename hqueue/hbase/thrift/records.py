@@ -1,0 +1,113 @@
+"""The table of topics' metadata, through Thrift2: its rows as `RowRecords` need them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hqueue.errors import Outcome, QueueDisabledError, QueueNotFoundError, StoreUnavailableError
+from hqueue.hbase.record_cells import HISTORY, RECORD, VERSION, Cells
+from hqueue.hbase.thrift.gateways import Gateways
+from hqueue.hbase.thrift.idl import hbase2
+from hqueue.hbase.thrift.locations import Locations
+from hqueue.hbase.thrift.requests import TableRequests
+from hqueue.hbase.thrift.tables import Tables
+from hqueue.hbase.thrift.translation import present, reads_answer
+from hqueue.rpc.transports import LARGE_BYTES
+
+__all__ = ["RecordTable"]
+
+_RECORD = [hbase2.TColumn(family=RECORD)]
+_ALL = [*_RECORD, hbase2.TColumn(family=HISTORY)]
+_VERSION = VERSION.split(b":", 1)
+
+
+class RecordTable(TableRequests):
+    """The `RowPort` on one table. Thread-safe, and usable in a forked child.
+
+    Args:
+        gateways: to HBase.
+        table: the table's name.
+        locations: where its regions are.
+        tables: creates it.
+    """
+
+    def __init__(
+        self, gateways: Gateways, table: str, locations: Locations, tables: Tables
+    ) -> None:
+        super().__init__(gateways, table, locations)
+        self._tables = tables
+        self._prepared = False
+
+    def prepare(self) -> None:
+        if not self._prepared:
+            self._tables.ensure_records(self._table)
+            self._prepared = True
+
+    def exists(self) -> bool:
+        return self._prepared or self._tables.has_records(self._table)
+
+    @reads_answer
+    def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
+        if not keys:
+            return []
+        columns = _ALL if history else _RECORD
+        gets = [hbase2.TGet(row=key, columns=columns) for key in keys]
+        if len(gets) == 1:
+            return _rows([self._ask("get", keys[0], gets[0])], keys)
+        return _rows(self._ask("getMultiple", keys[0], gets), keys)
+
+    @reads_answer
+    def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+        scan = hbase2.TScan(
+            startRow=first, stopRow=beyond, columns=_RECORD, caching=limit, limit=limit
+        )
+        found = self._ask("getScannerResults", first, scan, limit)
+        return _rows(found, [present(result.row) for result in found])
+
+    def check_and_put(self, key: bytes, version: bytes | None, cells: Cells) -> bool:
+        values = [
+            hbase2.TColumnValue(*column.split(b":", 1), value) for column, value in cells.items()
+        ]
+        put = hbase2.TPut(key, values)
+        bulk = max(map(len, cells.values())) >= LARGE_BYTES
+        return bool(self._ask("checkAndPut", key, key, *_VERSION, version, put, bulk=bulk))
+
+    def check_and_delete(self, key: bytes, version: bytes) -> bool:
+        delete = hbase2.TDelete(row=key)
+        return bool(self._ask("checkAndDelete", key, key, *_VERSION, version, delete))
+
+    def delete(self, keys: Sequence[bytes]) -> None:
+        self._ask("deleteMultiple", keys[0], [hbase2.TDelete(row=key) for key in keys])
+
+    def _ask(self, method: str, key: bytes, *arguments: Any, bulk: bool = False) -> Any:
+        try:
+            return self._call(method, key, *arguments, bulk=bulk)
+        except QueueDisabledError as exc:
+            # The gateway repeats requests by itself: one may have come in before that.
+            exc.outcome = Outcome.UNKNOWN
+            raise
+        except QueueNotFoundError as exc:
+            self._prepared = False  # It was dropped: the next try creates it.
+            raise StoreUnavailableError(
+                "the table of topics' metadata is gone",
+                outcome=Outcome.UNKNOWN,
+                table=self._table,
+            ) from exc
+
+
+def _rows(results: Sequence[Any], keys: Sequence[bytes]) -> list[tuple[bytes, Cells]]:
+    """The rows that have cells, of the answers for these keys."""
+    if len(results) != len(keys):
+        raise ValueError("an answer has another number of rows than were asked for")
+    return [
+        (
+            key,
+            {
+                cell.family + b":" + cell.qualifier: present(cell.value)
+                for cell in result.columnValues
+            },
+        )
+        for key, result in zip(keys, results, strict=True)
+        if present(result.columnValues)
+    ]

@@ -1,0 +1,126 @@
+"""Which HQueue clusters there are, with which queues: seed 004's brokers and their topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from hqueue.errors import SettingsError
+from hqueue.metadata.directory import Directory
+from hqueue.metadata.encoding import (
+    decode_broker,
+    decode_broker_queue,
+    encode_broker,
+    encode_broker_queue,
+)
+from hqueue.metadata.paths import Paths
+from hqueue.metadata.ports import ANY, MetadataStore, Record, Watch
+from hqueue.metadata.records import BrokerRecord
+from hqueue.settings.numbers import whole_number
+
+__all__ = ["Brokers"]
+
+BROKER_DEPTH = 1
+QUEUE_DEPTH = 2
+
+
+class Brokers:
+    """Which HQueue clusters there are, by their logical IDs, with which queues. Thread-safe.
+
+    Both are registered by a worker's session, and gone with it. Any worker of a cluster may
+    register it, one at a time does; nothing is made again by itself after a session was lost.
+
+    Where seed 004 has a bare ``host:port`` and a bare number, these are JSON with a version, as
+    every record of hqueue: so what must not be ignored can be added, and is refused by a release
+    that does not know it. That a record names its cluster is such an addition: of two clusters
+    with one ID each would read, and overwrite, how far the other's groups are.
+    """
+
+    def __init__(self, store: MetadataStore, paths: Paths) -> None:
+        self._store = store
+        self._paths = paths
+        self._brokers = Directory(store, paths.brokers, BROKER_DEPTH, self._decode, "a broker")
+        self._queues = Directory(
+            store, paths.broker_queues, QUEUE_DEPTH, self._decode_queue, "a broker's queue"
+        )
+
+    def claim(self, broker: int, record: BrokerRecord) -> bool:
+        """Register a cluster, if nobody has; whether this session has it now."""
+        path = self._paths.broker(broker)
+        return path in self._store.ephemerals.claim({path: encode_broker(record)})
+
+    def release(self, broker: int) -> None:
+        """Take back what this session registered, if it did."""
+        self._store.ephemerals.release([self._paths.broker(broker)])
+
+    def check(self, broker: int, cluster: Callable[[], str]) -> None:
+        """Return if no other cluster has registered this ID.
+
+        Args:
+            broker: the ID.
+            cluster: what names the own cluster; called if any has registered the ID.
+
+        Raises:
+            SettingsError: another has.
+            UnsupportedFormatError: there is a record that this release does not know.
+        """
+        path = self._paths.broker(broker)
+        found = self._store.records.read([path]).get(path)
+        if found is None:
+            return
+        registered, own = decode_broker(found.value, path), cluster()
+        if registered.cluster != own:
+            raise SettingsError(
+                "another HBase cluster has registered this broker_id; give each cluster below one"
+                " zookeeper_root a broker_id of its own, or a root of its own",
+                broker_id=broker,
+                registered_cluster=registered.cluster,
+                registered_by=str(registered.address),
+                own_cluster=own,
+                path=path,
+            )
+
+    def claim_queues(self, broker: int, partitions: Mapping[str, int]) -> set[str]:
+        """Register queues with their numbers of partitions; those that this session has now, also
+        from before, whatever number they had then.
+        """
+        wanted = {self._paths.broker_queue(queue, broker): queue for queue in partitions}
+        claimed = self._store.ephemerals.claim(
+            {path: encode_broker_queue(partitions[queue]) for path, queue in wanted.items()}
+        )
+        return {wanted[path] for path in claimed}
+
+    def release_queues(self, broker: int, queues: Collection[str]) -> None:
+        """Take back queues that this session registered; what isn't there counts as done."""
+        paths = [self._paths.broker_queue(queue, broker) for queue in queues]
+        self._store.ephemerals.release(paths)
+        # What leads to other brokers' of that queue has something below it, and stays.
+        self._store.records.delete({path.rpartition("/")[0]: ANY for path in paths})
+
+    def list(self) -> Mapping[int, BrokerRecord]:
+        """The clusters that are registered, by ID."""
+        return self._brokers.list()
+
+    def list_queues(self) -> Mapping[tuple[str, int], int]:
+        """The partitions of every queue that is registered, by its name and its cluster's ID."""
+        return self._queues.list()
+
+    def watch(self, listener: Callable[[Mapping[int, BrokerRecord]], None]) -> Watch:
+        """Report which clusters are registered; as `MetadataStore.watch`."""
+        return self._brokers.watch(listener)
+
+    def watch_queues(self, listener: Callable[[Mapping[tuple[str, int], int]], None]) -> Watch:
+        """Report which queues are registered; as `MetadataStore.watch`."""
+        return self._queues.watch(listener)
+
+    @staticmethod
+    def _decode(path: str, found: Mapping[str, Record]) -> tuple[int, BrokerRecord] | None:
+        broker = whole_number(path.rpartition("/")[2])
+        return None if broker is None else (broker, decode_broker(found[path].value, path))
+
+    @staticmethod
+    def _decode_queue(path: str, found: Mapping[str, Record]) -> tuple[tuple[str, int], int] | None:
+        queue, name = path.split("/")[-2:]
+        broker = whole_number(name)
+        if broker is None:
+            return None
+        return (queue, broker), decode_broker_queue(found[path].value, path)

@@ -1,0 +1,84 @@
+"""Topics' metadata: who owns a topic, where its messages lie, who subscribed to it (seed 003).
+
+Each kind has a manager. A manager stands on `hqueue.metadata.fields` alone, which is what a store
+must do: compare-and-set of records of a few fields. Where records lie is a `Layout`.
+"""
+
+from __future__ import annotations
+
+from hqueue.metadata.managers.election import OwnerElection, Verdict
+from hqueue.metadata.managers.exchange import (
+    Difference,
+    Imported,
+    compare_metadata,
+    import_infos,
+    read_document,
+    write_document,
+)
+from hqueue.metadata.managers.hubs import AvailableHub, HubRegistration, Hubs
+from hqueue.metadata.managers.infos import (
+    HubInfo,
+    LogRange,
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+    Versioned,
+)
+from hqueue.metadata.managers.layout import Layout, Rows, Subject, Tree
+from hqueue.metadata.managers.listing import Entry, Info
+from hqueue.metadata.managers.memory import MemoryFields
+from hqueue.metadata.managers.migration import MetadataMigration
+from hqueue.metadata.managers.opening import (
+    TopicMetadata,
+    delete_topic_metadata,
+    open_migration,
+    open_topic_metadata,
+)
+from hqueue.metadata.managers.pipeline import Pipeline
+from hqueue.metadata.managers.present import PresentRecords
+from hqueue.metadata.managers.stage import Home, Phase, Stage
+from hqueue.metadata.managers.topics import (
+    SubscriptionDataManager,
+    TopicOwnershipManager,
+    TopicPersistenceManager,
+)
+
+__all__ = [
+    "AvailableHub",
+    "Difference",
+    "Entry",
+    "Home",
+    "HubInfo",
+    "HubRegistration",
+    "Hubs",
+    "Imported",
+    "Info",
+    "Layout",
+    "LogRange",
+    "MemoryFields",
+    "MetadataMigration",
+    "OwnerElection",
+    "Phase",
+    "Pipeline",
+    "PresentRecords",
+    "Rows",
+    "Stage",
+    "Subject",
+    "SubscriptionData",
+    "SubscriptionDataManager",
+    "SubscriptionPreferences",
+    "SubscriptionState",
+    "TopicMetadata",
+    "TopicOwnershipManager",
+    "TopicPersistenceManager",
+    "Tree",
+    "Verdict",
+    "Versioned",
+    "compare_metadata",
+    "delete_topic_metadata",
+    "import_infos",
+    "open_migration",
+    "open_topic_metadata",
+    "read_document",
+    "write_document",
+]

@@ -1,0 +1,136 @@
+"""Which hub owns a topic: elected by compare-and-set (seed 003).
+
+A record of an owner counts only while that very incarnation is available; where records end with
+the session of their hub, it counts for as long as it is there. The rules:
+
+- A hub that is not available itself acquires nothing: another would take it at once.
+- Whether an owner is available is asked after its record was read, and answered as it is then: an
+  owner is available before it becomes one.
+- A record that counts no more is replaced if it is still the one that was read.
+- A hub writes its own record again, each time that it acquires the topic: what another read before,
+  when this hub was not available for a moment, is not the record any more.
+
+So of several hubs one becomes the owner, each version is one hub's, and a hub that acquired a topic
+keeps it until it releases it, for as long as it stays available. One that stands still does not
+notice when it is not any more: what it writes to the log is fenced there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol
+
+from hqueue.errors import (
+    BadVersionError,
+    NoTopicOwnerInfoError,
+    Outcome,
+    StoreUnavailableError,
+)
+from hqueue.metadata.managers.infos import HubInfo, Versioned
+from hqueue.metadata.managers.pipeline import Pipeline
+from hqueue.metadata.managers.topics import TopicOwnershipManager
+from hqueue.metadata.ports import NEW, Version
+
+__all__ = ["OwnerElection", "Verdict", "version_to_replace"]
+
+TRIES_MAX = 100
+"""How often others may be quicker, or go, before it is given up."""
+
+
+class Verdict(NamedTuple):
+    """Which hub owns a topic."""
+
+    owner: HubInfo
+    version: Version
+    """That of the owner's record: the owner releases the topic with it."""
+    won: bool
+    """Whether it is the hub that asked."""
+
+
+class _Available(Protocol):
+    def is_available(self, hub: HubInfo) -> bool: ...
+
+
+def version_to_replace(found: Versioned[HubInfo] | None, hub: HubInfo) -> Version | None:
+    """With which version a hub writes itself over what it found; None if that is another hub's, to
+    be asked about first.
+    """
+    if found is None:
+        return NEW
+    return found.version if found.value.incarnation == hub.incarnation else None
+
+
+class OwnerElection:
+    """Elects the owners of a queue's topics. Thread-safe.
+
+    Args:
+        ownership: the owners' records.
+        hubs: which hubs are available.
+        pipeline: does several things at once.
+        ephemeral: whether an owner's record ends with the session of its hub, where owners'
+            records lie now.
+    """
+
+    def __init__(
+        self,
+        ownership: TopicOwnershipManager,
+        hubs: _Available,
+        pipeline: Pipeline,
+        *,
+        ephemeral: Callable[[], bool],
+    ) -> None:
+        self._ownership = ownership
+        self._hubs = hubs
+        self._pipeline = pipeline
+        self._ephemeral = ephemeral
+
+    def acquire(self, topic: str, hub: HubInfo) -> Future[Verdict]:
+        """Make a hub the owner of a topic, if no other is.
+
+        The future's errors are those of the store, and `StoreUnavailableError` where the hub is not
+        available, or was overtaken again and again. Where the outcome is unknown the hub may have
+        become the owner: to acquire it again tells.
+        """
+        return self._pipeline.run(lambda: self._acquire(topic, hub))
+
+    def release(self, topic: str, owned: Verdict) -> Future[bool]:
+        """Leave a topic without an owner, if it is still owned by this verdict; whether it was."""
+        return self._pipeline.run(lambda: self._release(topic, owned))
+
+    def _acquire(self, topic: str, hub: HubInfo) -> Verdict:
+        if not self._hubs.is_available(hub):
+            raise StoreUnavailableError(
+                "a hub that is not available acquires no topic",
+                address=str(hub.address),
+                incarnation=hub.incarnation,
+            )
+        for _ in range(TRIES_MAX):
+            ephemeral = self._ephemeral()
+            found = self._ownership.read_owner_info(topic).result()
+            if ephemeral != self._ephemeral():
+                continue  # They were moved meanwhile.
+            version = version_to_replace(found, hub)
+            if version is None:
+                assert found is not None
+                if ephemeral or self._hubs.is_available(found.value):
+                    return Verdict(found.value, found.version, won=False)
+                version = found.version
+            try:
+                written = self._ownership.write_owner_info(topic, hub, version).result()
+            except (BadVersionError, NoTopicOwnerInfoError):
+                continue
+            return Verdict(hub, written, won=True)
+        raise StoreUnavailableError(
+            "other hubs were quicker each time", topic=topic, outcome=Outcome.NOT_APPLIED
+        )
+
+    def _release(self, topic: str, owned: Verdict) -> bool:
+        found = self._ownership.read_owner_info(topic).result()
+        if found is None or found.value.incarnation != owned.owner.incarnation:
+            return False
+        try:
+            self._ownership.delete_owner_info(topic, owned.version).result()
+        except (BadVersionError, NoTopicOwnerInfoError):
+            return False
+        return True

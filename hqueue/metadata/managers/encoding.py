@@ -1,0 +1,125 @@
+"""Topics' metadata as bytes. Each is a JSON object in UTF-8, a field of a record:
+
+owner        {"version": 1, "address": "host:port", "incarnation": "…"}
+ranges       {"version": 1, "ranges": [{"partition": 0, "first": "1700000000000-0",
+                                        "last": "1700000000000-9" or null, "epoch": 3}, …]}
+preferences  {"version": 1, "message_bound": 100, "consume_interval": null,
+              "delivery_window": null, "application": {"name": "value", …}}
+state        {"version": 1, "consumed": "1700000000000-0"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hqueue.message import MessageID
+from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
+from hqueue.metadata.fields import Fields
+from hqueue.metadata.managers.infos import (
+    HubInfo,
+    LogRange,
+    SubscriptionData,
+    SubscriptionPreferences,
+    SubscriptionState,
+)
+from hqueue.settings.addresses import Address
+
+__all__ = [
+    "OWNER",
+    "PREFERENCES",
+    "RANGES",
+    "STATE",
+    "decode_owner_info",
+    "decode_ranges",
+    "decode_subscription",
+    "encode_owner_info",
+    "encode_ranges",
+    "encode_subscription",
+]
+
+OWNER, RANGES, PREFERENCES, STATE = "owner", "ranges", "preferences", "state"
+"""The fields' names."""
+
+
+def encode_owner_info(owner: HubInfo) -> dict[str, bytes]:
+    """An owner's record."""
+    return {OWNER: encode_fields(address=str(owner.address), incarnation=owner.incarnation)}
+
+
+def decode_owner_info(fields: Fields, path: str) -> HubInfo:
+    """Reads it; `path` is where it lies, for errors."""
+    return decode_fields(
+        fields.get(OWNER, b""),
+        path,
+        lambda owner: HubInfo(
+            Address.parse(text_of(owner["address"])), text_of(owner["incarnation"])
+        ),
+    )
+
+
+def encode_ranges(ranges: Sequence[LogRange]) -> dict[str, bytes]:
+    """The record of where a topic's messages lie."""
+    listed = [
+        {
+            "partition": each.partition,
+            "first": str(each.first),
+            "last": None if each.last is None else str(each.last),
+            "epoch": each.epoch,
+        }
+        for each in ranges
+    ]
+    return {RANGES: encode_fields(ranges=listed)}
+
+
+def decode_ranges(fields: Fields, path: str) -> tuple[LogRange, ...]:
+    """Reads it."""
+
+    def read(given: Mapping[str, Any]) -> tuple[LogRange, ...]:
+        return tuple(
+            LogRange(
+                each["partition"],
+                MessageID.parse(text_of(each["first"])),
+                None if each["last"] is None else MessageID.parse(text_of(each["last"])),
+                each["epoch"],
+            )
+            for each in list_of(given["ranges"])
+        )
+
+    return decode_fields(fields.get(RANGES, b""), path, read)
+
+
+def encode_subscription(data: SubscriptionData) -> dict[str, bytes]:
+    """Those parts of a subscription's record that are given."""
+    fields: dict[str, bytes] = {}
+    if data.preferences is not None:
+        wanted = data.preferences
+        fields[PREFERENCES] = encode_fields(
+            message_bound=wanted.message_bound,
+            consume_interval=wanted.consume_interval,
+            delivery_window=wanted.delivery_window,
+            application=dict(sorted(wanted.application.items())),
+        )
+    if data.state is not None:
+        fields[STATE] = encode_fields(consumed=str(data.state.consumed))
+    return fields
+
+
+def decode_subscription(fields: Fields, path: str) -> SubscriptionData:
+    """Reads it. Both parts are there."""
+
+    def preferences(given: Mapping[str, Any]) -> SubscriptionPreferences:
+        return SubscriptionPreferences(
+            given["message_bound"],
+            given["consume_interval"],
+            given["delivery_window"],
+            {text_of(name): text_of(value) for name, value in given["application"].items()},
+        )
+
+    def state(given: Mapping[str, Any]) -> SubscriptionState:
+        return SubscriptionState(MessageID.parse(text_of(given["consumed"])))
+
+    return SubscriptionData(
+        decode_fields(fields.get(PREFERENCES, b""), path, preferences),
+        decode_fields(fields.get(STATE, b""), path, state),
+    )

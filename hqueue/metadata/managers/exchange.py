@@ -1,0 +1,250 @@
+"""Records of topics' metadata out of a store, into one, and those of two compared.
+
+A record as a document, which JSON has a line for:
+
+    {"kind": "persistence", "queue": "q", "topic": "t", "version": 3, "ranges": {…}}
+    {"kind": "subscription", "queue": "q", "topic": "t", "subscriber": "s", "version": 7,
+     "preferences": {…}, "state": {…}}
+    {"kind": "ownership", "queue": "q", "topic": "t", "version": 1, "owner": {…}}
+
+What stands in the objects is in `hqueue.metadata.managers.encoding`. Versions are the store's own,
+and mean nothing to another. Owners are not taken into a store: hubs elect them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from hqueue.errors import (
+    BadVersionError,
+    InvalidInputError,
+    MetadataError,
+    SubscriptionStateExistsError,
+    UnsupportedFormatError,
+)
+from hqueue.metadata.managers.encoding import (
+    encode_owner_info,
+    encode_ranges,
+    encode_subscription,
+)
+from hqueue.metadata.managers.infos import (
+    HubInfo,
+    LogRange,
+    SubscriptionData,
+    Versioned,
+)
+from hqueue.metadata.managers.layout import OWNERSHIP, PERSISTENCE, SUBSCRIPTION, Subject
+from hqueue.metadata.managers.listing import KINDS, Entry, Info, decode_info
+from hqueue.metadata.managers.opening import TopicMetadata
+from hqueue.metadata.ports import NEW, Version
+
+__all__ = [
+    "Difference",
+    "Imported",
+    "compare_metadata",
+    "import_infos",
+    "read_document",
+    "write_document",
+]
+
+TOGETHER = 256
+MOVED = (PERSISTENCE, SUBSCRIPTION)
+FIELDS = {OWNERSHIP: ("owner",), PERSISTENCE: ("ranges",), SUBSCRIPTION: ("preferences", "state")}
+
+
+class Imported(NamedTuple):
+    """What became of a record that was to be taken in."""
+
+    subject: Subject
+    result: str
+    """``created``; ``unchanged``, if it was there as it is to be; ``overwritten``; ``skipped``, if
+    it is an owner; or ``refused``."""
+    reason: MetadataError | InvalidInputError | UnsupportedFormatError | None = None
+    """Why it was refused."""
+
+
+class Difference(NamedTuple):
+    """A record that is not the same in two stores."""
+
+    key: str
+    subject: Subject | None
+    """What it is about; None where its key is none of hqueue's."""
+    problem: str
+
+
+def write_document(queue: str, subject: Subject, info: Info, version: Version) -> dict[str, Any]:
+    """A record as a document."""
+    if isinstance(info, HubInfo):
+        fields = encode_owner_info(info)
+    elif isinstance(info, SubscriptionData):
+        fields = encode_subscription(info)
+    else:
+        fields = encode_ranges(info)
+    document: dict[str, Any] = {"kind": subject.kind, "queue": queue, "topic": subject.topic}
+    if subject.subscriber is not None:
+        document["subscriber"] = subject.subscriber
+    document["version"] = version
+    return document | {name: json.loads(value) for name, value in fields.items()}
+
+
+def read_document(line: bytes | str) -> tuple[str, Subject, Info]:
+    """The queue of a record, what it is about, and what it says.
+
+    Raises:
+        InvalidInputError: it is no such document.
+        UnsupportedFormatError: a part of it is of a version that this release does not know.
+    """
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as exc:
+        raise InvalidInputError("a record is a JSON object") from exc
+    if not isinstance(document, Mapping) or document.get("kind") not in KINDS:
+        raise InvalidInputError(f"a record is a JSON object with a kind: {', '.join(KINDS)}")
+    kind = document["kind"]
+    names = ["queue", "topic", *(["subscriber"] if kind == SUBSCRIPTION else [])]
+    for name in names:
+        if not isinstance(document.get(name), str):
+            raise InvalidInputError(f"a record of this kind has a {name}", kind=kind)
+    subject = Subject(kind, *(document[name] for name in names[1:]))
+    fields = {
+        name: json.dumps(document[name], ensure_ascii=False).encode("utf-8", "surrogatepass")
+        for name in FIELDS[kind]
+        if name in document
+    }
+    return document["queue"], subject, decode_info(kind, fields, subject.topic)
+
+
+def import_infos(
+    metadata: TopicMetadata, infos: Iterable[tuple[Subject, Info]], *, overwrite: bool = False
+) -> Iterator[Imported]:
+    """Take records into a store, some hundred at a time; what became of each, in their order.
+
+    What is there already, and says the same, is left alone: so what was broken off is done again.
+
+    Args:
+        metadata: of the store.
+        infos: the records.
+        overwrite: whether what says something else is overwritten; else it is refused. What is
+            changed by others at the same time is refused in any case.
+
+    Raises:
+        StoreUnavailableError: with an outcome.
+    """
+    given = iter(infos)
+    while portion := [*itertools.islice(given, TOGETHER)]:
+        yield from _import(metadata, portion, overwrite=overwrite)
+
+
+def compare_metadata(first: TopicMetadata, second: TopicMetadata) -> Iterator[Difference]:
+    """What two stores do not have alike, but for owners; also what can't be read in one.
+
+    Where records are changed meanwhile a difference may be named that is none any more.
+    """
+    for entry, other in _pairs(first, second):
+        if isinstance(entry.found, UnsupportedFormatError):
+            yield _difference(entry, f"it can't be read in {first.store}: {entry.found}")
+        elif isinstance(other, UnsupportedFormatError):
+            yield _difference(entry, f"it can't be read in {second.store}: {other}")
+        elif other is None:
+            yield _difference(entry, f"it is in {first.store} only")
+        elif entry.found.value != other.value:
+            yield _difference(entry, f"{first.store} and {second.store} differ")
+    for entry, other in _pairs(second, first):
+        if other is not None:
+            continue  # It was compared.
+        if isinstance(entry.found, UnsupportedFormatError):
+            yield _difference(entry, f"it can't be read in {second.store}: {entry.found}")
+        else:
+            yield _difference(entry, f"it is in {second.store} only")
+
+
+Steps = Generator[None, None, Imported]
+
+
+def _import(
+    metadata: TopicMetadata, portion: list[tuple[Subject, Info]], *, overwrite: bool
+) -> list[Imported]:
+    """All of them at once: while one waits for its answer the others ask."""
+    running = {
+        number: _steps(metadata, subject, info, overwrite=overwrite)
+        for number, (subject, info) in enumerate(portion)
+    }
+    results: dict[int, Imported] = {}
+    while running:
+        for number, steps in list(running.items()):
+            try:
+                next(steps)
+            except StopIteration as done:
+                results[number] = done.value
+                del running[number]
+    return [results[number] for number in range(len(portion))]
+
+
+def _steps(metadata: TopicMetadata, subject: Subject, info: Info, *, overwrite: bool) -> Steps:
+    """Take one record in; each step asks for something, and the next one has the answer."""
+    if subject.kind == OWNERSHIP:
+        return Imported(subject, "skipped")
+    try:
+        try:
+            created = _write(metadata, subject, info, NEW)
+            yield
+            created.result()
+        except (BadVersionError, SubscriptionStateExistsError):
+            read = _find(metadata, subject)
+            yield
+            known = read.result()
+            if known is not None and known.value == info:
+                return Imported(subject, "unchanged")
+            if known is None or not overwrite:
+                raise
+            overwritten = _write(metadata, subject, info, known.version)
+            yield
+            overwritten.result()
+            return Imported(subject, "overwritten")
+    except (MetadataError, InvalidInputError, UnsupportedFormatError) as exc:
+        return Imported(subject, "refused", exc)
+    return Imported(subject, "created")
+
+
+def _write(
+    metadata: TopicMetadata, subject: Subject, info: Info, version: Version
+) -> Future[Version]:
+    """Write a record if it is of this version; `NEW`: if there is none."""
+    topic, subscriber = subject.topic, subject.subscriber
+    if isinstance(info, SubscriptionData):
+        assert subscriber is not None
+        if version == NEW:
+            return metadata.subscriptions.create_subscription_data(topic, subscriber, info)
+        return metadata.subscriptions.replace_subscription_data(topic, subscriber, info, version)
+    assert not isinstance(info, HubInfo)
+    return metadata.persistence.write_topic_persistence_info(topic, info, version)
+
+
+def _find(
+    metadata: TopicMetadata, subject: Subject
+) -> Future[Versioned[SubscriptionData] | None] | Future[Versioned[Sequence[LogRange]] | None]:
+    if subject.subscriber is not None:
+        return metadata.subscriptions.read_subscription_data(subject.topic, subject.subscriber)
+    return metadata.persistence.read_topic_persistence_info(subject.topic)
+
+
+def _pairs(
+    first: TopicMetadata, second: TopicMetadata
+) -> Iterator[tuple[Entry, Versioned[Any] | UnsupportedFormatError | None]]:
+    """The records of the first store, each with that of the second."""
+    entries = first.entries(MOVED)
+    while portion := [*itertools.islice(entries, TOGETHER)]:
+        asked = [None if each.subject is None else _find(second, each.subject) for each in portion]
+        for entry, future in zip(portion, asked, strict=True):
+            try:
+                yield entry, None if future is None else future.result()
+            except UnsupportedFormatError as exc:
+                yield entry, exc
+
+
+def _difference(entry: Entry, problem: str) -> Difference:
+    return Difference(entry.key, entry.subject, problem)

@@ -1,0 +1,332 @@
+"""How a writer takes part in a move: it writes only where metadata is in force, and says so.
+
+The rules, which `tests/model/migration` shows to be needed:
+
+- A writer says which stage it acknowledges, then looks whether that is the stage still. Only then,
+  and while the session is certain by which it says so, does it write.
+- It acknowledges no other stage while a change is under way. So when all writers that are present
+  have acknowledged that the move drains, all changes of before are made or have failed.
+- After each change it looks whether what it acknowledged still holds; if not, whether the change
+  was made where metadata is in force, and no move compares it yet. If neither, it may have come
+  too late to be copied, and its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+from hqueue.errors import (
+    HQueueError,
+    MetadataReadOnlyError,
+    Outcome,
+    StoreUnavailableError,
+    UnsupportedFormatError,
+)
+from hqueue.metadata.certainty import Certainty
+from hqueue.metadata.managers.stage import Phase, Stage, StageRecord, encode_acknowledgement
+from hqueue.metadata.ports import MetadataStore, Record, Watch
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.fork import register
+
+__all__ = ["Gate"]
+
+logger = logging.getLogger(__name__)
+
+NAME_BYTES = 8
+PAUSE_S = 0.1
+
+Answer = TypeVar("Answer")
+
+
+class _Permit(NamedTuple):
+    """That a change may be made."""
+
+    stage: Stage
+    session_id: int | None
+    """By which session the stage was acknowledged; None if it was not."""
+
+
+class Gate:
+    """Lets changes of one queue's metadata through while it is not moved. Thread-safe.
+
+    In a forked child it is another writer.
+
+    Args:
+        record: the stage.
+        session: with ZooKeeper, which it acknowledges by.
+        wait_ms: how long a change waits for a move to end.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self, record: StageRecord, session: MetadataStore, wait_ms: float, clock: Clock
+    ) -> None:
+        self._record = record
+        self._session = session
+        self._wait_ms = wait_ms
+        self._clock = clock
+        self._closed = False
+        self._begin()
+        register(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Condition()
+        self._asking = threading.Lock()
+        self._certainty = Certainty(self._session, self._lock, self._clock)
+        self._key = self._record.writer(secrets.token_hex(NAME_BYTES))
+        self._known: Stage | None = None
+        self._watching = False
+        self._watch: Watch | None = None
+        self._following = False
+        self._said: int | None = None
+        """The stage that this writer's registration names, if there is one."""
+        self._admitted: int | None = None
+        """The stage that it acknowledged, and found to be the stage after that."""
+        self._under_way = 0
+        self._entered = 0
+        """The stage of what is under way."""
+
+    def after_fork_in_child(self) -> None:
+        self._begin()
+
+    @property
+    def first(self) -> Stage:
+        """The stage before the first move."""
+        return self._record.first
+
+    @property
+    def known(self) -> Stage | None:
+        """The stage as far as it is known; None before anything was asked."""
+        return self._known
+
+    def stage(self, *, now: bool = False) -> Stage:
+        """The stage as it was a moment ago; asks if that is not known.
+
+        Args:
+            now: ask in any case.
+
+        Raises:
+            UnsupportedFormatError: its record can't be read.
+        """
+        known = self._known
+        return self._look() if now or known is None else known
+
+    def change(
+        self, change: Callable[[Stage], Answer], is_made: Callable[[Answer], bool]
+    ) -> Answer:
+        """Make a change in a stage in which changes may be made. Waits for that.
+
+        Args:
+            change: makes it.
+            is_made: whether anything was changed, by its answer. If nothing was, and the stage may
+                be another one, it is asked for again.
+
+        Raises:
+            MetadataReadOnlyError: the move takes longer than is waited.
+            StoreUnavailableError: with an outcome.
+        """
+        deadline = Deadline(self._clock, self._wait_ms)
+        while True:
+            permit = self._enter(deadline)
+            try:
+                answer = change(permit.stage)
+                if self._held(permit):
+                    return answer
+            finally:
+                self._leave()
+            if is_made(answer):
+                raise StoreUnavailableError(
+                    "it may have been moved to another store meanwhile, without this change",
+                    outcome=Outcome.UNKNOWN,
+                )
+
+    def close(self) -> None:
+        """Acknowledge no more; changes are let through while nothing is moved. Never raises."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+        if self._watch is not None:
+            self._watch.close()
+        if self._asking.acquire(timeout=self._session.session_timeout_ms / 1e3):
+            try:
+                self._release()
+            finally:
+                self._asking.release()
+
+    # One change.
+
+    def _enter(self, deadline: Deadline) -> _Permit:
+        while True:
+            if self._closed:
+                return self._enter_closed()
+            stage = self.stage()
+            with self._lock:
+                if stage.phase.is_open and self._is_admitted(stage):
+                    self._under_way += 1
+                    self._entered = stage.number
+                    return _Permit(stage, self._certainty.session_id)
+                if not stage.phase.is_open:
+                    other = functools.partial(self._is_over, stage)
+                    self._lock.wait_for(other, deadline.remaining_ms / 1e3)
+            if stage.phase.is_open:
+                try:
+                    self._acknowledge(stage)
+                except HQueueError as exc:
+                    exc.outcome = Outcome.NOT_APPLIED
+                    raise
+            if deadline.expired and self.stage() == stage and not self._is_admitted(stage):
+                raise self._closed_to_changes(stage)
+
+    def _is_over(self, stage: Stage) -> bool:
+        return self._closed or self._known != stage
+
+    def _enter_closed(self) -> _Permit:
+        """Without an acknowledgement: whether it came too late is looked at afterwards."""
+        stage = self._look()
+        if not stage.phase.is_open:
+            raise self._closed_to_changes(stage)
+        with self._lock:
+            self._under_way += 1
+        return _Permit(stage, None)
+
+    def _is_admitted(self, stage: Stage) -> bool:
+        return (
+            self._known is not None
+            and self._known.number == self._admitted == stage.number
+            and self._lasts()
+            and self._certainty.still_holds()
+        )
+
+    def _lasts(self) -> bool:
+        """Whether no other session has begun, as far as is known here."""
+        return self._session.session_id in (None, self._certainty.session_id)
+
+    def _held(self, permit: _Permit) -> bool:
+        """Whether a change was made where metadata is in force, before a move compares it."""
+        mine = permit.session_id
+        is_same = mine is not None and mine == self._certainty.session_id and self._lasts()
+        if is_same and self._certainty.holds():
+            return True
+        try:
+            newest = self._look()
+        except HQueueError as exc:
+            logger.debug("the stage of a move can't be read now: %s", exc)
+            return False
+        return newest.home == permit.stage.home and newest.phase is not Phase.COMPARING
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._under_way -= 1
+            self._lock.notify_all()
+
+    @staticmethod
+    def _closed_to_changes(stage: Stage) -> HQueueError:
+        if stage.phase.is_open:
+            return StoreUnavailableError("the session with ZooKeeper does not last")
+        return MetadataReadOnlyError(
+            "topics' metadata is being moved to another store, and can't be changed now",
+            phase=stage.phase.value,
+            target=stage.copy and stage.copy.store,
+        )
+
+    # The stage, and what is said of it.
+
+    def _look(self) -> Stage:
+        stage, _ = self._record.read()
+        with self._lock:
+            is_first = not (self._watching or self._closed)
+            self._watching |= is_first
+            newest = self._learn(stage)
+        if is_first:
+            watch = self._session.watch(self._record.above, 1, self._on_change)
+            with self._lock:
+                self._watch = watch
+            if self._closed:
+                watch.close()
+        return newest
+
+    def _on_change(self, found: Mapping[str, Record]) -> None:
+        try:
+            stage = self._record.stage(found)
+        except UnsupportedFormatError as exc:
+            logger.error("the stage of topics' metadata can't be read: %s", exc)
+            with self._lock:
+                self._known = None  # The next one that needs it gets this error.
+            return
+        with self._lock:
+            self._learn(stage)
+
+    def _learn(self, stage: Stage) -> Stage:
+        """What is newest; call with the lock held."""
+        if self._known is None or stage.number >= self._known.number:
+            self._known = stage
+            self._lock.notify_all()
+        return self._known
+
+    def _acknowledge(self, stage: Stage) -> None:
+        """Say that nothing is written but in this stage; that may be done then, if it is the stage
+        still.
+        """
+        with self._asking:
+            if self._closed:
+                return
+            if self._admitted == stage.number and self._lasts() and self._certainty.holds():
+                return
+            with self._lock:
+                self._lock.wait_for(lambda: self._may_say(stage), self._wait_ms / 1e3)
+                if not self._may_say(stage):
+                    raise StoreUnavailableError("changes from before are still under way")
+                self._admitted = None
+                begins = not self._following
+                self._following = True
+            if begins:
+                name = "hqueue-metadata-stage"
+                threading.Thread(target=self._follow, name=name, daemon=True).start()
+            said = {self._key: encode_acknowledgement(stage.number)}
+            session_id, _ = self._session.ephemerals.put(
+                [said], is_own=lambda value: True, parents=True
+            )
+            newest = self._look()
+            with self._lock:
+                self._said = stage.number
+                if newest.number == stage.number:
+                    self._admitted = stage.number
+                    self._certainty.begin(session_id)
+            self._certainty.holds()
+
+    def _may_say(self, stage: Stage) -> bool:
+        return not self._under_way or self._entered == stage.number
+
+    def _follow(self) -> None:
+        """Acknowledge each stage as soon as nothing is under way in the one before."""
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._closed or self._is_behind())
+                if self._closed:
+                    return
+                stage = self._known
+            assert stage is not None
+            try:
+                self._acknowledge(stage)
+            except HQueueError as exc:
+                logger.warning("the stage of a move is not acknowledged yet: %s", exc)
+                with self._lock:
+                    self._lock.wait_for(lambda: self._closed, PAUSE_S)
+
+    def _is_behind(self) -> bool:
+        known = self._known
+        return known is not None and self._said != known.number and self._may_say(known)
+
+    def _release(self) -> None:
+        with self._lock:
+            self._admitted = None
+            self._certainty.begin(None)  # What is under way is looked after by the stage alone.
+        if self._following:
+            with contextlib.suppress(HQueueError):  # It goes with the session.
+                self._session.ephemerals.release([self._key], wait=False)

@@ -1,0 +1,82 @@
+"""Where records of a queue's topics lie: each store, and each place in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+
+from hqueue.errors import SettingsError
+from hqueue.metadata.fields import BlobRecords, FieldRecords
+from hqueue.metadata.managers.layout import Layout, Rows, Tree
+from hqueue.metadata.managers.present import PresentRecords
+from hqueue.metadata.managers.stage import Home
+from hqueue.metadata.ports import MetadataStore
+from hqueue.runtime.fork import register
+
+__all__ = ["HBASE", "ZOOKEEPER", "ZOOKEEPER_VERSION_MAX", "HomeRecords", "Homes"]
+
+ZOOKEEPER, HBASE = "zookeeper", "hbase"
+ZOOKEEPER_VERSION_MAX = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class HomeRecords:
+    """All records of a queue's topics in one home."""
+
+    home: Home
+    records: FieldRecords
+    """The records but those of owners."""
+    owners: FieldRecords
+    layout: Layout
+    ephemeral: bool
+    """Whether an owner's record ends with the session of its hub."""
+
+
+class Homes:
+    """The homes of a queue's records. Thread-safe. Asks nothing.
+
+    Args:
+        session: a session with ZooKeeper.
+        root: what all keys begin with.
+        queue: the queue.
+        rows: opens HBase's records.
+    """
+
+    def __init__(
+        self, session: MetadataStore, root: str, queue: str, rows: Callable[[], FieldRecords]
+    ) -> None:
+        self._session = session
+        self._root = root
+        self._queue = queue
+        self._rows = rows
+        self._opened: dict[Home, HomeRecords] = {}
+        self._present = PresentRecords(session, ZOOKEEPER_VERSION_MAX)
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+
+    def open(self, home: Home) -> HomeRecords:
+        """Those in a home: always the same object.
+
+        Raises:
+            SettingsError: there is no such store, or none that outlasts its process.
+        """
+        records = self._opened.get(home)
+        if records is None:
+            with self._lock:
+                records = self._opened.setdefault(home, self._make(home))
+        return records
+
+    def _make(self, home: Home) -> HomeRecords:
+        if home.store == ZOOKEEPER:
+            tree = Tree(self._root, self._queue, home.place)
+            blobs = BlobRecords(self._session.records, ZOOKEEPER_VERSION_MAX, tree.leads)
+            return HomeRecords(home, blobs, self._present, tree, ephemeral=True)
+        if home.store == HBASE:
+            rows = self._rows()
+            layout = Rows(self._root, self._queue, home.place)
+            return HomeRecords(home, rows, rows, layout, ephemeral=False)
+        raise SettingsError("topics' metadata lies in 'zookeeper' or 'hbase'", store=home.store)

@@ -1,0 +1,221 @@
+"""The list of available hubs: always in ZooKeeper, wherever topics' metadata lies.
+
+It is seed 000's tree; a queue is a Hedwig region:
+
+    <root>/regions/<queue>/hosts/<host:port>         a hub that was there once
+    <root>/regions/<queue>/hosts/<host:port>/alive   ephemeral: it is there now
+
+The second is ``{"version": 1, "incarnation": "…", "load": 3}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from hqueue.errors import (
+    HQueueError,
+    InvalidInputError,
+    RequestRefusedError,
+    SettingsError,
+    UnsupportedFormatError,
+)
+from hqueue.metadata.directory import Directory
+from hqueue.metadata.encoding import decode_fields, encode_fields, text_of
+from hqueue.metadata.managers.infos import HubInfo
+from hqueue.metadata.managers.layout import segment, segment_name
+from hqueue.metadata.ports import ANY, MetadataStore, Obstacle, Record, Watch
+from hqueue.metadata.registration import Registration
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.settings.addresses import Address
+from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.numbers import check_whole
+
+__all__ = ["AvailableHub", "HubRegistration", "Hubs", "decode_hub", "encode_hub"]
+
+ALIVE = "alive"
+ALIVE_DEPTH = 2
+LOAD_MAX = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AvailableHub:
+    """A hub that is there.
+
+    Args:
+        info: the hub.
+        load: how much it has to do, in a unit that the hubs of a queue agree on; 0 or more.
+
+    Raises:
+        InvalidInputError: the load is out of range.
+    """
+
+    info: HubInfo
+    load: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole(self.load, 0, LOAD_MAX, option="load")
+
+
+class HubRegistration:
+    """That a hub is available, until this is closed. Made by `Hubs.register`."""
+
+    def __init__(self, key: str, hub: AvailableHub, registration: Registration) -> None:
+        self.info = hub.info
+        """The hub."""
+        self._key = key
+        self._registration = registration
+
+    @property
+    def failure(self) -> HQueueError | None:
+        """Why it could not be made again; then the hub is not available any more."""
+        return self._registration.failure
+
+    def update(self, load: int) -> None:
+        """Write how much the hub has to do now."""
+        value = encode_hub(AvailableHub(self.info, load))
+        self._registration.replace({self._key: value})
+
+    def close(self) -> None:
+        """The hub is not available any more. Never raises."""
+        self._registration.close()
+
+
+class Hubs:
+    """Which hubs of a queue are available. Thread-safe.
+
+    Args:
+        store: a session with ZooKeeper.
+        root: what all keys begin with.
+        queue: the queue.
+        clock: measures how long one that may be dead is waited for.
+    """
+
+    def __init__(
+        self, store: MetadataStore, root: str, queue: str, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._hosts = f"{root}/regions/{check_queue_name(queue)}/hosts"
+        self._available = Directory(
+            store, self._hosts, ALIVE_DEPTH, self._decode, "a hub", alone=True
+        )
+
+    def register(
+        self,
+        hub: HubInfo,
+        load: int = 0,
+        on_failure: Callable[[HQueueError], None] = lambda error: None,
+    ) -> HubRegistration:
+        """Make a hub available, and again after each loss of the session, until it is closed.
+
+        An earlier incarnation at its address can't be alive, and gives way at once.
+
+        Args:
+            hub: the hub.
+            load: how much it has to do.
+            on_failure: called if it can't be made available again.
+
+        Raises:
+            InvalidInputError: its address is none that could be read again.
+            RequestRefusedError: there is a record at its address that this release does not know,
+                and its session does not end.
+        """
+        available = AvailableHub(hub, load)
+        Address.parse(str(hub.address))
+        key = self._alive(hub.address)
+        registration = Registration(
+            self._store,
+            [{key: encode_hub(available)}],
+            is_own=lambda value: _incarnation(value) is not None,
+            on_obstacle=_in_the_way,
+            on_failure=on_failure,
+            parents=True,
+            clock=self._clock,
+        )
+        return HubRegistration(key, available, registration)
+
+    def list(self) -> Mapping[Address, AvailableHub]:
+        """The hubs that are available, by address. One whose record can't be read is left out, and
+        logged.
+        """
+        return self._available.list()
+
+    def watch(self, listener: Callable[[Mapping[Address, AvailableHub]], None]) -> Watch:
+        """Report which hubs are available; as `MetadataStore.watch`."""
+        return self._available.watch(listener)
+
+    def is_available(self, hub: HubInfo) -> bool:
+        """Whether this incarnation of a hub is available: at a moment after the call began, also
+        where the session is with a ZooKeeper server that lags behind.
+        """
+        key = self._alive(hub.address)
+        # It changes nothing; but as a change it goes through the leader, and what this session
+        # reads next is as it was then, or later.
+        self._store.records.delete({f"{key}/none": ANY})
+        found = self._store.records.read([key]).get(key)
+        return found is not None and _incarnation(found.value) == hub.incarnation
+
+    def forget(self, address: Address) -> bool:
+        """Forget a hub that is gone for good; whether it is forgotten: not while it is
+        available.
+        """
+        host = self._host(address)
+        self._store.records.delete({host: ANY})
+        return host not in self._store.records.keys(self._hosts, 1)
+
+    def forget_gone(self) -> None:
+        """Forget all hubs but those that are available."""
+        hosts = self._store.records.keys(self._hosts, 1)
+        self._store.records.delete(dict.fromkeys(hosts, ANY))
+        self._store.records.delete({self._hosts: ANY}, levels_above=1)
+
+    def _host(self, address: Address) -> str:
+        return f"{self._hosts}/{segment(str(address))}"
+
+    def _alive(self, address: Address) -> str:
+        return f"{self._host(address)}/{ALIVE}"
+
+    @staticmethod
+    def _decode(path: str, found: Mapping[str, Record]) -> tuple[Address, AvailableHub] | None:
+        host, last = path.split("/")[-2:]
+        name = segment_name(host)
+        if last != ALIVE or name is None:
+            return None
+        with contextlib.suppress(InvalidInputError, SettingsError):
+            address = Address.parse(name)
+            return address, decode_hub(found[path].value, path, address)
+        return None
+
+
+def encode_hub(hub: AvailableHub) -> bytes:
+    """The record of a hub that is there."""
+    return encode_fields(incarnation=hub.info.incarnation, load=hub.load)
+
+
+def decode_hub(data: bytes, path: str, address: Address) -> AvailableHub:
+    """Reads it; `path` is where it lies, for errors."""
+    return decode_fields(
+        data,
+        path,
+        lambda fields: AvailableHub(
+            HubInfo(address, text_of(fields["incarnation"])), fields["load"]
+        ),
+    )
+
+
+def _incarnation(value: bytes) -> str | None:
+    """Which incarnation a record is of; None if it can't be read."""
+    try:
+        return decode_fields(value, "", lambda fields: text_of(fields["incarnation"]))
+    except UnsupportedFormatError:
+        return None
+
+
+def _in_the_way(obstacle: Obstacle) -> RequestRefusedError:
+    return RequestRefusedError(
+        "another hub is available at this address",
+        path=obstacle.key,
+        record=(obstacle.value or b"").decode(errors="replace"),
+    )

@@ -1,0 +1,167 @@
+"""What hubs keep about topics: who owns one, where its messages lie, who subscribed to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import MessageID
+from hqueue.metadata.ports import Version
+from hqueue.settings.addresses import Address
+from hqueue.settings.limits import PARTITIONS_MAX
+from hqueue.settings.numbers import check_whole
+
+__all__ = [
+    "HubInfo",
+    "LogRange",
+    "SubscriptionData",
+    "SubscriptionPreferences",
+    "SubscriptionState",
+    "Versioned",
+]
+
+Value = TypeVar("Value")
+
+COUNT_MAX = 2**31 - 1
+APPLICATION_MAX = 100
+"""Preferences of an application's own, at most."""
+
+
+class Versioned(NamedTuple, Generic[Value]):
+    """What was read, and what a later write of it compares."""
+
+    value: Value
+    version: Version
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HubInfo:
+    """A hub.
+
+    Args:
+        address: where it listens.
+        incarnation: another each time that it starts: a hub that comes back is another one.
+    """
+
+    address: Address
+    incarnation: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.address, Address):
+            raise InvalidInputError("a hub's address is an Address", address=self.address)
+        _check_text(self.incarnation, "incarnation")
+        if not self.incarnation:
+            raise InvalidInputError("an incarnation has a name")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogRange:
+    """Where some of a topic's messages lie: in a partition, from one ID to another.
+
+    Args:
+        partition: the partition of the queue.
+        first: the ID from which on they lie there.
+        last: the last ID of the range; None while it is open.
+        epoch: the owner's, who opened it. It grows from one range to the next.
+
+    Raises:
+        InvalidInputError: it ends before it begins, or a number is out of range.
+    """
+
+    partition: int
+    first: MessageID
+    last: MessageID | None = None
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole(self.partition, 0, PARTITIONS_MAX - 1, option="partition")
+        check_whole(self.epoch, 0, 2**63 - 1, option="epoch")
+        _check_id(self.first, "first")
+        if self.last is not None:
+            _check_id(self.last, "last")
+        if self.last is not None and self.last < self.first:
+            raise InvalidInputError(
+                "a range ends before it begins", first=str(self.first), last=str(self.last)
+            )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SubscriptionPreferences:
+    """How a subscriber wants its messages.
+
+    Args:
+        message_bound: so many messages wait for it at most: the oldest are dropped. None: all wait.
+        consume_interval: its mark is stored at the latest after so many messages.
+        delivery_window: so many messages are under way to it at most.
+        application: what its application keeps here.
+
+    Raises:
+        InvalidInputError: a number is out of range, or a text is none.
+    """
+
+    message_bound: int | None = None
+    consume_interval: int | None = None
+    delivery_window: int | None = None
+    application: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("message_bound", "consume_interval", "delivery_window"):
+            number = getattr(self, name)
+            if number is not None:
+                check_whole(number, 1, COUNT_MAX, option=name)
+        if not isinstance(self.application, Mapping):
+            raise InvalidInputError("an application's preferences are a mapping")
+        object.__setattr__(self, "application", dict(self.application))  # It stays as it is.
+        if len(self.application) > APPLICATION_MAX:
+            raise InvalidInputError(
+                "an application keeps no more preferences here",
+                number=len(self.application),
+                number_max=APPLICATION_MAX,
+            )
+        for name, value in self.application.items():
+            _check_text(name, "application")
+            _check_text(value, "application")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SubscriptionState:
+    """How far a subscriber is.
+
+    Args:
+        consumed: its consume mark: it is done with this message and all before it.
+    """
+
+    consumed: MessageID
+
+    def __post_init__(self) -> None:
+        _check_id(self.consumed, "consumed")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SubscriptionData:
+    """What is kept of a subscription. To create one, or to replace it, both parts are given; to
+    update it one is enough where the store can update them apart.
+    """
+
+    preferences: SubscriptionPreferences | None = None
+    state: SubscriptionState | None = None
+
+    def __post_init__(self) -> None:
+        for part, kind in (
+            (self.preferences, SubscriptionPreferences),
+            (self.state, SubscriptionState),
+        ):
+            if part is not None and not isinstance(part, kind):
+                raise InvalidInputError(f"this is no {kind.__name__}", type=type(part).__name__)
+
+
+def _check_id(value: object, option: str) -> None:
+    if not isinstance(value, MessageID):
+        raise InvalidInputError(f"{option} is a MessageID", value=value)
+
+
+def _check_text(text: object, option: str) -> None:
+    if not isinstance(text, str) or not text.isprintable():
+        raise InvalidInputError(f"{option} is a text that can be printed", text=text)

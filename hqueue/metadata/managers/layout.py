@@ -1,0 +1,242 @@
+"""Where topics' metadata lies, in each kind of store.
+
+On ZooKeeper it is seed 000's tree; a queue is a Hedwig region:
+
+    <root>/regions/<queue>/topics/<topic>                           where its messages lie
+    <root>/regions/<queue>/topics/<topic>/hub                       ephemeral: who owns it
+    <root>/regions/<queue>/topics/<topic>/subscribers/<subscriber>  a subscription
+
+Where records are found by their order, as rows are, each kind is by itself, so that one kind is
+listed without coming past the others; a topic's subscriptions lie together:
+
+    <root>/regions/<queue>/topics/<topic>
+    <root>/regions/<queue>/owners/<topic>
+    <root>/regions/<queue>/subscriptions/<topic>/<subscriber>
+
+What a topic's or a subscriber's name has that no segment may is escaped as in URLs. Once all of it
+was moved it lies in a place with a number: below ``<root>/regions/<queue>/places/<number>``.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from typing import NamedTuple, Protocol
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import topic_bytes
+from hqueue.metadata.records import NAME_LENGTH_MAX
+from hqueue.settings.attributes import check_queue_name
+
+__all__ = [
+    "OWNERSHIP",
+    "PERSISTENCE",
+    "SUBSCRIPTION",
+    "Layout",
+    "Place",
+    "Rows",
+    "Subject",
+    "Tree",
+    "key_in",
+    "place_in",
+    "places",
+    "segment",
+    "segment_name",
+]
+
+_PLAIN = re.compile("[A-Za-z0-9_:-]+")
+
+OWNERSHIP, PERSISTENCE, SUBSCRIPTION = "ownership", "persistence", "subscription"
+"""The kinds of records."""
+
+
+class Place(NamedTuple):
+    """Where all records of a kind lie: below this, so many segments deep."""
+
+    prefix: str
+    depth: int
+
+
+class Subject(NamedTuple):
+    """What a record is about."""
+
+    kind: str
+    topic: str
+    subscriber: str | None = None
+
+
+class Layout(Protocol):
+    """The keys of one queue's records. A name that can't be one is an `InvalidInputError`."""
+
+    @property
+    def prefix(self) -> str:
+        """What all of them lie below."""
+
+    def ranges(self, topic: str) -> str: ...
+
+    @property
+    def topics(self) -> str:
+        """What `ranges` lie below, one segment deep."""
+
+    def owner(self, topic: str) -> str: ...
+
+    def subscriptions(self, topic: str) -> str:
+        """What a topic's subscriptions lie below, one segment deep."""
+
+    def subscription(self, topic: str, subscriber: str) -> str: ...
+
+    def place(self, kind: str) -> Place:
+        """Where all records of a kind lie, and perhaps others."""
+
+    def subject(self, key: str) -> Subject | None:
+        """What the record at a key is about; None for one that hqueue did not make."""
+
+
+class Tree:
+    """The `Layout` of a tree of nodes."""
+
+    def __init__(self, root: str, queue: str, place: int = 0) -> None:
+        self.prefix = f"{_region(root, queue, place)}/topics"
+        self.topics = self.prefix
+
+    def leads(self, key: str) -> bool:
+        """Whether others may lie below a record: a topic's owner and its subscriptions."""
+        return key.count("/") == self.topics.count("/") + 1
+
+    def ranges(self, topic: str) -> str:
+        return f"{self.topics}/{_topic(topic)}"
+
+    def owner(self, topic: str) -> str:
+        return f"{self.ranges(topic)}/hub"
+
+    def subscriptions(self, topic: str) -> str:
+        return f"{self.ranges(topic)}/subscribers"
+
+    def subscription(self, topic: str, subscriber: str) -> str:
+        return f"{self.subscriptions(topic)}/{_subscriber(subscriber)}"
+
+    def place(self, kind: str) -> Place:
+        return Place(self.topics, {PERSISTENCE: 1, OWNERSHIP: 2, SUBSCRIPTION: 3}[kind])
+
+    def subject(self, key: str) -> Subject | None:
+        match key.removeprefix(f"{self.topics}/").split("/"):
+            case [topic]:
+                return _subject(PERSISTENCE, topic)
+            case [topic, "hub"]:
+                return _subject(OWNERSHIP, topic)
+            case [topic, "subscribers", subscriber]:
+                return _subject(SUBSCRIPTION, topic, subscriber)
+        return None
+
+
+class Rows:
+    """The `Layout` of rows in their order."""
+
+    def __init__(self, root: str, queue: str, place: int = 0) -> None:
+        self.prefix = _region(root, queue, place)
+        self.topics = f"{self.prefix}/topics"
+
+    def ranges(self, topic: str) -> str:
+        return f"{self.topics}/{_topic(topic)}"
+
+    def owner(self, topic: str) -> str:
+        return f"{self.prefix}/owners/{_topic(topic)}"
+
+    def subscriptions(self, topic: str) -> str:
+        return f"{self.prefix}/subscriptions/{_topic(topic)}"
+
+    def subscription(self, topic: str, subscriber: str) -> str:
+        return f"{self.subscriptions(topic)}/{_subscriber(subscriber)}"
+
+    def place(self, kind: str) -> Place:
+        if kind == SUBSCRIPTION:
+            return Place(f"{self.prefix}/subscriptions", 2)
+        return Place({PERSISTENCE: self.topics, OWNERSHIP: f"{self.prefix}/owners"}[kind], 1)
+
+    def subject(self, key: str) -> Subject | None:
+        match key.removeprefix(f"{self.prefix}/").split("/"):
+            case ["topics", topic]:
+                return _subject(PERSISTENCE, topic)
+            case ["owners", topic]:
+                return _subject(OWNERSHIP, topic)
+            case ["subscriptions", topic, subscriber]:
+                return _subject(SUBSCRIPTION, topic, subscriber)
+        return None
+
+
+def key_in(layout: Layout, key: str, *, of: Layout) -> str:
+    """The key by which a layout has the record that another one has by this key. One that hqueue
+    did not make stays as it is.
+    """
+    subject = None if layout is of else of.subject(key)
+    if subject is None:
+        return key
+    if subject.kind == SUBSCRIPTION:
+        assert subject.subscriber is not None
+        return layout.subscription(subject.topic, subject.subscriber)
+    return (layout.ranges if subject.kind == PERSISTENCE else layout.owner)(subject.topic)
+
+
+def place_in(layout: Layout, prefix: str, depth: int, *, of: Layout) -> Place:
+    """Where a layout has what lies so many segments below a prefix of another one: all of a kind,
+    or a topic's subscriptions.
+
+    Raises:
+        InvalidInputError: that is neither.
+    """
+    if layout is of:
+        return Place(prefix, depth)
+    for kind in (OWNERSHIP, PERSISTENCE, SUBSCRIPTION):
+        if of.place(kind) == (prefix, depth):
+            return layout.place(kind)
+    subject = of.subject(f"{prefix}/-")
+    if depth != 1 or subject is None or subject.kind != SUBSCRIPTION:
+        raise InvalidInputError("no records of topics lie there", path=prefix, depth=depth)
+    return Place(layout.subscriptions(subject.topic), 1)
+
+
+def segment(name: str) -> str:
+    """A name as a segment of a key."""
+    if _PLAIN.fullmatch(name):  # As most are: quoting takes ten times as long.
+        return name
+    escaped = urllib.parse.quote(name, safe=":")
+    return escaped.replace(".", "%2E") if name in (".", "..") else escaped
+
+
+def segment_name(part: str) -> str | None:
+    """Whose segment this is; None for one that hqueue did not make."""
+    name = urllib.parse.unquote(part)
+    return name if name and segment(name) == part else None
+
+
+def places(root: str, queue: str) -> str:
+    """What all records lie below that were moved to another store."""
+    return f"{root}/regions/{check_queue_name(queue)}/places"
+
+
+def _region(root: str, queue: str, place: int) -> str:
+    above = places(root, queue)
+    return f"{above}/{place:d}" if place else above.rpartition("/")[0]
+
+
+def _subject(kind: str, *segments: str) -> Subject | None:
+    names = [segment_name(each) for each in segments]
+    return None if None in names else Subject(kind, *filter(None, names))
+
+
+def _topic(topic: str) -> str:
+    topic_bytes(topic)
+    return segment(topic)
+
+
+def _subscriber(subscriber: str) -> str:
+    if not isinstance(subscriber, str) or not 1 <= len(subscriber) <= NAME_LENGTH_MAX:
+        raise InvalidInputError(
+            "a subscriber's name is a text of 1 to 200 characters", subscriber=subscriber
+        )
+    try:
+        return segment(subscriber)
+    except UnicodeEncodeError as exc:
+        raise InvalidInputError(
+            "the name must have a UTF-8 encoding", subscriber=subscriber
+        ) from exc

@@ -1,0 +1,156 @@
+"""What the managers of topics' metadata have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from hqueue.errors import BadVersionError, InvalidInputError, MetadataError
+from hqueue.metadata.fields import FieldChange, FieldRecord, Fields, Found
+from hqueue.metadata.managers.infos import Versioned
+from hqueue.metadata.managers.pipeline import Pipeline
+from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, Version
+from hqueue.settings.numbers import is_whole
+
+__all__ = ["Kind"]
+
+Value = TypeVar("Value")
+Before = TypeVar("Before")
+After = TypeVar("After")
+
+BESIDES_BYTES = 1_024
+"""What a store needs of a value's room besides the fields."""
+
+
+class Kind(Generic[Value]):
+    """Records of one kind, by the seed's rules: what is missing, and what is not of the version
+    that is known, are errors of their own.
+
+    Args:
+        pipeline: to the store.
+        of: what each value is.
+        encode: a value's fields.
+        decode: the value of a record's fields; its key is for errors.
+        missing: what is raised where a record is needed, and isn't there.
+        exists: what is raised where one is to be created, and is there.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        of: type[object],
+        encode: Callable[[Value], Fields],
+        decode: Callable[[Fields, str], Value],
+        *,
+        missing: type[MetadataError],
+        exists: type[MetadataError] = BadVersionError,
+    ) -> None:
+        self._pipeline = pipeline
+        self._of = of
+        self._encode = encode
+        self._decode = decode
+        self._missing = missing
+        self._exists = exists
+
+    def read(self, key: str) -> Future[Versioned[Value] | None]:
+        """What is there, if anything is."""
+        return _after(self._pipeline.read(key), lambda found: self.decoded(key, found))
+
+    def write(
+        self, key: str, value: Value, version: Version, *, whole: bool = True
+    ) -> Future[Version]:
+        """Write it if it is of this version; the version that it has then."""
+        self._check_version(version)
+        if not isinstance(value, self._of):
+            raise InvalidInputError(f"this is no {self._of.__name__}", type=type(value).__name__)
+        fields = self._encode(value)
+        size = sum(map(len, fields.values()))
+        if size > VALUE_BYTES_MAX - BESIDES_BYTES:
+            raise InvalidInputError(
+                "this is more than a record holds",
+                bytes=size,
+                bytes_max=VALUE_BYTES_MAX - BESIDES_BYTES,
+            )
+        written = self._pipeline.write(key, FieldChange(fields, version, whole))
+
+        def verdict(done: Version | None) -> Version | Future[Version]:
+            if done is not None:
+                return done
+            if version == NEW:
+                raise self._exists("there is one already", path=key)
+            return self._refused(key, version)
+
+        return _after(written, verdict)
+
+    def delete(self, key: str, version: Version) -> Future[None]:
+        """Delete it if it is of this version."""
+        self._check_version(version)
+        if version == NEW:
+            raise InvalidInputError("what is deleted has a version", version=version)
+
+        def verdict(done: bool) -> Future[None] | None:
+            return None if done else self._refused(key, version)
+
+        return _after(self._pipeline.delete(key, version), verdict)
+
+    def decoded(self, key: str, found: Found | None) -> Versioned[Value] | None:
+        """A record as its value.
+
+        Raises:
+            UnsupportedFormatError: it can't be read.
+        """
+        if found is None:
+            return None
+        if not isinstance(found, FieldRecord):
+            raise found
+        return Versioned(self._decode(found.fields, key), found.version)
+
+    def _check_version(self, version: Version) -> None:
+        if not is_whole(version):
+            raise InvalidInputError("no record of this store has such a version", version=version)
+        self._pipeline.store.check_version(version)
+
+    def _refused(self, key: str, version: Version) -> Future[After]:
+        """Why something was not done."""
+        if version == ANY:
+            raise self._missing("there is none", path=key)
+
+        def why(found: Found | None) -> After:
+            if found is None:
+                raise self._missing("there is none", path=key)
+            there = found.version if isinstance(found, FieldRecord) else None
+            raise BadVersionError("it has another version", path=key, version=there)
+
+        return _after(self._pipeline.read(key), why)
+
+
+def _after(
+    before: Future[Before], step: Callable[[Before], After | Future[After]]
+) -> Future[After]:
+    """What comes of a step that is taken when something has come: what it makes of that, or what
+    comes of what it asked for.
+    """
+    after: Future[After] = Future()
+    after.set_running_or_notify_cancel()
+
+    def finish(done: Future[After]) -> None:
+        error = done.exception()
+        if error is not None:
+            after.set_exception(error)
+        else:
+            after.set_result(done.result())
+
+    def go_on(done: Future[Before]) -> None:
+        try:
+            made = step(done.result())
+        except BaseException as exc:  # Whatever it is, who waits must learn it.
+            after.set_exception(exc)
+            return
+        if isinstance(made, Future):
+            made.add_done_callback(finish)
+        else:
+            after.set_result(made)
+
+    before.add_done_callback(go_on)
+    return after

@@ -1,0 +1,91 @@
+"""Records of fields in memory: for one process, and for as long as it lives."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+
+from hqueue.errors import InvalidInputError
+from hqueue.metadata.fields import FieldChange, FieldRecord
+from hqueue.metadata.ports import ANY, NEW, Version
+from hqueue.settings.numbers import is_whole
+
+__all__ = ["MemoryFields"]
+
+
+class MemoryFields:
+    """`FieldRecords` in memory. Thread-safe."""
+
+    partial = True
+
+    def __init__(self) -> None:
+        self._records: dict[str, FieldRecord] = {}
+        self._below: dict[str, set[str]] = {}
+        """The records one segment below each prefix."""
+        self._versions = itertools.count()
+        self._lock = threading.Lock()
+
+    def check_version(self, version: Version) -> None:
+        """As `FieldRecords.check_version`."""
+        if not is_whole(version, NEW):
+            raise InvalidInputError("no record of this store has such a version", version=version)
+
+    def read(self, keys: Iterable[str]) -> dict[str, FieldRecord]:
+        """As `FieldRecords.read`."""
+        with self._lock:
+            return {key: self._records[key] for key in keys if key in self._records}
+
+    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, FieldRecord]]:
+        """As `FieldRecords.scan`."""
+        with self._lock:
+            if depth == 1:
+                keys = [*self._below.get(prefix, ())]
+            else:
+                segments = prefix.count("/") + depth
+                within = (key for key in self._records if key.startswith(f"{prefix}/"))
+                keys = [key for key in within if key.count("/") == segments]
+        for key in sorted(keys):
+            yield from self.read([key]).items()
+
+    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+        """As `FieldRecords.write`."""
+        with self._lock:
+            return {key: self._write(key, change) for key, change in changes.items()}
+
+    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+        """As `FieldRecords.delete`."""
+        done: dict[str, bool] = {}
+        with self._lock:
+            for key, version in versions.items():
+                known = self._records.get(key)
+                done[key] = known is not None and version in (ANY, known.version)
+                if done[key]:
+                    self._remove(key)
+        return done
+
+    def clear(self, prefix: str) -> None:
+        """As `ClearableRecords.clear`."""
+        with self._lock:
+            for key in [key for key in self._records if key.startswith(f"{prefix}/")]:
+                self._remove(key)
+
+    def _write(self, key: str, change: FieldChange) -> Version | None:
+        known = self._records.get(key)
+        if known is None:
+            if change.version != NEW:
+                return None
+        elif change.version not in (ANY, known.version):
+            return None
+        kept = {} if known is None or change.whole else known.fields
+        version = Version(next(self._versions))
+        self._below.setdefault(key.rpartition("/")[0], set()).add(key)
+        self._records[key] = FieldRecord({**kept, **change.fields}, version)
+        return version
+
+    def _remove(self, key: str) -> None:
+        del self._records[key]
+        above = key.rpartition("/")[0]
+        self._below[above].discard(key)
+        if not self._below[above]:
+            del self._below[above]

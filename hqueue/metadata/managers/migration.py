@@ -1,0 +1,250 @@
+"""Moving a queue's topics' metadata from one store to another while it is used."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hqueue.errors import (
+    HQueueError,
+    MetadataError,
+    SettingsError,
+    StoreUnavailableError,
+    UnsupportedFormatError,
+)
+from hqueue.metadata.fields import FieldChange, FieldRecord, Found
+from hqueue.metadata.managers.homes import HBASE, ZOOKEEPER, HomeRecords, Homes
+from hqueue.metadata.managers.layout import OWNERSHIP, PERSISTENCE, SUBSCRIPTION, key_in
+from hqueue.metadata.managers.stage import Home, Phase, Stage, StageRecord
+from hqueue.metadata.ports import ANY, NEW
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+
+__all__ = ["MetadataMigration"]
+
+TOGETHER = 256
+PAUSE_MS = 20
+MOVED = (PERSISTENCE, SUBSCRIPTION)
+
+OnProgress = Callable[[str, int], None]
+
+
+def _ignore(step: str, records: int) -> None:
+    """Nobody wants to know."""
+
+
+class MetadataMigration:
+    """Moves a queue's topics' metadata from one store to another. Made by
+    `Client.metadata_migration`.
+
+    Hubs run on meanwhile. Reads are answered all the time. Changes are made while all is copied;
+    they wait while it is compared, and what has changed is copied again: for as long as an
+    operation may take, and are a `MetadataReadOnlyError` after that. Nothing is lost by a move,
+    whatever dies and wherever it dies: what is in force changes in one step, after all was
+    compared. Owners are not moved: hubs acquire their topics again.
+
+    Args:
+        record: the stage.
+        homes: where records lie.
+        clock: how long writers are waited for.
+    """
+
+    def __init__(self, record: StageRecord, homes: Homes, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._record = record
+        self._homes = homes
+        self._clock = clock
+
+    def stage(self) -> Stage:
+        """Where it is in force now, and how far a move is."""
+        return self._record.read()[0]
+
+    def move(
+        self,
+        to: str,
+        *,
+        drain_ms: float = 60_000,
+        on_progress: OnProgress = _ignore,
+    ) -> int:
+        """Move it to another store; how many records were moved, 0 if it is there already.
+
+        A move that was broken off begins its copy again, in another place. One that is under way by
+        somebody else is taken over, and fails there. If this fails by an error the metadata stays
+        in force where it was, and writers go on there; if the process dies, they go on when the
+        move is made again, or abandoned.
+
+        Args:
+            to: ``zookeeper`` or ``hbase``.
+            drain_ms: how long writers are waited for, until each has ended what it has under way
+                or its session is over.
+            on_progress: called with what is done (``copying``, ``draining``, ``comparing``) and a
+                number of records: 0 when it begins, then those of each portion.
+
+        Raises:
+            SettingsError: there is no such store, or none that can be moved to.
+            InvalidInputError: it is being moved to another store: that is abandoned first.
+            UnsupportedFormatError: a record can't be read. ``hqueue metadata check`` names all.
+            BadVersionError: somebody else has taken the move over, or abandoned it.
+            StoreUnavailableError: a store or a writer did not answer in time.
+            MetadataError: somebody writes to the copy, past all this.
+        """
+        if to not in (ZOOKEEPER, HBASE):
+            raise SettingsError("it is moved to 'zookeeper' or 'hbase'", store=to)
+        stage, version = self._record.read()
+        if stage.phase is Phase.STABLE and stage.home.store == to:
+            return 0
+        begun = stage.begun(to)
+        source = self._homes.open(stage.home)
+        stage, version = begun, self._record.change(begun, version)
+        try:
+            assert stage.copy is not None
+            target = self._homes.open(stage.copy)
+            on_progress("copying", 0)
+            for number in _copy(source, target):
+                on_progress("copying", number)
+            stage = stage.draining()
+            version = self._record.change(stage, version)
+            on_progress("draining", 0)
+            self._drain(stage, drain_ms)
+            stage = stage.drained()
+            version = self._record.change(stage, version)
+            on_progress("comparing", 0)
+            moved = 0
+            for number in _amend(source, target):
+                moved += number
+                on_progress("comparing", number)
+            self._record.change(stage.switched(), version)
+        except BaseException:
+            # If somebody else has taken it over, or it is done, this changes nothing.
+            with contextlib.suppress(HQueueError):
+                self._record.change(stage.abandoned(), version)
+            raise
+        return moved
+
+    def abandon(self) -> bool:
+        """Let the metadata stay in force where it is; whether a move was under way.
+
+        Raises:
+            BadVersionError: somebody goes on with it at the same time.
+        """
+        stage, version = self._record.read()
+        if stage.phase is Phase.STABLE:
+            return False
+        self._record.change(stage.abandoned(), version)
+        return True
+
+    def clear(self, *, on_progress: OnProgress = _ignore) -> int:
+        """Delete what is left in places that are not in force, of moves and of copies that were
+        broken off; how many records that were.
+
+        Raises:
+            BadVersionError: somebody begins a move at the same time. What was deleted is not in
+                force, and never will be.
+        """
+        number = 0
+        while (found := self._record.read())[0].left:
+            stage, version = found
+            for deleted in self._clear(stage.left[0]):
+                number += deleted
+                on_progress("clearing", deleted)
+            self._record.change(stage.cleared(stage.left[0]), version)
+        return number
+
+    def _drain(self, stage: Stage, drain_ms: float) -> None:
+        """Wait until each writer that is present has acknowledged this stage."""
+        deadline = Deadline(self._clock, drain_ms)
+        while behind := sorted(
+            name for name, number in self._record.writers().items() if number < stage.number
+        ):
+            if deadline.expired:
+                raise StoreUnavailableError(
+                    "writers did not end what they have under way", writers=behind
+                )
+            self._clock.sleep_ms(PAUSE_MS)
+
+    def _clear(self, home: Home) -> Iterator[int]:
+        records = self._homes.open(home)
+        for kind in (OWNERSHIP, *MOVED):
+            keys = (key for key, _ in records.records.scan(*records.layout.place(kind)))
+            store = records.owners if kind == OWNERSHIP else records.records
+            while portion := [*itertools.islice(keys, TOGETHER)]:
+                yield sum(store.delete(dict.fromkeys(portion, ANY)).values())
+
+
+Portion = dict[str, FieldRecord]
+
+
+def _portions(home: HomeRecords) -> Iterator[Portion]:
+    """The records that are moved, some hundred at a time.
+
+    Raises:
+        UnsupportedFormatError: one can't be read.
+    """
+
+    def readable() -> Iterator[tuple[str, FieldRecord]]:
+        for kind in MOVED:
+            for key, found in home.records.scan(*home.layout.place(kind)):
+                if not isinstance(found, FieldRecord):
+                    raise found
+                if home.layout.subject(key) is None or _members(found) is None:
+                    raise UnsupportedFormatError("this is no record of hqueue", path=key)
+                yield key, found
+
+    records = readable()
+    while portion := dict(itertools.islice(records, TOGETHER)):
+        yield portion
+
+
+def _copy(source: HomeRecords, target: HomeRecords) -> Iterator[int]:
+    """Copy all to where nothing is; how many at a time."""
+    for portion in _portions(source):
+        changes = {
+            key_in(target.layout, key, of=source.layout): FieldChange(each.fields, NEW)
+            for key, each in portion.items()
+        }
+        _write(target, changes)
+        yield len(portion)
+
+
+def _amend(source: HomeRecords, target: HomeRecords) -> Iterator[int]:
+    """Compare all with the copy, and copy what has changed since; how many records there are, so
+    many at a time.
+    """
+    number = 0
+    for portion in _portions(source):
+        keys = {key_in(target.layout, key, of=source.layout): key for key in portion}
+        there = target.records.read(keys)
+        _write(
+            target,
+            {
+                key: FieldChange(portion[own].fields, ANY if key in there else NEW)
+                for key, own in keys.items()
+                if not _is_same(there.get(key), portion[own])
+            },
+        )
+        number += len(portion)
+        yield len(portion)
+    if sum(map(len, _portions(target))) != number:
+        for portion in _portions(target):
+            keys = {key_in(source.layout, key, of=target.layout): key for key in portion}
+            gone = keys.keys() - source.records.read(keys).keys()
+            target.records.delete({keys[key]: ANY for key in gone})
+
+
+def _write(target: HomeRecords, changes: dict[str, FieldChange]) -> None:
+    written = target.records.write(changes) if changes else {}
+    if None in written.values():
+        raise MetadataError("somebody else writes to the copy", place=target.home)
+
+
+def _is_same(found: Found | None, record: FieldRecord) -> bool:
+    return isinstance(found, FieldRecord) and _members(found) == _members(record)
+
+
+def _members(record: FieldRecord) -> dict[str, Any] | None:
+    """What a record's fields say; None if one is no JSON."""
+    try:
+        return {name: json.loads(value) for name, value in record.fields.items()}
+    except (ValueError, RecursionError):
+        return None

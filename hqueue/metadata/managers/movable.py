@@ -1,0 +1,177 @@
+"""Records that may be moved to another store while they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from hqueue.errors import InvalidInputError, MetadataReadOnlyError
+from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Found
+from hqueue.metadata.managers.gate import Gate
+from hqueue.metadata.managers.homes import HomeRecords
+from hqueue.metadata.managers.layout import Layout, key_in, place_in
+from hqueue.metadata.managers.stage import Stage
+from hqueue.metadata.outcomes import PartlyDoneError, is_made, partly_done
+from hqueue.metadata.ports import ANY, NEW, Version
+
+__all__ = ["MovableRecords"]
+
+PLACE = 2**128
+"""A version is that of its store, and the number of the place times this: so none of one place is
+one of another. Those of place 0 are the store's own."""
+
+
+class MovableRecords:
+    """`FieldRecords` which lie where the stage says. Thread-safe.
+
+    Keys are those of one layout, wherever the records lie. Reads are of where they lay a moment
+    ago: they are never held up by a move. Changes wait while it is under way, and are made where
+    the records lie then: those of a version from before a move find it changed.
+
+    Args:
+        gate: lets changes through.
+        home: where they lie in a stage.
+        records: which records of a home.
+        layout: whose keys are given, and returned.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        home: Callable[[Stage], HomeRecords],
+        records: Callable[[HomeRecords], FieldRecords],
+        layout: Layout,
+    ) -> None:
+        self._gate = gate
+        self._home = home
+        self._records = records
+        self._layout = layout
+
+    @property
+    def partial(self) -> bool:
+        """As `FieldRecords.partial`: of the store where they lie now. A move may change it."""
+        return self._records(self._home(self._gate.stage())).partial
+
+    def check_version(self, version: Version) -> None:
+        """As `FieldRecords.check_version`. One of another place is one that has changed."""
+        number = max(version, 0) // PLACE
+        known = self._gate.known or self._gate.first
+        if number > known.number:
+            known = self._gate.stage(now=True)
+        home = self._home(known)
+        if version < 0:
+            self._records(home).check_version(version)
+        elif number == home.home.place:
+            self._records(home).check_version(Version(version % PLACE))
+        elif number > known.number:
+            raise InvalidInputError("no record of this store has such a version", version=version)
+
+    def read(self, keys: Iterable[str]) -> dict[str, Found]:
+        """As `FieldRecords.read`."""
+        home = self._home(self._gate.stage())
+        there = {self._there(home, key): key for key in keys}
+        found = self._records(home).read(there)
+        return {there[key]: _known_as(home, each) for key, each in found.items()}
+
+    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
+        """As `FieldRecords.scan`: of where the records lie when it begins."""
+        home = self._home(self._gate.stage())
+        where = place_in(home.layout, prefix, depth, of=self._layout)
+        for key, found in self._records(home).scan(*where):
+            yield key_in(self._layout, key, of=home.layout), _known_as(home, found)
+
+    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+        """As `FieldRecords.write`.
+
+        Raises:
+            MetadataReadOnlyError: the move takes longer than is waited; or they were moved
+                meanwhile to where no part of a record is changed by itself.
+        """
+
+        def write(stage: Stage) -> _Asked:
+            home = self._home(stage)
+            records = self._records(home)
+            if not records.partial and not all(each.whole for each in changes.values()):
+                raise MetadataReadOnlyError(
+                    "it was moved to a store that changes all fields of a record together",
+                    store=home.home.store,
+                )
+            sent = {}
+            for key, change in changes.items():
+                version = _own(home, change.version)
+                if version is not None:
+                    sent[key] = self._there(home, key), change._replace(version=version)
+            asked = _ask(records.write, sent)
+            answers = {key: _exposed(home, asked.answers.get(key)) for key in changes}
+            return asked._replace(answers=answers)
+
+        return self._change(write)
+
+    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+        """As `FieldRecords.delete`. Raises as `write`."""
+
+        def delete(stage: Stage) -> _Asked:
+            home = self._home(stage)
+            sent = {}
+            for key, version in versions.items():
+                own = _own(home, version)
+                if own is not None:
+                    sent[key] = self._there(home, key), own
+            asked = _ask(self._records(home).delete, sent)
+            return asked._replace(answers={key: asked.answers.get(key, False) for key in versions})
+
+        return self._change(delete)
+
+    def _there(self, home: HomeRecords, key: str) -> str:
+        return key_in(home.layout, key, of=self._layout)
+
+    def _change(self, change: Callable[[Stage], _Asked]) -> dict[str, Any]:
+        done = self._gate.change(change, lambda asked: any(map(is_made, asked.answers.values())))
+        if done.error is not None:
+            raise partly_done(done.error, done.answers, done.error.outcome) from done.error
+        return done.answers
+
+
+class _Asked(NamedTuple):
+    """What came of several changes."""
+
+    answers: dict[str, Any]
+    """Of each: what the call returns for it, or an error."""
+    error: PartlyDoneError | None
+    """What was raised, if not all came through."""
+
+
+Input = TypeVar("Input")
+
+
+def _ask(
+    ask: Callable[[dict[str, Input]], Mapping[str, Any]], sent: Mapping[str, tuple[str, Input]]
+) -> _Asked:
+    """Make changes, each sent under another key than its own."""
+    error = None
+    answers: Mapping[str, Any] = {}
+    try:
+        if sent:
+            answers = ask(dict(sent.values()))
+    except PartlyDoneError as exc:
+        answers, error = exc.answers, exc
+    return _Asked({key: answers[there] for key, (there, _) in sent.items()}, error)
+
+
+def _own(home: HomeRecords, version: Version) -> Version | None:
+    """A version as the store has it; None if it is none of this home."""
+    if version in (ANY, NEW):
+        return version
+    number, own = divmod(version, PLACE)
+    return Version(own) if number == home.home.place else None
+
+
+def _exposed(home: HomeRecords, answer: Any) -> Any:
+    """What came of a write, with a version as others see it."""
+    return Version(home.home.place * PLACE + answer) if isinstance(answer, int) else answer
+
+
+def _known_as(home: HomeRecords, found: Found) -> Found:
+    if not isinstance(found, FieldRecord) or not home.home.place:
+        return found
+    return found._replace(version=Version(home.home.place * PLACE + found.version))

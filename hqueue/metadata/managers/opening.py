@@ -1,0 +1,204 @@
+"""The managers of a queue's topics over one of the stores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+
+from hqueue.metadata.fields import BlobRecords, ClearableRecords, FieldRecords
+from hqueue.metadata.managers.election import OwnerElection
+from hqueue.metadata.managers.gate import Gate
+from hqueue.metadata.managers.homes import ZOOKEEPER, ZOOKEEPER_VERSION_MAX, HomeRecords, Homes
+from hqueue.metadata.managers.hubs import Hubs
+from hqueue.metadata.managers.layout import Layout, Rows, Tree, places
+from hqueue.metadata.managers.listing import KINDS, Entry, list_entries
+from hqueue.metadata.managers.memory import MemoryFields
+from hqueue.metadata.managers.migration import MetadataMigration
+from hqueue.metadata.managers.movable import MovableRecords
+from hqueue.metadata.managers.pipeline import Pipeline
+from hqueue.metadata.managers.stage import Home, Stage, StageRecord
+from hqueue.metadata.managers.topics import (
+    SubscriptionDataManager,
+    TopicOwnershipManager,
+    TopicPersistenceManager,
+)
+from hqueue.metadata.ports import MetadataStore
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["TopicMetadata", "delete_topic_metadata", "open_migration", "open_topic_metadata"]
+
+MEMORY = "memory"
+
+
+class TopicMetadata:
+    """What hubs keep about a queue's topics. Thread-safe; made by `Client.topic_metadata`.
+
+    Use it as a context manager, or `close` it. The client is closed after it.
+
+    Args:
+        records: the records but those of owners.
+        owners: the owners' records.
+        layout: where they lie.
+        hubs: which hubs are available.
+        wait_s: how long a call waits for room, when many wait.
+        store: the store where they lie now.
+        ephemeral: whether an owner's record ends with the session of its hub, there.
+        close: called when this is closed.
+    """
+
+    def __init__(
+        self,
+        records: FieldRecords,
+        owners: FieldRecords,
+        layout: Layout,
+        hubs: Hubs,
+        *,
+        wait_s: float,
+        store: Callable[[], str],
+        ephemeral: Callable[[], bool] = lambda: False,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._records = records
+        self._layout = layout
+        self._pipeline = Pipeline(records, wait_s)
+        self._owners = Pipeline(owners, wait_s)
+        self._store = store
+        self._close = close
+        self.ownership = TopicOwnershipManager(self._owners, layout)
+        """Who owns each topic."""
+        self.persistence = TopicPersistenceManager(self._pipeline, layout)
+        """Where each topic's messages lie."""
+        self.subscriptions = SubscriptionDataManager(self._pipeline, layout)
+        """Who subscribed to each topic."""
+        self.hubs = hubs
+        """Which hubs are available; always in ZooKeeper."""
+        self.election = OwnerElection(self.ownership, hubs, self._owners, ephemeral=ephemeral)
+        """Elects the topics' owners among them."""
+
+    @property
+    def store(self) -> str:
+        """Where all but the hubs is kept now: ``zookeeper``, ``hbase`` or ``memory``."""
+        return self._store()
+
+    def __enter__(self) -> TopicMetadata:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def entries(self, kinds: Collection[str] = KINDS) -> Iterator[Entry]:
+        """All records, as they are when they are come to: ``persistence``, ``subscription`` and
+        ``ownership``, or those of these kinds. One that can't be read is named, and stops nothing.
+        """
+        return list_entries(self._records, self._layout, kinds)
+
+    def close(self) -> None:
+        """Take no more requests; those that were made are done. Never raises."""
+        self._pipeline.close()
+        self._owners.close()
+        self._close()
+
+
+def open_topic_metadata(
+    queue: str,
+    *,
+    session: MetadataStore,
+    root: str,
+    first: str,
+    only: str | None = None,
+    rows: Callable[[], FieldRecords],
+    wait_s: float,
+    clock: Clock = SYSTEM_CLOCK,
+) -> TopicMetadata:
+    """The managers of a queue's topics. Nothing is sent before the first operation.
+
+    Args:
+        queue: the queue.
+        session: with ZooKeeper, which what is ephemeral is present by.
+        root: what all keys begin with.
+        first: ``zookeeper`` or ``hbase``: where metadata is until it is moved; or ``memory``: this
+            process's, and for as long as it lives.
+        only: one of them: there, even when metadata is in force elsewhere.
+        rows: opens HBase's records.
+        wait_s: how long a call waits for room, when many wait, and a change for a move.
+        clock: measures how long a hub that may be dead is waited for.
+
+    Raises:
+        SettingsError: there is no such store.
+    """
+    hubs = Hubs(session, root, queue, clock)
+    if (only or first) == MEMORY:
+        records, rows_of = _in_memory(root), Rows(root, queue)
+        return TopicMetadata(records, records, rows_of, hubs, wait_s=wait_s, store=lambda: MEMORY)
+    homes = Homes(session, root, queue, rows)
+    # A store that is named beside one in memory is the first.
+    record = StageRecord(session, root, queue, (only or first) if first == MEMORY else first)
+    gate = Gate(record, session, wait_s * 1e3, clock)
+    layout = homes.open(Home(only or first, 0)).layout
+
+    def home(stage: Stage) -> HomeRecords:
+        return homes.open(stage.home if only is None else stage.home_in(only))
+
+    return TopicMetadata(
+        MovableRecords(gate, home, lambda of: of.records, layout),
+        MovableRecords(gate, home, lambda of: of.owners, layout),
+        layout,
+        hubs,
+        wait_s=wait_s,
+        store=lambda: home(gate.stage()).home.store,
+        ephemeral=lambda: home(gate.stage()).ephemeral,
+        close=gate.close,
+    )
+
+
+def open_migration(
+    queue: str,
+    *,
+    session: MetadataStore,
+    root: str,
+    first: str,
+    rows: Callable[[], FieldRecords],
+    clock: Clock = SYSTEM_CLOCK,
+) -> MetadataMigration:
+    """What moves a queue's topics' metadata. Arguments are as for `open_topic_metadata`.
+
+    Raises:
+        SettingsError: nothing is moved from there.
+    """
+    homes = Homes(session, root, queue, rows)
+    homes.open(Home(first, 0))
+    return MetadataMigration(StageRecord(session, root, queue, first), homes, clock)
+
+
+def delete_topic_metadata(
+    queue: str, *, session: MetadataStore, root: str, rows: Callable[[], ClearableRecords]
+) -> None:
+    """Delete all records of a queue's topics, in every store, and forget its hubs but those that
+    are available. When this fails half way another call deletes the rest; what hubs write
+    meanwhile may stay. Which store the records were moved to stays: hubs that run on, and a queue
+    of that name that is created later, agree on it.
+
+    Args:
+        queue: the queue.
+        session: with ZooKeeper.
+        root: what all keys begin with.
+        rows: opens HBase's records.
+    """
+    tree, layout = Tree(root, queue), Rows(root, queue)
+    blobs = BlobRecords(session.records, ZOOKEEPER_VERSION_MAX, tree.leads)
+    for prefix in (tree.prefix, places(root, queue)):
+        blobs.clear(prefix)
+    for records in (rows(), _in_memory(root)):
+        records.clear(layout.prefix)
+    StageRecord(session, root, queue, ZOOKEEPER).forget_writers()
+    Hubs(session, root, queue).forget_gone()
+
+
+_memory: dict[str, MemoryFields] = {}
+_memory_lock = threading.Lock()
+
+
+def _in_memory(root: str) -> MemoryFields:
+    """This process's records below a root."""
+    with _memory_lock:
+        return _memory.setdefault(root, MemoryFields())

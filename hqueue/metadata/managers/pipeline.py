@@ -1,0 +1,236 @@
+"""Many requests under way at once, with few threads: those that wait go together."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from hqueue.errors import BufferFullError, ClosedError
+from hqueue.metadata.fields import FieldChange, FieldRecords, Found
+from hqueue.metadata.outcomes import PartlyDoneError, own_copy
+from hqueue.metadata.ports import Version
+from hqueue.runtime.fork import register
+
+__all__ = ["Pipeline"]
+
+TOGETHER_MAX = 256
+WAITING_MAX = 10_000
+SCANS_MAX = 4
+
+ASKING_MAX = 2
+"""One portion is on its way while the next one is put together."""
+
+THREADS_MAX = 16
+"""Of each kind of requests. Those that don't ask call callbacks."""
+
+Input = TypeVar("Input")
+Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+
+
+class Pipeline:
+    """Reads and changes records of a store, each by a future. Thread-safe.
+
+    What is asked for while requests are under way goes with the next ones, as many together as
+    `TOGETHER_MAX`; so each store does many at once in its own way. Threads end with the requests,
+    but for `SCANS_MAX`. Changes of the same record are made in the order of the calls. Reads are
+    in no order with changes: what is to be read after a change is asked for when that is done.
+
+    A future can be cancelled until its request is sent. Its callbacks run in the threads of the
+    pipeline, and should return soon. They may ask for more, and wait for that; for what was asked
+    for before they must not wait, for it may come with the same answers, which they hold up.
+
+    In a forked child it begins anew, and the parent's futures never end there.
+
+    Args:
+        store: the store.
+        wait_s: how long a call waits for room, when `WAITING_MAX` wait.
+    """
+
+    def __init__(self, store: FieldRecords, wait_s: float) -> None:
+        self.store = store
+        self._wait_s = wait_s
+        self._closed = False
+        self._begin()
+        register(self)
+
+    def _begin(self) -> None:
+        self._reads: _Lane[None, Found | None] = _Lane(self._read, self._wait_s)
+        self._changes: _Lane[FieldChange | Version, Version | bool | None] = _Lane(
+            self._change, self._wait_s
+        )
+        self._pool = ThreadPoolExecutor(SCANS_MAX, "hqueue-metadata-scan")
+        self._room = threading.BoundedSemaphore(WAITING_MAX)
+
+    def after_fork_in_child(self) -> None:
+        self._begin()
+        if self._closed:
+            self.close()
+
+    def read(self, key: str) -> Future[Found | None]:
+        """As `FieldRecords.read`; None if there is no such record."""
+        return self._reads.submit(key, None)
+
+    def write(self, key: str, change: FieldChange) -> Future[Version | None]:
+        """As `FieldRecords.write`."""
+        return self._changes.submit(key, change)  # type: ignore[return-value]
+
+    def delete(self, key: str, version: Version) -> Future[bool]:
+        """As `FieldRecords.delete`."""
+        return self._changes.submit(key, version)  # type: ignore[return-value]
+
+    def run(self, work: Callable[[], Result]) -> Future[Result]:
+        """Do something that takes several requests; so many at a time as there are threads for
+        it, the others wait.
+        """
+        if not self._closed and not self._room.acquire(timeout=self._wait_s):
+            raise BufferFullError("too many requests wait", waiting=WAITING_MAX)
+        try:
+            future = self._pool.submit(work)
+        except RuntimeError as exc:
+            raise ClosedError("this is closed") from exc
+        room = self._room
+        future.add_done_callback(lambda _: room.release())
+        return future
+
+    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
+        """As `FieldRecords.scan`, by the thread that iterates."""
+        return self.store.scan(prefix, depth)
+
+    def close(self) -> None:
+        """Take no more; what was asked for is done."""
+        self._closed = True
+        self._reads.close()
+        self._changes.close()
+        self._pool.shutdown(wait=False)
+
+    def _read(self, asked: Mapping[str, None]) -> dict[str, Found | _Failed | None]:
+        found = self.store.read(asked)
+        return {key: found.get(key) for key in asked}
+
+    def _change(
+        self, asked: Mapping[str, FieldChange | Version]
+    ) -> dict[str, Version | bool | _Failed | None]:
+        writes = {key: each for key, each in asked.items() if isinstance(each, FieldChange)}
+        deletes = {key: each for key, each in asked.items() if not isinstance(each, FieldChange)}
+        return {
+            **_answers(self.store.write, writes),
+            **_answers(self.store.delete, deletes),
+        }
+
+
+class _Failed:
+    """An answer that is an error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _answers(
+    ask: Callable[[dict[str, Input]], Mapping[str, Answer]], asked: dict[str, Input]
+) -> dict[str, Answer | _Failed]:
+    """Ask the store. An error is the answer to each, and an object of its own for each: of those
+    that a store changed together, each learns what came of its own.
+    """
+    try:
+        answers = ask(asked) if asked else {}
+        return {key: answers[key] for key in asked}
+    except PartlyDoneError as exc:
+        answers = exc.answers
+        return {
+            key: _Failed(answer) if isinstance(answer, BaseException) else answer
+            for key, answer in answers.items()
+        }
+    except BaseException as exc:  # Whatever it is, those that wait must learn it.
+        return {key: _Failed(own_copy(exc)) for key in asked}
+
+
+class _Lane(Generic[Input, Answer]):
+    """Requests of one kind."""
+
+    def __init__(
+        self, ask: Callable[[dict[str, Input]], Mapping[str, Answer | _Failed]], wait_s: float
+    ) -> None:
+        self._ask = ask
+        self._wait_s = wait_s
+        self._work = threading.Condition()
+        self._waiting: collections.deque[tuple[str, Input, Future[Answer]]] = collections.deque()
+        self._under_way: set[str] = set()
+        self._asking = 0
+        self._threads = 0
+        self._closed = False
+
+    def submit(self, key: str, what: Input) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        with self._work:
+            roomy = self._work.wait_for(
+                lambda: self._closed or len(self._waiting) < WAITING_MAX, self._wait_s
+            )
+            if self._closed:
+                raise ClosedError("this is closed")
+            if not roomy:
+                raise BufferFullError("too many requests wait", waiting=WAITING_MAX)
+            self._waiting.append((key, what, future))
+            if key not in self._under_way:
+                self._start()
+        return future
+
+    def close(self) -> None:
+        with self._work:
+            self._closed = True
+            self._work.notify_all()
+
+    def _start(self) -> None:
+        """Let a further thread ask, if there may be one."""
+        if self._waiting and self._asking < ASKING_MAX and self._threads < THREADS_MAX:
+            self._asking += 1
+            self._threads += 1
+            threading.Thread(target=self._run, name="hqueue-metadata", daemon=True).start()
+
+    def _run(self) -> None:
+        asks = True
+        while asks:
+            with self._work:
+                portion = self._portion()
+            answers = _answers(self._ask, {key: what for key, (what, _) in portion.items()})
+            with self._work:
+                self._under_way -= portion.keys()
+                self._asking -= 1
+                if portion:
+                    # Another asks while this one calls callbacks, which may wait for its answers.
+                    self._start()
+                self._work.notify_all()
+            for key, (_, future) in portion.items():
+                _settle(future, answers[key])
+            with self._work:
+                asks = bool(portion and self._waiting) and self._asking < ASKING_MAX
+                if asks:
+                    self._asking += 1
+                else:
+                    self._threads -= 1
+
+    def _portion(self) -> dict[str, tuple[Input, Future[Answer]]]:
+        """What goes next: no key twice, nor one that is under way, nor one before its elder."""
+        portion: dict[str, tuple[Input, Future[Answer]]] = {}
+        passed: list[tuple[str, Input, Future[Answer]]] = []
+        held: set[str] = set(self._under_way)
+        while self._waiting and len(portion) < TOGETHER_MAX and len(passed) < TOGETHER_MAX:
+            key, what, future = self._waiting.popleft()
+            if key in held:
+                passed.append((key, what, future))
+            elif future.set_running_or_notify_cancel():
+                portion[key] = what, future
+                held.add(key)
+        self._waiting.extendleft(reversed(passed))
+        self._under_way |= portion.keys()
+        return portion
+
+
+def _settle(future: Future[Answer], answer: Answer | _Failed) -> None:
+    if isinstance(answer, _Failed):
+        future.set_exception(answer.error)
+    else:
+        future.set_result(answer)

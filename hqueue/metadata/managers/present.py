@@ -1,0 +1,59 @@
+"""Records that are there for as long as the session that created them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.metadata.fields import BlobRecords
+from hqueue.metadata.outcomes import answers_of, partly_done
+from hqueue.metadata.ports import NEW, Change, MetadataStore, Version
+from hqueue.runtime.fork import register
+
+__all__ = ["PresentRecords"]
+
+logger = logging.getLogger(__name__)
+
+
+class PresentRecords(BlobRecords):
+    """`FieldRecords` of which each disappears with the session that created it.
+
+    A change of one leaves it the session's that created it: to take a record over is to delete
+    and to create it. All that change a session's records do so by one object of this class.
+
+    Args:
+        store: the session.
+        version_max: as `BlobRecords` takes it.
+    """
+
+    def __init__(self, store: MetadataStore, version_max: int = 2**63 - 1) -> None:
+        super().__init__(store.records, version_max)
+        self._store = store
+        self._lock = threading.Lock()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+
+    def _write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
+        new = {key: each.value for key, each in changes.items() if each.version == NEW}
+        rest = {key: each for key, each in changes.items() if key not in new}
+        done = dict(self._records.write(rest)) if rest else {}
+        if new:
+            try:
+                with self._lock:
+                    done |= self._store.ephemerals.create(new)
+            except StoreUnavailableError as exc:
+                raise partly_done(exc, answers_of(exc, new) | done) from exc
+        return done
+
+    def _remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
+        with self._lock:  # Else a record that this session creates just now went, too.
+            removed = self._records.remove(versions)
+            try:  # They take up no room in this session any more.
+                self._store.ephemerals.release([key for key, done in removed.items() if done])
+            except HQueueError as exc:
+                logger.warning("deleted records still count for the session's room: %s", exc)
+        return removed

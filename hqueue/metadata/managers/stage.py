@@ -1,0 +1,245 @@
+"""Where a queue's topics' metadata is in force, and how far its move to another store is.
+
+In ZooKeeper, wherever the metadata itself lies:
+
+    <root>/regions/<queue>/metadata/stage            where it is in force
+    <root>/regions/<queue>/metadata/writers/<id>     ephemeral: which stage a writer acknowledged
+
+The first is ``{"version": 1, "number": 3, "phase": "draining", "home": ["zookeeper", 0],
+"copy": ["hbase", 2], "left": [["hbase", 1]], "by": "<hex>"}``. There is none before the first move;
+then the setting ``metadata_store`` decides. The second is ``{"version": 1, "number": 3}``.
+
+Each copy is made in a place that has never been used, named by the number of the stage in which it
+was begun. So whatever comes late, of a process that stood still, comes where nothing is in force
+any more, or never was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import secrets
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hqueue.errors import BadVersionError, InvalidInputError, UnsupportedFormatError
+from hqueue.metadata.encoding import decode_fields, encode_fields, text_of
+from hqueue.metadata.ports import ANY, NEW, Change, MetadataStore, Record, Version
+from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.numbers import check_whole
+
+__all__ = ["Home", "Phase", "Stage", "StageRecord"]
+
+NUMBER_MAX = 2**53 - 1
+BY_BYTES = 6
+LEFT_MAX = 1_000
+"""How many places that are not cleared a record names."""
+
+
+class Phase(enum.Enum):
+    """What writers may do, and what becomes of the records."""
+
+    STABLE = "stable"
+    """They are read and written where they are in force."""
+
+    COPYING = "copying"
+    """The same, and they are copied meanwhile."""
+
+    DRAINING = "draining"
+    """Writers end what they have under way, acknowledge that, and wait."""
+
+    COMPARING = "comparing"
+    """Nothing is written but to the copy: what was changed since it was made."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether changes are made."""
+        return self in (Phase.STABLE, Phase.COPYING)
+
+
+class Home(NamedTuple):
+    """Where all records of a queue's topics lie."""
+
+    store: str
+    place: int
+    """0 is where they lie before the first move."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """Where metadata is in force, and how far a move is. Each change of it but that of `left` has
+    the next number.
+    """
+
+    number: int
+    phase: Phase
+    home: Home
+    """What is in force."""
+    copy: Home | None = None
+    """Where it is copied to."""
+    left: tuple[Home, ...] = ()
+    """Where records may lie that are not in force, and never will be, oldest first."""
+
+    def home_in(self, store: str) -> Home:
+        """Where records lie in a store: what is in force, if that is there, else what was last."""
+        there = [home for home in (*self.left, self.home) if home.store == store]
+        return there[-1] if there else Home(store, 0)
+
+    def begun(self, to: str) -> Stage:
+        """A move begins, or begins again.
+
+        Raises:
+            InvalidInputError: it is being moved to another store.
+        """
+        if self.copy is not None and self.copy.store != to:
+            raise InvalidInputError("it is being moved to another store", target=self.copy.store)
+        copy = Home(to, self.number + 1)
+        return self._next(Phase.COPYING, copy=copy, left=self._with(self.copy))
+
+    def draining(self) -> Stage:
+        """Writers are to wait."""
+        return self._next(Phase.DRAINING)
+
+    def drained(self) -> Stage:
+        """Nothing is under way any more."""
+        return self._next(Phase.COMPARING)
+
+    def switched(self) -> Stage:
+        """The copy is in force."""
+        assert self.copy is not None
+        return self._next(Phase.STABLE, home=self.copy, copy=None, left=self._with(self.home))
+
+    def abandoned(self) -> Stage:
+        """It stays where it is."""
+        return self._next(Phase.STABLE, copy=None, left=self._with(self.copy))
+
+    def cleared(self, home: Home) -> Stage:
+        """What lay there is deleted."""
+        return dataclasses.replace(self, left=tuple(each for each in self.left if each != home))
+
+    def _next(self, phase: Phase, **changes: Any) -> Stage:
+        return dataclasses.replace(self, number=self.number + 1, phase=phase, **changes)
+
+    def _with(self, home: Home | None) -> tuple[Home, ...]:
+        return self.left if home is None else (*self.left, home)
+
+
+class StageRecord:
+    """The record of the stage, and its writers. Thread-safe.
+
+    Args:
+        session: a session with ZooKeeper.
+        root: what all keys begin with.
+        queue: the queue.
+        store: where metadata is before its first move.
+    """
+
+    def __init__(self, session: MetadataStore, root: str, queue: str, store: str) -> None:
+        self.first = Stage(0, Phase.STABLE, Home(store, 0))
+        """That which is in force if there is no record."""
+        self.above = f"{root}/regions/{check_queue_name(queue)}/metadata"
+        """What it lies below, one segment deep."""
+        self._session = session
+        self._key = f"{self.above}/stage"
+        self._writers = f"{self.above}/writers"
+
+    def read(self) -> tuple[Stage, Version]:
+        """The stage as it is at a moment after the call began, and its record's version.
+
+        Raises:
+            UnsupportedFormatError: the record can't be read.
+        """
+        self._catch_up()
+        found = self._session.records.read([self._key])
+        return self.stage(found), found[self._key].version if found else NEW
+
+    def stage(self, found: Mapping[str, Record]) -> Stage:
+        """That which is among these records.
+
+        Raises:
+            UnsupportedFormatError: it can't be read.
+        """
+        record = found.get(self._key)
+        return decode_stage(record.value, self._key) if record else self.first
+
+    def change(self, stage: Stage, version: Version) -> Version:
+        """Make this the stage, if its record is of this version; the version that it has then.
+
+        Raises:
+            BadVersionError: somebody else has changed it.
+            InvalidInputError: too many places were left without being cleared.
+        """
+        if len(stage.left) > LEFT_MAX:
+            raise InvalidInputError("clear the places that were left first", left=len(stage.left))
+        written = self._session.records.write({self._key: Change(encode_stage(stage), version)})
+        if (done := written[self._key]) is None:
+            raise BadVersionError("somebody else goes on with the move", path=self._key)
+        return done
+
+    def writer(self, name: str) -> str:
+        """Where a writer says what it acknowledged."""
+        return f"{self._writers}/{name}"
+
+    def writers(self) -> dict[str, int]:
+        """Which stage each writer that is present acknowledged, by name: as it is at a moment after
+        the call began; -1 for what can't be read.
+        """
+        self._catch_up()
+        found = self._session.records.list(self._writers, 1)
+        return {key.rpartition("/")[2]: _acknowledged(key, each) for key, each in found.items()}
+
+    def forget_writers(self) -> None:
+        """Leave nothing of writers if none is present."""
+        self._session.records.delete({self._writers: ANY}, levels_above=1)
+
+    def _catch_up(self) -> None:
+        # It changes nothing; but as a change it goes through ZooKeeper's leader, and what this
+        # session reads next is as it was then, or later.
+        self._session.records.delete({f"{self.above}/none": ANY})
+
+
+def encode_stage(stage: Stage) -> bytes:
+    """The record of a stage, by a writer of its own."""
+    return encode_fields(
+        number=stage.number,
+        phase=stage.phase.value,
+        home=stage.home,
+        copy=stage.copy,
+        left=stage.left,
+        by=secrets.token_hex(BY_BYTES),
+    )
+
+
+def decode_stage(data: bytes, path: str) -> Stage:
+    """Reads it; `path` is where it lies, for errors."""
+
+    def home(store: object, place: object) -> Home:
+        return Home(text_of(store), check_whole(place, 0, NUMBER_MAX, option="place"))
+
+    return decode_fields(
+        data,
+        path,
+        lambda fields: Stage(
+            check_whole(fields["number"], 0, NUMBER_MAX, option="number"),
+            Phase(fields["phase"]),
+            home(*fields["home"]),
+            None if fields["copy"] is None else home(*fields["copy"]),
+            tuple(home(*each) for each in fields["left"]),
+        ),
+    )
+
+
+def encode_acknowledgement(number: int) -> bytes:
+    """What a writer says that acknowledged a stage."""
+    return encode_fields(number=number)
+
+
+def _acknowledged(path: str, record: Record) -> int:
+    try:
+        return decode_fields(
+            record.value,
+            path,
+            lambda fields: check_whole(fields["number"], 0, NUMBER_MAX, option="number"),
+        )
+    except UnsupportedFormatError:
+        return -1

@@ -1,0 +1,221 @@
+"""Who owns a topic, where its messages lie, and who subscribed to it (seed 003)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+
+from hqueue.errors import (
+    InvalidInputError,
+    NoSubscriptionStateError,
+    NoTopicOwnerInfoError,
+    NoTopicPersistenceInfoError,
+    SubscriptionStateExistsError,
+    UnsupportedFormatError,
+)
+from hqueue.metadata.managers.encoding import (
+    decode_owner_info,
+    decode_ranges,
+    decode_subscription,
+    encode_owner_info,
+    encode_ranges,
+    encode_subscription,
+)
+from hqueue.metadata.managers.infos import HubInfo, LogRange, SubscriptionData, Versioned
+from hqueue.metadata.managers.layout import Layout, segment_name
+from hqueue.metadata.managers.manager import Kind
+from hqueue.metadata.managers.pipeline import Pipeline
+from hqueue.metadata.ports import NEW, Version
+
+__all__ = ["SubscriptionDataManager", "TopicOwnershipManager", "TopicPersistenceManager"]
+
+logger = logging.getLogger(__name__)
+
+
+class TopicOwnershipManager:
+    """Who owns each topic of a queue. Thread-safe; each method returns a future, which
+    `asyncio.wrap_future` awaits. What its callbacks may do says `Pipeline`.
+
+    Errors of a name or a version that can't be come at once. All others come by the future:
+
+    - `BadVersionError`: it has another version. With `NEW`: somebody owns the topic.
+    - `NoTopicOwnerInfoError`: nobody owns the topic.
+    - `UnsupportedFormatError`: the record can't be read.
+    - `StoreUnavailableError`: with an outcome, where something was to be changed.
+
+    Args:
+        pipeline: to the store.
+        layout: where the records lie.
+    """
+
+    def __init__(self, pipeline: Pipeline, layout: Layout) -> None:
+        self._layout = layout
+        self._kind: Kind[HubInfo] = Kind(
+            pipeline, HubInfo, encode_owner_info, decode_owner_info, missing=NoTopicOwnerInfoError
+        )
+
+    def read_owner_info(self, topic: str) -> Future[Versioned[HubInfo] | None]:
+        """The owner, if there is one."""
+        return self._kind.read(self._layout.owner(topic))
+
+    def write_owner_info(self, topic: str, owner: HubInfo, version: Version) -> Future[Version]:
+        """Make a hub the owner, if the owner's record is of this version; `NEW`: if none is."""
+        return self._kind.write(self._layout.owner(topic), owner, version)
+
+    def delete_owner_info(self, topic: str, version: Version) -> Future[None]:
+        """Leave the topic without an owner, if the owner's record is of this version."""
+        return self._kind.delete(self._layout.owner(topic), version)
+
+
+class TopicPersistenceManager:
+    """Where the messages of each topic of a queue lie: ranges of its log, oldest first.
+
+    As `TopicOwnershipManager`, with `NoTopicPersistenceInfoError` where nothing is known of a
+    topic.
+
+    Args:
+        pipeline: to the store.
+        layout: where the records lie.
+    """
+
+    def __init__(self, pipeline: Pipeline, layout: Layout) -> None:
+        self._pipeline = pipeline
+        self._layout = layout
+        self._kind: Kind[Sequence[LogRange]] = Kind(
+            pipeline, tuple, encode_ranges, decode_ranges, missing=NoTopicPersistenceInfoError
+        )
+
+    def read_topic_persistence_info(
+        self, topic: str
+    ) -> Future[Versioned[Sequence[LogRange]] | None]:
+        """Where its messages lie, if that is known."""
+        return self._kind.read(self._layout.ranges(topic))
+
+    def write_topic_persistence_info(
+        self, topic: str, ranges: Sequence[LogRange], version: Version
+    ) -> Future[Version]:
+        """Write where its messages lie, if the record is of this version."""
+        wanted = tuple(ranges)
+        if not all(isinstance(each, LogRange) for each in wanted):
+            raise InvalidInputError("persistence info is ranges of a log")
+        return self._kind.write(self._layout.ranges(topic), wanted, version)
+
+    def delete_topic_persistence_info(self, topic: str, version: Version) -> Future[None]:
+        """Forget where its messages lie, if the record is of this version."""
+        return self._kind.delete(self._layout.ranges(topic), version)
+
+    def topics(self) -> Iterator[str]:
+        """The topics of which it is known, by their keys' order."""
+        for key, _ in self._pipeline.scan(self._layout.topics, 1):
+            name = segment_name(key.rpartition("/")[2])
+            if name is not None:
+                yield name
+
+
+class SubscriptionDataManager:
+    """The subscriptions to each topic of a queue.
+
+    As `TopicOwnershipManager`, with `NoSubscriptionStateError` where there is no such
+    subscription, and `SubscriptionStateExistsError` where one is to be created that there is.
+
+    Args:
+        pipeline: to the store.
+        layout: where the records lie.
+    """
+
+    def __init__(self, pipeline: Pipeline, layout: Layout) -> None:
+        self._pipeline = pipeline
+        self._layout = layout
+        self._kind: Kind[SubscriptionData] = Kind(
+            pipeline,
+            SubscriptionData,
+            encode_subscription,
+            decode_subscription,
+            missing=NoSubscriptionStateError,
+            exists=SubscriptionStateExistsError,
+        )
+
+    @property
+    def is_partial_update_supported(self) -> bool:
+        """Whether preferences and state can be updated apart."""
+        return self._pipeline.store.partial
+
+    def create_subscription_data(
+        self, topic: str, subscriber: str, data: SubscriptionData
+    ) -> Future[Version]:
+        """Create a subscription, with both of its parts."""
+        _check_whole(data)
+        return self._kind.write(self._layout.subscription(topic, subscriber), data, NEW)
+
+    def update_subscription_data(
+        self, topic: str, subscriber: str, data: SubscriptionData, version: Version
+    ) -> Future[Version]:
+        """Update those parts that are given, if it is of this version. The other part stays, also
+        one that is written at the same time; but both are given where partial updates are not
+        supported.
+        """
+        _check(data)
+        if not self.is_partial_update_supported:
+            _check_whole(data)
+        if data == SubscriptionData():
+            raise InvalidInputError("an update has preferences, a state, or both")
+        _check_exists(version)
+        key = self._layout.subscription(topic, subscriber)
+        whole = data.preferences is not None and data.state is not None
+        return self._kind.write(key, data, version, whole=whole)
+
+    def replace_subscription_data(
+        self, topic: str, subscriber: str, data: SubscriptionData, version: Version
+    ) -> Future[Version]:
+        """Replace both parts, if it is of this version."""
+        _check_whole(data)
+        _check_exists(version)
+        return self._kind.write(self._layout.subscription(topic, subscriber), data, version)
+
+    def delete_subscription_data(
+        self, topic: str, subscriber: str, version: Version
+    ) -> Future[None]:
+        """Delete a subscription, if it is of this version."""
+        return self._kind.delete(self._layout.subscription(topic, subscriber), version)
+
+    def read_subscription_data(
+        self, topic: str, subscriber: str
+    ) -> Future[Versioned[SubscriptionData] | None]:
+        """A subscription, if there is one."""
+        return self._kind.read(self._layout.subscription(topic, subscriber))
+
+    def read_subscriptions(self, topic: str) -> Future[dict[str, Versioned[SubscriptionData]]]:
+        """All subscriptions to a topic, by subscriber. One that can't be read is left out, and
+        logged.
+        """
+        return self._pipeline.run(lambda: self._subscriptions(topic))
+
+    def _subscriptions(self, topic: str) -> dict[str, Versioned[SubscriptionData]]:
+        there: dict[str, Versioned[SubscriptionData]] = {}
+        for key, found in self._pipeline.scan(self._layout.subscriptions(topic), 1):
+            name = segment_name(key.rpartition("/")[2])
+            try:
+                value = self._kind.decoded(key, found)
+            except UnsupportedFormatError as exc:
+                logger.warning("a subscription is left out: %s", exc)
+                continue
+            if name is not None and value is not None:
+                there[name] = value
+        return there
+
+
+def _check(data: SubscriptionData) -> None:
+    if not isinstance(data, SubscriptionData):
+        raise InvalidInputError("this is no SubscriptionData", type=type(data).__name__)
+
+
+def _check_whole(data: SubscriptionData) -> None:
+    _check(data)
+    if data.preferences is None or data.state is None:
+        raise InvalidInputError("a subscription has preferences and a state")
+
+
+def _check_exists(version: Version) -> None:
+    if version == NEW:
+        raise InvalidInputError("a new subscription is created, not updated")

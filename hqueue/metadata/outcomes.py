@@ -1,0 +1,73 @@
+"""What came of each of several changes, where one call makes them and not all come through."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hqueue.errors import Outcome, StoreUnavailableError
+
+__all__ = ["PartlyDoneError", "answers_of", "is_made", "like", "own_copy", "partly_done"]
+
+
+class PartlyDoneError(StoreUnavailableError):
+    """Of several changes at least one failed. Its outcome is that of all together."""
+
+    answers: Mapping[str, Any]
+    """What came of each: what the call returns for it, or an error with an outcome of its own."""
+
+
+def partly_done(
+    error: StoreUnavailableError, answers: Mapping[str, Any], outcome: Outcome | None = None
+) -> StoreUnavailableError:
+    """The error of a call that made several changes. Raise it from the first one.
+
+    Args:
+        error: what failed.
+        answers: as `PartlyDoneError.answers`, of all that was asked for.
+        outcome: of all together; if None it is unknown where any was made, or may have been.
+    """
+    if outcome is None:
+        outcome = Outcome.UNKNOWN if any(map(is_made, answers.values())) else Outcome.NOT_APPLIED
+    partly = PartlyDoneError(error.text, outcome=outcome, **error.facts)
+    partly.answers = dict(answers)
+    return partly
+
+
+def is_made(answer: object) -> bool:
+    """Whether a change was made, or may have been, by what came of it."""
+    if isinstance(answer, StoreUnavailableError):
+        return answer.outcome is Outcome.UNKNOWN
+    return answer is not None and answer is not False
+
+
+def answers_of(
+    error: StoreUnavailableError, keys: Iterable[str], outcome: Outcome | None = None
+) -> dict[str, Any]:
+    """What came of each of these changes, by the error of the call that was to make them.
+
+    Args:
+        error: the error.
+        keys: what was to be changed.
+        outcome: of those of which it says nothing; if None its own.
+    """
+    known = error.answers if isinstance(error, PartlyDoneError) else {}
+    return {key: known[key] if key in known else like(error, outcome) for key in keys}
+
+
+def own_copy(error: BaseException) -> BaseException:
+    """The same error for a further caller: each that is raised gathers a traceback of its own."""
+    try:
+        own = copy.copy(error)
+    except Exception:  # Its class can't be made from its arguments.
+        return error
+    own.__cause__ = error
+    return own
+
+
+def like(error: StoreUnavailableError, outcome: Outcome | None = None) -> StoreUnavailableError:
+    """Such an error for one change alone, with this outcome or the same."""
+    one = StoreUnavailableError(error.text, outcome=outcome or error.outcome, **error.facts)
+    one.__cause__ = error
+    return one

@@ -1,0 +1,102 @@
+"""How a member takes partitions over, and hands them over, so that no two ever deal with messages
+of the same one. Pure: its driver makes the requests, and says what became of them.
+
+    claimed ──→ present ──→ withdrawing ──→ draining ──→ released
+                            no presence     no call
+                            any more        under way
+
+A member is present in what it has claimed, and only there. What it is to give up it first withdraws
+from, so that workers stop to call it; then it waits until the last call has ended; and only then it
+releases the claim, and another may begin.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable
+
+__all__ = ["Handover"]
+
+
+class _Stage(enum.Enum):
+    """How far a member is with a partition that it has claimed."""
+
+    CLAIMED = enum.auto()
+    """To become present in. A try may have gone through, at least in part."""
+    PRESENT = enum.auto()
+    WITHDRAWING = enum.auto()
+    """To be present in no more."""
+    DRAINING = enum.auto()
+    """Not present; to be released when no call is under way."""
+
+
+class Handover:
+    """How far a member is with each partition that it has, or has had. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._stages: dict[int, _Stage] = {}
+        self._stray: set[int] = set()
+        """Lost with a session. A try to become present may have gone through by the next one."""
+
+    @property
+    def present(self) -> frozenset[int]:
+        """Those that workers may call it for."""
+        return self._at(_Stage.PRESENT)
+
+    @property
+    def draining(self) -> frozenset[int]:
+        """Those that are given up when no call is under way."""
+        return self._at(_Stage.DRAINING)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing that it has, or still has to withdraw from."""
+        return not self._stages and not self._stray
+
+    def claimed(self, partitions: Iterable[int]) -> None:
+        """Nobody else has these."""
+        self._stages.update(dict.fromkeys(partitions, _Stage.CLAIMED))
+        self._stray -= self._stages.keys()
+
+    def revoked(self, partitions: Iterable[int]) -> None:
+        """These, which it has, are to be another's."""
+        self._stages.update(dict.fromkeys(partitions, _Stage.WITHDRAWING))
+
+    def lost(self, partitions: Iterable[int]) -> None:
+        """These are gone with the session."""
+        for partition in partitions:
+            self._stages.pop(partition, None)
+            self._stray.add(partition)
+
+    def to_withdraw(self) -> frozenset[int]:
+        """Where it is to be present no more. Then call `withdrawn`."""
+        return self._at(_Stage.WITHDRAWING) | self._stray
+
+    def withdrawn(self, partitions: Iterable[int]) -> None:
+        """It is not present in these."""
+        for partition in partitions:
+            self._stray.discard(partition)
+            if self._stages.get(partition) is _Stage.WITHDRAWING:
+                self._stages[partition] = _Stage.DRAINING
+
+    def to_release(self, busy: Collection[int]) -> frozenset[int]:
+        """Whose claims are to be released, while calls of the busy ones are under way. Then call
+        `released`.
+        """
+        return self.draining.difference(busy)
+
+    def released(self, partitions: Iterable[int]) -> None:
+        """Another may have these."""
+        for partition in partitions:
+            del self._stages[partition]
+
+    def to_appear(self) -> frozenset[int]:
+        """Where it is to become present. Then call `appeared`, if it did."""
+        return self._at(_Stage.CLAIMED)
+
+    def appeared(self, partitions: Iterable[int]) -> None:
+        """It is present in these."""
+        self._stages.update(dict.fromkeys(partitions, _Stage.PRESENT))
+
+    def _at(self, stage: _Stage) -> frozenset[int]:
+        return frozenset(each for each, at in self._stages.items() if at is stage)

@@ -1,0 +1,292 @@
+"""A process of a subscriber that has several: the partitions that are its own among them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    SubscriberConnectedError,
+    SubscriberNotFoundError,
+)
+from hqueue.groups.assignors import assign_sticky
+from hqueue.groups.member import GroupMember
+from hqueue.metadata import Coordination, PartitionKey, Presence, SessionState
+from hqueue.push.handover import Handover
+from hqueue.push.members import MemberPaths, connected_members
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+
+__all__ = ["SubscriberMember"]
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 100
+CERTAIN_FOR = 0.5
+"""For how much of the session's time-out it must be certain to live when a call begins. A call that
+takes no longer has ended before another member can get the partition, whatever happens to the
+connection."""
+
+
+class SubscriberMember:
+    """One of the processes that share a subscriber's partitions.
+
+    Its place is that of a consumer in a group: partitions are assigned and claimed alike. It is
+    present (``address``, ``topics``) in those that it has claimed, for as long as it has the claim,
+    and handles calls only for them: see `Handover`.
+
+    From `start` to `close` a thread of its own does what is to be done.
+
+    Args:
+        queue: the queue's name.
+        subscriber: the subscriber's name.
+        wanted: the partitions that the members share.
+        every: whether those are all of the queue.
+        timeout_ms: how long a call may take: one that a hand-over waits for longer is logged.
+        on_failure: called, by any thread, if it can't go on; it takes notice and returns.
+        clock: measures how long another is waited for.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        subscriber: str,
+        wanted: Collection[int],
+        *,
+        every: bool,
+        timeout_ms: int,
+        on_failure: Callable[[HQueueError], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.id = f"{socket.gethostname()}:{uuid.uuid4()}"
+        """What the other members know it by."""
+        self._queue = queue
+        self._subscriber = subscriber
+        self._wanted = frozenset(wanted)
+        self._every = every
+        self._timeout_ms = timeout_ms
+        self._on_failure = on_failure
+        self._clock = clock
+        self._handover = Handover()
+        self._present: frozenset[int] = frozenset()
+        self._lock = threading.Lock()
+        self._calls: Counter[int] = Counter()
+        """The calls under way, by their partition."""
+        self._awaited: frozenset[int] = frozenset()
+        """Those of which the last call is waited for."""
+        self._due = threading.Event()
+        self._closed = self._failed = False
+        self._obstructed: Deadline | None = None
+        self._coordination: Coordination
+        self._presence: Presence
+        self._member: GroupMember | None = None
+        self._thread = threading.Thread(target=self._run, name="hqueue-subscriber", daemon=True)
+
+    @property
+    def partitions(self) -> Collection[int]:
+        """Those that it is present in."""
+        return self._present
+
+    def start(self, coordination: Coordination, presence: Presence) -> None:
+        """Join the others. Partitions come when they have been assigned.
+
+        Args:
+            coordination: the session that it lives by.
+            presence: where it listens, and what it wants.
+
+        Raises:
+            SubscriberConnectedError: a subscriber of this name that shares with nobody is
+                connected. One that has just died is waited for, as long as its session lasts.
+            InvalidInputError: the topics are too long.
+        """
+        self._coordination, self._presence = coordination, presence
+        coordination.subscriptions.appear(self._queue, self._subscriber, presence, ())
+        self._await_alone()
+        paths = MemberPaths(
+            coordination, self._queue, self._subscriber, None if self._every else self._wanted
+        )
+        self._member = GroupMember(
+            coordination.store,
+            paths,
+            self.id,
+            {self._queue: 1},
+            assignor=assign_sticky,
+            commits=False,
+            on_change=self._due.set,
+            clock=self._clock,
+        )
+        self._member.see_partitions({self._key(partition): None for partition in self._wanted})
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def call(self, partition: int) -> Iterator[bool]:
+        """For the time that a call is handled: whether it may be.
+
+        It may if no other member can have the partition, nor get it while this lasts. A member that
+        stood still learns only here that its session may be over.
+        """
+        # Counted before it is looked: so a hand-over either knows of the call, or the call of it.
+        with self._lock:
+            self._calls[partition] += 1
+        try:
+            yield self._owns(partition)
+        finally:
+            with self._lock:
+                self._calls[partition] -= 1
+                if not self._calls[partition]:
+                    del self._calls[partition]
+                if partition in self._awaited:
+                    self._due.set()
+
+    def leave(self, timeout_ms: float) -> bool:
+        """Hand everything over, and leave; whether that was done in time.
+
+        What calls under way keep from being handed over is others' when `close` is called. While
+        the connection is cut there is nothing to wait for but them.
+        """
+        member, deadline = self._member, Deadline(self._clock, timeout_ms)
+        if member is None or not self._thread.is_alive():
+            return True
+        member.leave()
+        while member.held or not self._handover.done:
+            connected = self._coordination.state is SessionState.CONNECTED
+            if deadline.expired or not self._thread.is_alive() or not (connected or self._calls):
+                return False
+            self._clock.sleep_ms(min(deadline.remaining_ms, 10))
+        return True
+
+    def close(self) -> None:
+        """End, after the session was closed. Never raises."""
+        self._closed = True
+        self._due.set()
+        if self._member is not None:
+            self._member.close()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _key(self, partition: int) -> PartitionKey:
+        return PartitionKey(self._queue, partition)
+
+    def _owns(self, partition: int) -> bool:
+        member = self._member
+        if member is None:
+            return False
+        for_ms = CERTAIN_FOR * self._coordination.store.session_timeout_ms
+        return member.owns(self._key(partition), for_ms)
+
+    def _await_alone(self) -> None:
+        """Wait until nobody is present who shares with nobody.
+
+        Raises:
+            SubscriberConnectedError: somebody stays.
+        """
+        coordination, patience = self._coordination, self._patience()
+        while True:
+            there = {
+                key.partition: presence
+                for key, presence in coordination.subscriptions.list(self._queue).items()
+                if presence and key.subscriber == self._subscriber
+            }
+            others = {p: each for p, each in there.items() if p in self._wanted}
+            if connected_members(coordination, self._queue, self._subscriber) or not others:
+                break
+            if patience.expired:
+                raise SubscriberConnectedError(
+                    "a subscriber of this name is connected that shares its partitions with nobody",
+                    queue=self._queue,
+                    subscriber=self._subscriber,
+                )
+            self._clock.sleep_ms(RETRY_MS)
+        own = self._presence
+        if any((e.topics, e.delivery) != (own.topics, own.delivery) for e in there.values()):
+            logger.warning(
+                "other members of subscriber %s of %s want other topics, or another delivery: each "
+                "partition is served as the member wants that has it",
+                self._subscriber,
+                self._queue,
+            )
+
+    def _patience(self) -> Deadline:
+        """How long one that may have died is waited for."""
+        return Deadline(self._clock, 1.5 * self._coordination.store.session_timeout_ms + 1_000)
+
+    # What the thread does.
+
+    def _run(self) -> None:
+        wait_s: float | None = None
+        while not self._closed:
+            if not self._due.wait(wait_s) and self._awaited:
+                logger.warning(
+                    "calls have not ended for which partitions are not handed over: %s of %s, %s",
+                    self._subscriber,
+                    self._queue,
+                    sorted(self._awaited),
+                )
+            self._due.clear()
+            try:
+                retry = not self._turn()
+            except ClosedError:
+                return
+            except HQueueError as exc:
+                logger.warning("partitions of a subscriber can't be shared now: %s", exc)
+                retry = True
+            if retry:
+                self._clock.sleep_ms(RETRY_MS)
+                self._due.set()
+            wait_s = self._timeout_ms / 1e3 if self._awaited else None
+
+    def _turn(self) -> bool:
+        """Do what is to be done now; whether all of it was."""
+        member, handover = self._member, self._handover
+        assert member is not None
+        if member.failure is not None:
+            self._fail(member.failure)
+        changes = member.changes()
+        handover.lost(key.partition for key in changes.lost)
+        handover.claimed(key.partition for key in changes.assigned)
+        handover.revoked(key.partition for key in changes.revoked)
+        self._present = handover.present
+        subscriptions = self._coordination.subscriptions
+        if leaving := handover.to_withdraw():
+            subscriptions.withdraw(self._queue, self._subscriber, leaving)
+            handover.withdrawn(leaving)
+        with self._lock:
+            released = handover.to_release(self._calls.keys())
+            self._awaited = handover.draining - released
+        if released:
+            member.release([self._key(partition) for partition in released])
+            handover.released(released)
+        if appearing := handover.to_appear():
+            obstacle = subscriptions.appear(
+                self._queue, self._subscriber, self._presence, appearing
+            )
+            if obstacle is not None:
+                return self._failed or self._wait_for(obstacle)
+            handover.appeared(appearing)
+        self._obstructed = None
+        self._present = handover.present
+        return True
+
+    def _wait_for(self, obstacle: HQueueError) -> bool:
+        """Have patience with what stands in the way; whether there is nothing to wait for."""
+        self._obstructed = self._obstructed or self._patience()
+        if self._obstructed.expired or isinstance(obstacle, SubscriberNotFoundError):
+            self._fail(obstacle)
+            return True
+        return False
+
+    def _fail(self, error: HQueueError) -> None:
+        """It can't go on. What it has is others'."""
+        if self._failed:
+            return
+        self._failed = True
+        logger.error("a subscriber leaves those that it shares partitions with: %s", error)
+        self._on_failure(error)
+        if self._member is not None:
+            self._member.leave()

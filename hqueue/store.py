@@ -1,0 +1,39 @@
+"""What a client needs of a whole store: its queues, and the records beside them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hqueue.log.store import LocationPort, LogPort, TablePort
+from hqueue.metadata.fields import ClearableRecords
+
+__all__ = ["StorePort"]
+
+
+class StorePort(Protocol):
+    """A connection to a store. Thread-safe, and usable in a forked child."""
+
+    @property
+    def tables(self) -> TablePort: ...
+
+    @property
+    def locations(self) -> LocationPort: ...
+
+    def cluster_id(self) -> str:
+        """What names the cluster: another one for each, and the same for good. One small request,
+        repeated until there is an answer.
+
+        Raises:
+            StoreUnavailableError: there was none until the operation's bound was over.
+        """
+
+    def log(self, queue: str) -> LogPort:
+        """The log of a queue. Asks nothing of the store: the queue need not be there."""
+
+    def fields(self) -> ClearableRecords:
+        """Records of fields, which lie beside the queues; always the same ones. Asks nothing of
+        the store.
+        """
+
+    def close(self) -> None:
+        """Close all connections. Every later request raises `ClosedError`. Never raises."""

@@ -1,0 +1,216 @@
+"""Changes of nodes, looked up where an answer was lost."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+
+from hqueue.errors import Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.metadata.outcomes import answers_of, partly_done
+from hqueue.metadata.ports import ANY, NEW, Change, Version
+from hqueue.runtime.clock import Deadline
+from hqueue.zookeeper.member import Member
+from hqueue.zookeeper.requests import create, delete, ensure, exists, get, put, sync
+from hqueue.zookeeper.session import PIPELINED_MAX, Request, Session
+
+__all__ = ["FIRST_VERSION", "Writing", "expected"]
+
+ANY_VERSION = -1
+FIRST_VERSION = 0
+
+
+class Writing:
+    """The changes of one call. Used by one thread.
+
+    While an answer is missing nothing is sent again before the node was looked at. ZooKeeper does
+    the requests of a session in their order, so what was sent before a `sync` was done by then or
+    never will be; and each change has a number (zxid), greater than that of all changes before. So
+    a node says
+
+    - that it was changed by this call: by its value and its version;
+    - that it was not: if it was created before the request, and has a version from before, or the
+      next one with another's value; if it was changed last before the request; if it is not there,
+      and nothing was created or deleted beside it since;
+    - nothing else. What can't be known is an error, and never repeated.
+
+    Args:
+        session: with ZooKeeper.
+        changes: what is to be changed.
+        deadline: the bound on all of it.
+        ephemeral: whether nodes that are created are to be this session's.
+        removal: whether the nodes are deleted: what is done has the version that it had.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        changes: Mapping[str, Change],
+        deadline: Deadline,
+        *,
+        ephemeral: bool = False,
+        removal: bool = False,
+    ) -> None:
+        self._session = session
+        self._changes = changes
+        self._deadline = deadline
+        self._ephemeral = ephemeral
+        self._removal = removal
+        self.with_children: set[str] = set()
+        """Those that can't be deleted for what is below them."""
+        self._left = dict(changes)
+        self._done: dict[str, Version | None] = {}
+        self._lost: list[str] = []
+        self._in_doubt = False
+        self._before = 0
+        """No request whose answer is missing was done at this zxid or before."""
+
+    def run(self) -> dict[str, Version | None]:
+        """As `Records.write`."""
+        try:
+            self._deadline.run(self._attempt)
+        except StoreUnavailableError as exc:
+            outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED
+            left = answers_of(exc, self._left, outcome)
+            raise partly_done(exc, {**self._done, **self._lost_answers(), **left}) from exc
+        except RequestRefusedError as exc:
+            if self._in_doubt or len(self._changes) > 1:  # Others may have been done.
+                exc.outcome = Outcome.UNKNOWN
+            raise
+        if self._lost:
+            lost = self._lost_answers()
+            raise partly_done(lost[self._lost[0]], {**self._done, **lost})
+        return {key: self._done[key] for key in self._changes}
+
+    def _lost_answers(self) -> dict[str, StoreUnavailableError]:
+        return {
+            key: StoreUnavailableError(
+                "the answer was lost, and others changed the record since",
+                outcome=Outcome.UNKNOWN,
+                path=key,
+            )
+            for key in self._lost
+        }
+
+    def _attempt(self) -> None:
+        if self._in_doubt:
+            self._look_up()
+        if not self._left:
+            return
+        self._before = self._session.members.primary(self._deadline).client.last_zxid
+        missing = self._send(self._left)
+        if missing:
+            above = sorted({key.rpartition("/")[0] for key in missing})
+            self._session.run([(path, ensure(path)) for path in above], self._deadline)
+            if self._send(missing):
+                raise StoreUnavailableError("records are deleted while they are created")
+
+    def _send(self, keys: Collection[str]) -> list[str]:
+        """Send the changes of these; returns those of which nothing is above."""
+        by = self._by(keys)
+        requests = [(key, self._request(key)) for key in keys]
+        try:
+            answers = self._session.run(requests, self._deadline, by)
+        except StoreUnavailableError as exc:
+            self._in_doubt |= exc.outcome is Outcome.UNKNOWN or len(requests) > PIPELINED_MAX
+            raise
+        missing = []
+        for (key, _), answer in zip(requests, answers, strict=True):
+            if isinstance(answer, NoNodeError) and self._left[key].version == NEW:
+                missing.append(key)
+                continue
+            if isinstance(answer, NotEmptyError):
+                self.with_children.add(key)
+            self._done[key] = self._left[key].version if answer is True else _version(answer)
+            del self._left[key]
+        return missing
+
+    def _by(self, keys: Collection[str]) -> list[Member] | None:
+        """The members that nodes are placed with; None for the primary."""
+        if not self._ephemeral:
+            return None
+        return self._session.members.allocate([[key] for key in keys], self._deadline)
+
+    def _request(self, key: str) -> Request:
+        change = self._left[key]
+        if self._removal:
+            return delete(key, expected(change.version))
+        if change.version == NEW:
+            return create(key, change.value, ephemeral=self._ephemeral, parents=False)
+        return put(key, change.value, expected(change.version))
+
+    def _look_up(self) -> None:
+        """Take what was done, or refused, from what is left to do."""
+        by = self._by(self._left)
+        asked = None if by is None else list(dict.fromkeys(by))
+        self._session.run([("/", sync("/"))] * len(asked or [0]), self._deadline, asked)
+        answers = self._session.run([(key, get(key)) for key in self._left], self._deadline, by)
+        there = dict(zip(self._left, answers, strict=True))
+        quiet = self._quiet([key for key, answer in there.items() if isinstance(answer, Exception)])
+        self._in_doubt = False
+        for key, answer in there.items():
+            version = self._left[key].version
+            if isinstance(answer, Exception):
+                found: Version | _Lost | None = None if key in quiet else _Lost.LOST
+                repeat = key in quiet and version == NEW
+            else:
+                found = self._found(self._left[key], *answer)
+                repeat = answer[1].version == version or (found is None and version == ANY)
+            if found is _Lost.LOST:
+                self._lost.append(key)
+            elif found is not None or not repeat:
+                self._done[key] = found
+            if key in self._done or found is _Lost.LOST:
+                del self._left[key]
+
+    def _found(self, change: Change, value: bytes, stat: Any) -> Version | _Lost | None:
+        """The version that a node has by a change; None if it was not changed by it."""
+        if self._removal:
+            return None if stat.czxid <= self._before else _Lost.LOST
+        after = FIRST_VERSION if change.version == NEW else change.version + 1
+        if value == change.value and (change.version == ANY or stat.version == after):
+            if self._ephemeral and not self._session.members.is_own(stat.ephemeralOwner):
+                return _Lost.LOST  # It goes with a session that is over.
+            return Version(stat.version)
+        unchanged = stat.mzxid <= self._before
+        refused = change.version == NEW or (change.version != ANY and stat.version <= after)
+        return None if stat.czxid <= self._before and (unchanged or refused) else _Lost.LOST
+
+    def _quiet(self, keys: Collection[str]) -> set[str]:
+        """Those of these nodes, all absent, that were not created since."""
+        quiet: set[str] = set()
+        above = {key: key.rpartition("/")[0] or "/" for key in keys}
+        while above:
+            paths = sorted(set(above.values()))
+            answers = self._session.run([(path, exists(path)) for path in paths], self._deadline)
+            stats = dict(zip(paths, answers, strict=True))
+            quiet |= {
+                key for key, path in above.items()
+                if stats[path] is not None and stats[path].pzxid <= self._before
+            }  # fmt: skip
+            above = {
+                key: path.rpartition("/")[0] or "/"
+                for key, path in above.items()
+                if stats[path] is None and path != "/"
+            }
+        return quiet
+
+
+class _Lost(enum.Enum):
+    """It can't be known what became of a change."""
+
+    LOST = enum.auto()
+
+
+def expected(version: Version) -> int:
+    """A version, as ZooKeeper compares it."""
+    return ANY_VERSION if version == ANY else version
+
+
+def _version(answer: Any) -> Version | None:
+    """The version of a node that was written, by what its request answers."""
+    if isinstance(answer, (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError)):
+        return None
+    return Version(FIRST_VERSION if isinstance(answer, str) else answer.version)

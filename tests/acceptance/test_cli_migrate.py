@@ -1,0 +1,110 @@
+"""Topics' metadata, moved to another store on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+import hqueue
+from hqueue import MessageID
+from hqueue.metadata.managers import LogRange, TopicMetadata
+from hqueue.metadata.ports import NEW
+from tests.acceptance.commands import Run, Start
+from tests.support.waiting import wait_for
+
+WAIT_S = 60.0
+RANGES = (LogRange(0, MessageID.parse("1700000000000-0")),)
+TOPICS = ("a/b c", "t")
+MANY = [f"t{number}" for number in range(2_000)]
+
+
+@pytest.fixture
+def metadata(client: hqueue.Client, queue_name: str) -> Iterator[TopicMetadata]:
+    """What a hub has open, with two records."""
+    with client.topic_metadata(queue_name) as opened:
+        write(opened, TOPICS)
+        yield opened
+
+
+@pytest.mark.in_memory_first
+def test_metadata_is_moved_and_what_was_left_is_cleared(
+    run: Run, metadata: TopicMetadata, queue_name: str
+) -> None:
+    migrate = ("metadata", "migrate", queue_name)
+    [before] = map(json.loads, run(*migrate).lines)
+    assert (before["store"], before["phase"], before["left"]) == ("zookeeper", "stable", [])
+    moved = run(*migrate, "--to", "hbase")
+    assert moved.code == 0, moved.err
+    assert f"{queue_name}: in force in hbase, 2 records moved." in moved.err
+    [after] = map(json.loads, run(*migrate).lines)
+    assert (after["store"], after["left"]) == ("hbase", [{"store": "zookeeper", "place": 0}])
+    check = ("metadata", "check", queue_name, "--against")
+    agreed = run(*check, "zookeeper")
+    assert (agreed.code, agreed.out) == (0, b""), agreed.err
+    assert run(*check, "hbase").code == 2, "that is where it is"
+    assert len(run("metadata", "list", queue_name).lines) == 2
+    wait_for(lambda: metadata.store == "hbase", "the hub knows")
+    write(metadata, ["new"])
+    assert run(*check, "zookeeper").code == 5
+    assert "0 records moved" in run(*migrate, "--to", "hbase").err
+    cleared = run(*migrate, "--clear")
+    assert (cleared.code, "2 records deleted" in cleared.err) == (0, True)
+    assert run("metadata", "list", queue_name, "--store", "zookeeper").lines == []
+    assert len(run("metadata", "list", queue_name).lines) == 3
+    assert "No move is under way." in run(*migrate, "--abandon").err
+
+
+@pytest.mark.in_memory_first
+def test_what_cannot_be_read_is_not_left_behind(
+    run: Run, metadata: TopicMetadata, client: hqueue.Client, queue_name: str
+) -> None:
+    region = f"{client.coordination.paths.root}/regions/{queue_name}/topics"
+    client.coordination.store.records.create({f"{region}/bad": b'{"version": 9}'})
+    refused = run("metadata", "migrate", queue_name, "--to", "hbase")
+    assert (refused.code, f"{region}/bad" in refused.err) == (5, True)
+    [stage] = map(json.loads, run("metadata", "migrate", queue_name).lines)
+    assert (stage["store"], stage["phase"]) == ("zookeeper", "stable")
+    write(metadata, ["new"])
+
+
+@pytest.mark.thorough("a client that is closed in the middle is moved again in `make check`")
+def test_a_command_that_is_killed_is_called_again_or_abandoned(
+    server: object, start: Start, run: Run, metadata: TopicMetadata, queue_name: str
+) -> None:
+    write(metadata, MANY)
+    migrate = ("metadata", "migrate", queue_name)
+
+    def kill_while(step: str) -> None:
+        running = start(*migrate, "--to", "hbase")
+        while running.error_line() != f"{step} …":
+            pass
+        running.kill()
+
+    for step in ("copying", "comparing"):
+        kill_while(step)
+        [stage] = map(json.loads, run(*migrate).lines)
+        assert (stage["store"], stage["phase"]) == ("zookeeper", step)
+        waiting = metadata.persistence.write_topic_persistence_info(step, RANGES, NEW)
+        wrong = run(*migrate, "--to", "zookeeper")
+        assert (wrong.code, "target='hbase'" in wrong.err) == (2, True)
+        assert run(*migrate, "--abandon").code == 0
+        assert waiting.result(WAIT_S) >= 0
+    kill_while("copying")
+    again = run(*migrate, "--to", "hbase")
+    assert again.code == 0, again.err
+    assert f"{len(MANY) + 4:,} records moved" in again.err
+    assert run("metadata", "check", queue_name, "--against", "zookeeper").code == 0
+    cleared = run(*migrate, "--clear")
+    assert cleared.code == 0, cleared.err
+    assert run("metadata", "check", queue_name).code == 0
+    assert len(run("metadata", "list", queue_name).lines) == len(MANY) + 4
+
+
+def write(metadata: TopicMetadata, topics: tuple[str, ...] | list[str]) -> None:
+    asked = [
+        metadata.persistence.write_topic_persistence_info(topic, RANGES, NEW) for topic in topics
+    ]
+    for future in asked:
+        future.result(WAIT_S)

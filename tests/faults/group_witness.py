@@ -1,0 +1,90 @@
+"""What writes down the offsets that the consumers of a process write, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from unittest import mock
+
+from hqueue import PartitionKey
+from hqueue.groups.offsets import GroupOffsets, Offset, Position
+
+from .group_history import CLAIM, COMMIT, GroupRecorder
+
+__all__ = ["GroupWitness"]
+
+_TAKE_OVER, _COMMIT = GroupOffsets.take_over, GroupOffsets.commit
+
+Moves = Mapping[PartitionKey, tuple[Offset, Position]]
+
+
+class GroupWitness:
+    """Stands between all consumers of this process and their groups' offsets, while it is entered.
+
+    Versions are what the store answered. It changes nothing of what is written.
+
+    Args:
+        recorder: of the process.
+    """
+
+    def __init__(self, recorder: GroupRecorder) -> None:
+        self._recorder = recorder
+        self._numbers = itertools.count()
+        self._local = threading.local()
+        self._claims: dict[tuple[str, int], int] = {}
+        self._patches = contextlib.ExitStack()
+
+    def __enter__(self) -> GroupWitness:
+        def take_over(
+            offsets: GroupOffsets,
+            consumer: str,
+            partitions: Collection[PartitionKey],
+            *claimed: Callable[[], bool],
+        ) -> dict[PartitionKey, Offset]:
+            self._local.claims = True
+            try:
+                return _TAKE_OVER(offsets, consumer, partitions, *claimed)
+            finally:
+                self._local.claims = False
+
+        def commit(
+            offsets: GroupOffsets, consumer: str, moves: Moves
+        ) -> dict[PartitionKey, Offset]:
+            return self._commit(offsets, consumer, moves)
+
+        self._patches.enter_context(mock.patch.object(GroupOffsets, "take_over", take_over))
+        self._patches.enter_context(mock.patch.object(GroupOffsets, "commit", commit))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._patches.close()
+
+    def claim(self, consumer: str, partition: int) -> int:
+        """The version of a consumer's last take-over of a partition."""
+        return self._claims[consumer, partition]
+
+    def _commit(
+        self, offsets: GroupOffsets, consumer: str, moves: Moves
+    ) -> dict[PartitionKey, Offset]:
+        kind = CLAIM if getattr(self._local, "claims", False) else COMMIT
+        number = next(self._numbers)
+        tried = {
+            key.partition: (int(to.next), self._claims.get((consumer, key.partition)))
+            for key, (_, to) in moves.items()
+        }
+        self._recorder.trying(number, consumer, kind, tried)
+        done = _COMMIT(offsets, consumer, moves)
+        versions = {key.partition: int(offset.version) for key, offset in done.items()}
+        if kind == CLAIM:
+            for partition, version in versions.items():
+                self._claims[consumer, partition] = version
+        self._recorder.written(number, versions)
+        return done

@@ -1,0 +1,64 @@
+"""What the nemesis does to those who get messages: workers, subscribers and consumers."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from .group_history import owners
+from .nemesis import Harm, NotDoneError
+from .processes import Processes
+from .schedule import Planned
+
+__all__ = ["ProcessFaults"]
+
+KINDS = ("worker", "subscriber", "consumer")
+BOUND_S = 60.0
+
+
+class ProcessFaults:
+    """Faults of workers, subscribers and consumers.
+
+    Args:
+        processes: has them.
+        folder: of their histories.
+    """
+
+    def __init__(self, processes: Processes, folder: Path) -> None:
+        self._processes = processes
+        self._folder = folder
+        self.kinds: dict[str, Callable[[Planned], Harm]] = {
+            f"{name}-{kind}": functools.partial(harm, kind)
+            for kind in KINDS
+            for name, harm in (("kill", self._kill), ("pause", self._pause))
+        }
+
+    def _chosen(self, kind: str, item: Planned) -> tuple[str, int]:
+        deadline = time.monotonic() + BOUND_S
+        while not (running := self._harmable(kind)):
+            if time.monotonic() > deadline:
+                raise NotDoneError(f"no {kind} runs that could be harmed")
+            time.sleep(0.5)
+        return running[item.target % len(running)]
+
+    def _harmable(self, kind: str) -> list[tuple[str, int]]:
+        running = sorted(self._processes.running(kind).items())
+        if kind != "consumer":
+            return running
+        # Only one that has partitions leaves any to others.
+        having = set(owners(self._folder).values())
+        return [(name, pid) for name, pid in running if name in having]
+
+    def _kill(self, kind: str, item: Planned) -> Harm:
+        name, pid = self._chosen(kind, item)
+        os.kill(pid, signal.SIGKILL)
+        return Harm(name, lambda: self._processes.replace(kind, name))
+
+    def _pause(self, kind: str, item: Planned) -> Harm:
+        name, pid = self._chosen(kind, item)
+        os.kill(pid, signal.SIGSTOP)
+        return Harm(name, lambda: os.kill(pid, signal.SIGCONT))

@@ -1,0 +1,171 @@
+"""Taking what comes in partitions that come and go: in order, bounded, and after errors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from hqueue.consume.decode import messages_of
+from hqueue.consume.intake import Intake, Portion
+from hqueue.consume.prefetch import PREFETCH_REQUESTS
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.scan import Scan
+from hqueue.errors import ClosedError, QueueDisabledError, RequestRefusedError
+from hqueue.log.context import QueueContext
+from hqueue.log.ports import ReadPort
+from hqueue.message import MessageID
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.settings.attributes import QueueDescription
+from hqueue.settings.connection import Settings
+from tests.support.gated_rows import BOUND_S, GatedRows, filled
+from tests.support.waiting import wait_for
+
+WAIT_MS = BOUND_S * 1e3
+
+
+def reader_of(rows: GatedRows, **settings: int) -> QueueReader:
+    description = QueueDescription("q", len(rows.rows), None, {}, True)
+    made = dataclasses.replace(Settings(), **settings)  # type: ignore[arg-type]
+    context = QueueContext(description, lambda: description, made, SYSTEM_CLOCK)
+    return QueueReader(context, cast("ReadPort", rows))
+
+
+@pytest.fixture
+def intake() -> Iterator[Intake[str]]:
+    made: Intake[str] = Intake(5)
+    yield made
+    made.close()
+
+
+def add(intake: Intake[str], reader: QueueReader) -> None:
+    for partition in range(reader.partitions):
+        intake.add(f"p{partition}", reader, partition, Scan())
+
+
+def take(intake: Intake[str], count: int) -> dict[str, list[bytes]]:
+    """Take until there are so many messages."""
+    values: dict[str, list[bytes]] = {}
+    while sum(map(len, values.values())) < count:
+        portion = intake.take(WAIT_MS)
+        assert portion is not None
+        for batch in portion.batches:
+            values.setdefault(portion.key, []).extend(m.value for m in messages_of(batch))
+    return values
+
+
+def test_what_is_there_and_what_comes_is_taken_in_order(intake: Intake[str]) -> None:
+    rows = GatedRows()
+    expected = filled(rows, [5, 0, 9])
+    add(intake, reader_of(rows))
+    assert take(intake, 14) == {f"p{number}": values for number, values in expected.items()}
+    rows.append(1, b"new")
+    rows.append(2, b"newer")
+    assert take(intake, 2) == {"p1": [b"new"], "p2": [b"newer"]}
+
+
+def test_nothing_is_asked_for_when_nothing_is_taken_but_for_what_is_ahead(
+    intake: Intake[str],
+) -> None:
+    rows = GatedRows()
+    filled(rows, [20] * (PREFETCH_REQUESTS + 2))
+    add(intake, reader_of(rows))
+    assert rows.gate.arrived == 0
+    assert intake.take(WAIT_MS) is not None
+    wait_for(lambda: rows.reading.total() == 0, "what was asked for has come")
+    assert rows.gate.arrived <= 2 * PREFETCH_REQUESTS
+    assert rows.reading_most <= PREFETCH_REQUESTS
+
+
+def test_what_is_removed_is_given_no_more_and_freed_though_a_request_is_under_way(
+    intake: Intake[str],
+) -> None:
+    rows = GatedRows(passes=0)
+    filled(rows, [3, 3])
+    reader = reader_of(rows)
+    add(intake, reader)
+    assert intake.take(0) is None
+    rows.gate.wait_for(2)
+    intake.remove(["p0"])
+    rows.gate.let(1_000)
+    assert take(intake, 3) == {"p1": [b"1-0", b"1-1", b"1-2"]}
+    assert intake.take(50) is None
+    intake.add("p0", reader, 0, Scan(MessageID.from_int(2_000)))
+    assert take(intake, 1) == {"p0": [b"0-2"]}
+    intake.close()
+    rows.wait_for_freed()
+
+
+def test_an_error_is_raised_once_and_what_failed_is_asked_for_again(intake: Intake[str]) -> None:
+    rows = GatedRows()
+    filled(rows, [2, 2])
+    refused = [RequestRefusedError("no")]
+    rows.failure = lambda method: refused.pop() if method == "read" and refused else None
+    add(intake, reader_of(rows))
+    came: list[Portion[str]] = []
+    errors: list[RequestRefusedError] = []
+    while sum(len(portion.batches) for portion in came) < 4:
+        try:
+            portion = intake.take(WAIT_MS)
+            assert portion is not None
+            came.append(portion)
+        except RequestRefusedError as exc:
+            errors.append(exc)
+    assert len(errors) == 1
+    assert sorted(portion.key for portion in came) == ["p0", "p0", "p1", "p1"]
+    rows.append(0, b"later")
+    assert take(intake, 1) == {"p0": [b"later"]}
+
+
+def test_a_queue_that_is_disabled_for_a_while_is_waited_for(intake: Intake[str]) -> None:
+    rows = GatedRows()
+    filled(rows, [1])
+    disabled = [QueueDisabledError("disabled")] * 3
+    rows.failure = lambda method: disabled.pop() if method == "read" and disabled else None
+    add(intake, reader_of(rows))
+    assert take(intake, 1) == {"p0": [b"0-0"]}
+    assert not disabled
+
+
+def test_a_queue_that_stays_disabled_is_an_error_after_the_operations_bound(
+    intake: Intake[str],
+) -> None:
+    rows = GatedRows()
+    filled(rows, [1])
+    rows.failure = lambda method: QueueDisabledError("disabled")
+    add(intake, reader_of(rows, operation_timeout_ms=300))
+    with pytest.raises(QueueDisabledError):
+        take(intake, 1)
+
+
+def test_who_waits_is_woken_and_who_comes_after_the_end_is_refused(intake: Intake[str]) -> None:
+    rows = GatedRows()
+    filled(rows, [0])
+    reader = reader_of(rows)
+    add(intake, reader)
+    intake.wake()
+    assert intake.take(WAIT_MS) is None
+    assert "p0" in intake
+    intake.close()
+    assert "p0" not in intake
+    with pytest.raises(ClosedError):
+        intake.take(0)
+    with pytest.raises(ClosedError):
+        intake.add("p0", reader, 0, Scan())
+
+
+def test_messages_that_are_gone_are_counted_from_an_ordinal_on(intake: Intake[str]) -> None:
+    rows = GatedRows()
+    filled(rows, [5])
+    del rows.rows[0][:3]
+    intake.add("p0", reader_of(rows), 0, Scan())
+    first = intake.take(WAIT_MS)
+    assert first is not None
+    assert first.expired == 0
+    intake.remove(["p0"])
+    intake.add("p0", reader_of(rows), 0, Scan(MessageID.from_int(1)), 1)
+    second = intake.take(WAIT_MS)
+    assert second is not None
+    assert (second.expired, second.ordinal) == (2, 4)

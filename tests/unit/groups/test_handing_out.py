@@ -1,0 +1,104 @@
+"""How a consumer hands messages out: cheaply, and never without having looked after its group."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+import hqueue
+from hqueue import Message, MessageID
+from hqueue.groups.consumption import Consumption
+from hqueue.groups.handout import Handout
+from hqueue.groups.member import GroupMember
+from hqueue.groups.stream import Stream
+from tests.support.backends import MemoryBackend
+from tests.support.memory.metadata import MemorySession
+from tests.support.waiting import wait_for
+
+COUNT = 5_000
+
+
+class Looks:
+    """How often consumers looked after their groups."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        original = Consumption.refill
+
+        def refill(
+            consumption: Consumption, stream: Stream, timeout_ms: float | None
+        ) -> Handout | None:
+            self.count += 1
+            return original(consumption, stream, timeout_ms)
+
+        monkeypatch.setattr(Consumption, "refill", refill)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+@pytest.fixture
+def consumer() -> Iterator[hqueue.Consumer]:
+    """One that has a partition with one batch of many messages."""
+    with MemoryBackend().connect() as client:
+        queue = client.create_queue("q", partitions=1)
+        queue.put([Message("t", b"%d" % number) for number in range(COUNT)])
+        with hqueue.Consumer("q", group="g", client=client) as opened:
+            yield opened
+
+
+def test_the_messages_of_a_batch_come_without_a_look_for_each(
+    consumer: hqueue.Consumer, looks: Looks
+) -> None:
+    messages = consumer.messages()
+    first = next(messages)
+    before = looks.count
+    assert [int(each.value) for each in itertools.islice(messages, COUNT - 1)] == [*range(1, COUNT)]
+    assert first.value == b"0"
+    # Changes of the group, and of the catalog, want a few; a look for each would be thousands.
+    assert looks.count - before < COUNT / 100
+
+
+def test_when_its_time_is_over_the_next_message_comes_after_another_look(
+    consumer: hqueue.Consumer, looks: Looks
+) -> None:
+    messages = consumer.messages()
+    for number in range(3):
+        assert next(messages).value == b"%d" % number
+        before = looks.count
+        consumer._stream.valid_until_s = consumer._consumption.now_s()
+    assert next(messages).value == b"3"
+    assert looks.count > before
+
+
+def test_the_position_follows_each_message_that_was_handed_out(consumer: hqueue.Consumer) -> None:
+    for message in itertools.islice(consumer, 10):
+        assert consumer.position(("q", 0)) == message.id.next()
+    (polled, *_) = wait_for(lambda: consumer.poll(100, messages_max=7), "more messages")
+    assert polled.value == b"10"
+    assert consumer.position(("q", 0)) == MessageID.from_int(int(polled.id) + 7)
+
+
+def test_a_consumer_that_gets_nothing_does_not_ask_whether_its_session_lives(
+    consumer: hqueue.Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed = list(itertools.islice(consumer, COUNT))
+    assert len(handed) == COUNT
+    assert consumer.poll() == []  # Until now the last message was being handed out.
+    asked: list[float] = []
+    original = MemorySession.confirm
+
+    def confirm(session: MemorySession) -> float:
+        asked.append(original(session))
+        return asked[-1]
+
+    monkeypatch.setattr(MemorySession, "confirm", confirm)
+    holder = consumer._consumption.place.holder
+    assert isinstance(holder, GroupMember)
+    holder._certainty.until_ms = float("-inf")
+    assert consumer.poll(200) == []
+    assert asked == []

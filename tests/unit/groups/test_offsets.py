@@ -1,0 +1,101 @@
+"""How far a group is, over a metadata store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from hqueue import MessageID
+from hqueue.errors import CommitFailedError, Outcome, StoreUnavailableError
+from hqueue.groups.offsets import GroupOffsets, Position
+from hqueue.groups.paths import GroupPaths
+from hqueue.metadata import PartitionKey
+from hqueue.metadata.ports import Change, Records, Version
+from tests.support.memory.metadata import MemoryServer
+
+PATHS = GroupPaths("/hqueue", "a group, of any characters/")
+KEY = PartitionKey("q", 0)
+
+
+def test_a_late_commit_of_the_owner_before_is_refused(metadata_server: MemoryServer) -> None:
+    offsets = GroupOffsets(metadata_server.open(), PATHS)
+    before = offsets.take_over("a", [KEY])[KEY]
+    before = offsets.commit("a", {KEY: (before, Position(MessageID(5)))})[KEY]
+    after = offsets.take_over("b", [KEY])[KEY]
+    assert after.position.next == MessageID(5)
+    assert offsets.commit("a", {KEY: (before, Position(MessageID(7)))}) == {}
+    assert offsets.read([KEY])[KEY] == after
+    moved = offsets.commit("b", {KEY: (after, Position(MessageID(6)))})[KEY]
+    assert moved.position.next == MessageID(6)
+    assert offsets.list().keys() == {KEY}
+
+
+class Unanswered:
+    """Records whose answer to the next write is lost, while others do something."""
+
+    def __init__(self, records: Records, apply: bool, meanwhile: Callable[[], object]) -> None:
+        self._records, self._apply, self._meanwhile = records, apply, meanwhile
+        self._lost = False
+
+    def write(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
+        if self._lost:
+            return self._records.write(changes)
+        self._lost = True
+        if self._apply:
+            self._records.write(changes)
+        self._meanwhile()
+        raise StoreUnavailableError("the answer was lost", outcome=Outcome.UNKNOWN)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._records, name)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize("taken_over", [True, False])
+def test_a_commit_whose_answer_was_lost_is_looked_up(
+    metadata_server: MemoryServer, applied: bool, taken_over: bool
+) -> None:
+    store = metadata_server.open()
+    offsets = GroupOffsets(store, PATHS)
+    before = offsets.take_over("a", [KEY])[KEY]
+
+    def meanwhile() -> None:
+        if taken_over:
+            GroupOffsets(metadata_server.open(), PATHS).take_over("b", [KEY])
+
+    moves = {KEY: (before, Position(MessageID(5)))}
+    with mock.patch.object(store, "records", Unanswered(store.records, applied, meanwhile)):
+        if taken_over:
+            with pytest.raises(CommitFailedError) as failed:
+                offsets.commit("a", moves)
+            assert failed.value.outcome is Outcome.UNKNOWN
+            assert failed.value.facts["partitions"] == [KEY]
+        elif applied:
+            assert offsets.commit("a", moves) == offsets.read([KEY])
+        else:
+            with pytest.raises(StoreUnavailableError) as caught:
+                offsets.commit("a", moves)
+            assert caught.value.outcome is Outcome.UNKNOWN
+    assert offsets.read([KEY])[KEY].position.next == MessageID(5 if applied else 0)
+
+
+def test_a_take_over_that_another_overtook_is_made_again_while_it_has_the_claim(
+    metadata_server: MemoryServer,
+) -> None:
+    store = metadata_server.open()
+    offsets, asked = GroupOffsets(store, PATHS), []
+
+    def overtake() -> None:
+        GroupOffsets(metadata_server.open(), PATHS).take_over("b", [KEY])
+
+    def claimed() -> bool:
+        asked.append(KEY)
+        return True
+
+    with mock.patch.object(store, "records", Unanswered(store.records, True, overtake)):
+        taken = offsets.take_over("a", [KEY], claimed)
+    assert taken == offsets.read([KEY])
+    assert len(asked) == 2

@@ -1,0 +1,99 @@
+"""Several changes of which some fail: what is said of each, and of all together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from hqueue import Outcome, StoreUnavailableError
+from hqueue.metadata.fields import BlobRecords, FieldChange
+from hqueue.metadata.outcomes import PartlyDoneError, answers_of, own_copy, partly_done
+from hqueue.metadata.ports import ANY, NEW, Change, Record, Version
+
+AWAY = StoreUnavailableError("away", outcome=Outcome.UNKNOWN, path="a")
+NOT_SENT = StoreUnavailableError("not sent")
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [
+        ({"a": NOT_SENT, "b": None, "c": False}, Outcome.NOT_APPLIED),
+        ({"a": NOT_SENT, "b": Version(0)}, Outcome.UNKNOWN),
+        ({"a": NOT_SENT, "b": True}, Outcome.UNKNOWN),
+        ({"a": AWAY, "b": None}, Outcome.UNKNOWN),
+    ],
+)
+def test_together_they_are_unknown_if_one_was_made_or_may_have_been(
+    answers: Mapping[str, object], outcome: Outcome
+) -> None:
+    assert partly_done(AWAY, answers).outcome is outcome
+
+
+def test_what_an_error_does_not_say_of_one_it_says_of_all() -> None:
+    partly = partly_done(AWAY, {"a": AWAY, "b": None})
+    answers = answers_of(partly, ["a", "b", "c"], Outcome.NOT_APPLIED)
+    assert answers["a"] is AWAY
+    assert answers["b"] is None
+    assert answers["c"].outcome is Outcome.NOT_APPLIED
+    assert type(answers["c"]) is StoreUnavailableError
+
+
+def test_an_error_that_can_t_be_copied_is_shared() -> None:
+    class OddError(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__(one)
+
+    odd = OddError(1, 2)
+    assert own_copy(odd) is odd
+    assert own_copy(ValueError("x")).args == ("x",)
+
+
+class Nodes:
+    """Versioned records of which some fail."""
+
+    def __init__(self) -> None:
+        self.there = {"live": Record(b'{"version": 1}', Version(3), 0)}
+        self.fail: dict[str, Any] = {}
+
+    def read(self, keys: Sequence[str]) -> dict[str, Record]:
+        return {key: self.there[key] for key in keys if key in self.there}
+
+    def write(self, changes: Mapping[str, Change]) -> Mapping[str, Any]:
+        answers = {key: self.fail.get(key, Version(7)) for key in changes}
+        if any(isinstance(answer, StoreUnavailableError) for answer in answers.values()):
+            raise partly_done(AWAY, answers)
+        return answers
+
+    def remove(self, versions: Mapping[str, Version]) -> Mapping[str, Any]:
+        answers = {key: self.fail.get(key, True) for key in versions}
+        if any(isinstance(answer, StoreUnavailableError) for answer in answers.values()):
+            raise partly_done(AWAY, answers)
+        return answers
+
+
+def test_of_blobs_that_are_written_together_each_has_its_own_outcome() -> None:
+    nodes = Nodes()
+    nodes.fail = {"lost": AWAY, "later": NOT_SENT, "taken": None}
+    blobs = BlobRecords(nodes)  # type: ignore[arg-type]
+    names = ("new", "taken", "lost", "later")
+    changes = {name: FieldChange({"f": b"1"}, NEW) for name in names}
+    with pytest.raises(PartlyDoneError) as caught:
+        blobs.write(changes | {"none": FieldChange({"f": b"1"}, ANY)})
+    answers = caught.value.answers
+    assert (answers["new"], answers["none"]) == (Version(7), None)
+    assert answers["lost"] is AWAY
+    assert answers["later"] is NOT_SENT
+    assert answers["taken"].outcome is Outcome.NOT_APPLIED, "it was to be looked at again"
+    assert caught.value.outcome is Outcome.UNKNOWN
+
+
+def test_of_blobs_that_are_deleted_together_each_has_its_own_outcome() -> None:
+    nodes = Nodes()
+    nodes.there["lost"] = nodes.there["live"]
+    nodes.fail = {"lost": AWAY}
+    blobs = BlobRecords(nodes)  # type: ignore[arg-type]
+    with pytest.raises(PartlyDoneError) as caught:
+        blobs.delete({"live": Version(3), "lost": Version(3), "never": NEW, "none": ANY})
+    assert caught.value.answers == {"live": True, "lost": AWAY, "never": False, "none": False}

@@ -1,0 +1,148 @@
+"""How workers share out the groups of consumers, and what they show of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from unittest import mock
+
+import pytest
+
+import hqueue
+from hqueue import Message, PartitionKey, StoreUnavailableError
+from hqueue.groups.offsets import GroupOffsets, Position
+from hqueue.groups.paths import GroupPaths
+from hqueue.metadata import Address, WorkerRecord
+from hqueue_workers.delivery.group_lag_meter import GroupLagMeter
+from hqueue_workers.node.metrics import Metrics
+from tests.support.backends import MemoryBackend
+from tests.support.worker_doubles import SteppedRuntime
+
+EVERY_MS = 10_000.0
+
+
+class SlowRuntime(SteppedRuntime):
+    """One in which each look takes so long; it ends when it is to sleep."""
+
+    def __init__(self, took_ms: float = 0.0) -> None:
+        super().__init__()
+        self.took_ms = took_ms
+
+    async def coordinate(self, work: object) -> object:
+        self.stepped.now_ms += self.took_ms
+        return await super().read(work)  # type: ignore[arg-type]
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        self.slept_ms.append(duration_ms)
+        raise asyncio.CancelledError
+
+
+class Cluster:
+    """A queue with five messages in its first partition, and the groups that consume it."""
+
+    def __init__(self) -> None:
+        self.client = MemoryBackend().connect()
+        self.queue = self.client.create_queue("q", partitions=2)
+        self.ids = [self.queue.put(Message("t", b"x"), partition=0) for _ in range(5)]
+
+    def commit(self, group: str, consumed: int) -> None:
+        """Let a group be so far in the first partition."""
+        key = PartitionKey("q", 0)
+        offsets = GroupOffsets(self.client.coordination.store, GroupPaths("/hqueue", group))
+        known = offsets.take_over("test", [key])[key]
+        offsets.commit("test", {key: (known, Position(self.ids[consumed]))})
+
+    def add_worker(self, name: str) -> None:
+        record = WorkerRecord(name, Address("127.0.0.1", 7070), "host")
+        self.client.coordination.workers.register(record, lambda error: None)
+
+    def measure(self, worker: str, took_ms: float = 0.0) -> tuple[GroupLagMeter, list[float]]:
+        """What one worker has found when it first rests, and how long it rests."""
+
+        async def run() -> tuple[GroupLagMeter, list[float]]:
+            runtime = SlowRuntime(took_ms)
+            meter = GroupLagMeter(self.client, runtime)
+            with pytest.raises(asyncio.CancelledError):
+                await meter.run(worker)
+            return meter, runtime.slept_ms
+
+        return asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.add_worker("w")
+    return made
+
+
+def page(meter: GroupLagMeter) -> list[str]:
+    """What is shown of groups."""
+    text = Metrics().page([], 0, meter.measured).decode()
+    return [line for line in text.splitlines() if line.startswith("hqueue_group")]
+
+
+def test_the_lag_of_a_group_is_shown_by_partition(cluster: Cluster) -> None:
+    cluster.commit('a "b"', 2)
+    meter, slept_ms = cluster.measure("w")
+    members, messages, age = page(meter)
+    assert members == 'hqueue_group_members{group="a \\"b\\""} 0.0'
+    labels = 'group="a \\"b\\"",partition="0",queue="q"'
+    assert messages == f"hqueue_group_lag_messages{{{labels}}} 3.0"
+    assert age.startswith(f"hqueue_group_lag_seconds{{{labels}}} ")
+    assert float(age.split()[-1]) >= 0
+    assert slept_ms == [EVERY_MS]
+
+
+def test_each_group_is_measured_by_one_worker_and_few_change_when_one_comes(
+    cluster: Cluster,
+) -> None:
+    groups = [f"g{number}" for number in range(60)]
+    for group in groups:
+        cluster.commit(group, 0)
+
+    def shared(workers: list[str]) -> dict[str, str]:
+        found = [(each.group, w) for w in workers for each in cluster.measure(w)[0].measured]
+        assert sorted(group for group, _ in found) == sorted(groups), "each once"
+        return dict(found)
+
+    cluster.add_worker("v")
+    before = shared(["v", "w"])
+    assert min(Counter(before.values()).values()) >= 15
+    cluster.add_worker("x")
+    after = shared(["v", "w", "x"])
+    assert {after[group] for group in groups if after[group] != before[group]} == {"x"}
+
+
+def test_a_worker_that_is_not_present_shows_none(cluster: Cluster) -> None:
+    cluster.commit("g", 1)
+    assert page(cluster.measure("gone")[0]) == []
+
+
+def test_measuring_takes_a_twentieth_of_the_time_at_most(cluster: Cluster) -> None:
+    assert cluster.measure("w", 100.0)[1] == [EVERY_MS]
+    assert cluster.measure("w", 1_000.0)[1] == [20_000.0]
+
+
+def test_what_can_not_be_measured_is_not_shown(cluster: Cluster) -> None:
+    cluster.commit("away", 1)
+    cluster.commit("broken", 1)
+    cluster.commit("fine", 1)
+    path = GroupPaths("/hqueue", "broken").offset(PartitionKey("q", 0))
+    store = cluster.client.coordination.store
+    store.records.write(
+        {path: hqueue.metadata.ports.Change(b"no record", hqueue.metadata.ports.ANY)}
+    )
+    describe = cluster.client.describe_group
+    assert [each.group for each in cluster.measure("w")[0].measured] == ["away", "fine"]
+
+    def away(group: str) -> hqueue.GroupDescription:
+        if group == "fine":
+            raise StoreUnavailableError("away")
+        return describe(group)
+
+    with mock.patch.object(cluster.client, "describe_group", away):
+        assert [each.group for each in cluster.measure("w")[0].measured] == ["away"]
+    cluster.client.disable_queue("q")
+    shown = page(cluster.measure("w")[0])
+    assert [line.partition("{")[0] for line in shown] == ["hqueue_group_members"] * 2

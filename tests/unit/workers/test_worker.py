@@ -1,0 +1,108 @@
+"""Workers whole, over memory: who serves what when one comes, goes, or loses its session."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import hqueue
+from hqueue import Subscription
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from tests.integration.pushing import Received, WorkerThread, put_numbers
+from tests.support.backends import MemoryBackend
+from tests.support.waiting import wait_for
+
+Start = Callable[..., WorkerThread]
+
+
+@pytest.fixture
+def cluster() -> MemoryBackend:
+    return MemoryBackend(SYSTEM_CLOCK).apart(session_timeout_ms=500)
+
+
+@pytest.fixture
+def queue(cluster: MemoryBackend) -> Iterator[hqueue.Queue]:
+    with cluster.connect(notify_workers=True) as client:
+        yield client.create_queue("q", partitions=2)
+
+
+@pytest.fixture
+def start_worker(cluster: MemoryBackend) -> Iterator[Start]:
+    with contextlib.ExitStack() as started:
+
+        def start(**settings: object) -> WorkerThread:
+            client = started.enter_context(cluster.connect(notify_workers=True))
+            return started.enter_context(WorkerThread(client, checkpoint_ms=20, **settings))
+
+        yield start
+
+
+def test_one_whose_session_ended_sends_nothing_more_until_it_has_another(
+    queue: hqueue.Queue, start_worker: Start
+) -> None:
+    first = start_worker()
+    got = Received()
+    with queue.subscriber(Subscription("s"), got):
+        values = put_numbers(queue, range(20))
+        got.await_values(values)
+        session = first.client.coordination.store
+        session.suspend()  # type: ignore[attr-defined]
+        second = start_worker()
+        wait_for(lambda: second.owns(queue) == {0, 1}, "the second took over")
+        more = put_numbers(queue, range(20, 40))
+        got.await_values(more)
+        session.resume()  # type: ignore[attr-defined]
+        wait_for(lambda: len(first.owns(queue)) == 1, "they share the partitions")
+        assert second.terminate() == 0
+        wait_for(lambda: first.owns(queue) == {0, 1}, "the first has them again")
+        last = put_numbers(queue, range(40, 60))
+        got.await_values(last)
+    got.check_order()
+    assert set(got.values) == {*values, *more, *last}
+
+
+def test_one_that_ends_leaves_nothing_behind_and_what_it_delivered_does_not_come_again(
+    cluster: MemoryBackend, queue: hqueue.Queue, start_worker: Start
+) -> None:
+    got = Received()
+    with queue.subscriber(Subscription("s"), got), cluster.connect() as looking:
+        for first in range(0, 50, 10):
+            worker = start_worker()
+            values = put_numbers(queue, range(first, first + 10))
+            got.await_values(values)
+            assert worker.terminate() == 0
+            assert looking.coordination.workers.list() == {}
+            assert looking.coordination.owners.list() == {}
+    assert sorted(map(int, got.values)) == list(range(50))
+
+
+def test_its_health_and_its_metrics_say_what_it_does(
+    queue: hqueue.Queue, start_worker: Start
+) -> None:
+    port = free_port()
+    worker = start_worker(metrics_port=port)
+    got = Received()
+    with queue.subscriber(Subscription("s"), got):
+        got.await_values(put_numbers(queue, range(10)))
+        health = json.loads(page(port, "health"))
+        assert health == {"status": "delivering", "partitions": 2, "deliveries": 2}
+        metrics = page(port, "metrics").decode()
+        assert 'queue="q"' in metrics
+    assert worker.terminate() == 0
+    with pytest.raises(OSError, match="refused"):
+        page(port, "health")
+
+
+def free_port() -> int:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        return int(probe.getsockname()[1])
+
+
+def page(port: int, name: str) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=20) as answer:
+        return bytes(answer.read())

@@ -1,0 +1,79 @@
+"""Measuring how far groups of consumers are behind."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from hqueue import Client, GroupDescription, GroupNotFoundError, HQueueError, UnsupportedFormatError
+from hqueue.groups import group_names
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["GroupLagMeter"]
+
+logger = logging.getLogger(__name__)
+
+EVERY_MS = 10_000.0
+SHARE_OF_TIME = 0.05
+"""Measuring takes at most this share of a thread's time: many groups are looked at less often."""
+
+
+class GroupLagMeter:
+    """Knows the lags of some groups: each group is one worker's to measure.
+
+    Nobody has to tell which: of the workers that are present it is the one whose name, hashed
+    with the group's, is greatest. So a worker that comes or goes changes that for few groups, and
+    groups whose queues have no subscribers are measured as well. What can't be measured is not
+    told.
+
+    Args:
+        client: the connection.
+        runtime: what the worker runs on.
+    """
+
+    def __init__(self, client: Client, runtime: Runtime) -> None:
+        self.measured: Sequence[GroupDescription] = ()
+        """The groups that are this worker's, as they were when they were looked at last."""
+        self._client = client
+        self._runtime = runtime
+
+    async def run(self, name: str) -> None:
+        """Measure as the worker of this name, until cancelled."""
+        while True:
+            began_ms = self._runtime.clock.monotonic_ms()
+            self.measured = await self._measure(name)
+            took_ms = self._runtime.clock.monotonic_ms() - began_ms
+            await self._runtime.sleep_ms(max(EVERY_MS, took_ms / SHARE_OF_TIME))
+
+    async def _measure(self, name: str) -> list[GroupDescription]:
+        measured: list[GroupDescription] = []
+        try:
+            for group in await self._runtime.coordinate(partial(self._own, name)):
+                try:
+                    measured.append(
+                        await self._runtime.read(partial(self._client.describe_group, group))
+                    )
+                except GroupNotFoundError:
+                    continue  # It was deleted meanwhile, or is empty.
+                except UnsupportedFormatError as exc:
+                    logger.warning("a group is not measured: %s", exc)
+        except HQueueError as exc:
+            logger.debug("groups were not measured: %s", exc)
+        return measured
+
+    def _own(self, name: str) -> list[str]:
+        """The groups that are this worker's."""
+        workers = self._client.coordination.workers.list()
+        groups = group_names(self._client.cluster, self._client.coordination.store)
+        return [group for group in groups if _measured_by(group, workers) == name]
+
+
+def _measured_by(group: str, workers: Collection[str]) -> str | None:
+    """Which of these workers measures a group."""
+
+    def weight(worker: str) -> bytes:
+        return hashlib.blake2b(f"{worker}/{group}".encode(), digest_size=8).digest()
+
+    return max(sorted(workers), key=weight, default=None)

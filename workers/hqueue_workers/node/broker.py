@@ -1,0 +1,177 @@
+"""The HQueue cluster and its queues, registered for consumers: seed 004's broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from hqueue import HQueueError, SettingsError
+from hqueue.metadata import BrokerRecord, Watch
+from hqueue.metadata.brokers import Brokers
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["BrokerRegistration"]
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_MS = 1_000.0
+REST_SHARE = 20
+"""How many times as long as a look at the queues took it rests afterwards, at least."""
+RETRY_MS = 5_000.0
+GONE_AFTER_MS = 5_000.0
+"""How long a queue is missing before it counts as deleted. What is truncated is for a moment."""
+
+
+class BrokerRegistration:
+    """Keeps the cluster registered, with its queues, whenever no other worker does.
+
+    All workers of a cluster have one. That of one worker holds the registration; when it is gone,
+    orderly or not, another takes over at once. The holder looks again and again which queues there
+    are, for queues are created and deleted past the workers. Used by the event loop's thread.
+
+    Args:
+        brokers: where clusters and queues are registered.
+        runtime: what the worker runs on.
+        broker: the cluster's logical ID.
+        record: what is registered under it.
+        queues: asks HBase for all queues, with their numbers of partitions.
+        look_every_ms: how long it rests between two looks, at least.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: Brokers,
+        runtime: Runtime,
+        broker: int,
+        record: BrokerRecord,
+        queues: Callable[[], Mapping[str, int]],
+        look_every_ms: float = LOOK_EVERY_MS,
+    ) -> None:
+        self.holds = False
+        """Whether this worker holds the registration."""
+        self._brokers = brokers
+        self._runtime = runtime
+        self._broker = broker
+        self._record = record
+        self._queues = queues
+        self._look_every_ms = look_every_ms
+        self._registered: dict[str, int] = {}
+        self._missing_since_ms: dict[str, float] = {}
+        self._sessions = 0
+        self._changed = asyncio.Event()
+        self._working = asyncio.Lock()
+        self._released = False
+        self._watch: Watch | None = None
+
+    async def check(self) -> None:
+        """Return if no other cluster has registered this ID.
+
+        Raises:
+            SettingsError: another has.
+        """
+        record = self._record
+        await self._runtime.coordinate(
+            lambda: self._brokers.check(self._broker, lambda: record.cluster)
+        )
+
+    async def run(self) -> None:
+        """Register, and take over, until cancelled.
+
+        Raises:
+            SettingsError: another cluster has registered this ID meanwhile.
+        """
+        self._watch = await self._runtime.coordinate(lambda: self._brokers.watch(self._on_brokers))
+        while not self._released:
+            self._changed.clear()
+            pause_ms = RETRY_MS
+            try:
+                async with self._working:
+                    if await self._hold():
+                        pause_ms = await self._look()
+            except SettingsError:
+                raise
+            except HQueueError as exc:
+                logger.warning("the cluster's queues can't be registered now: %s", exc)
+            await self._runtime.wait(self._changed, pause_ms)
+
+    async def release(self) -> None:
+        """Register nothing any more, and let another worker take over. Never raises."""
+        self._released = True
+        self._changed.set()
+        async with self._working:
+            if not self.holds:
+                return
+            self.holds = False
+            queues = [*self._registered]
+            try:
+                await self._runtime.coordinate(
+                    lambda: self._brokers.release_queues(self._broker, queues)
+                )
+                await self._runtime.coordinate(lambda: self._brokers.release(self._broker))
+            except HQueueError as exc:
+                logger.warning("the broker stays registered until the session ends: %s", exc)
+
+    def revoke(self) -> None:
+        """The session is over, and with it what it registered."""
+        self._sessions += 1
+        self.holds = False
+        self._registered.clear()
+        self._changed.set()
+
+    def close(self) -> None:
+        """See no more who is registered."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def _on_brokers(self, brokers: Mapping[int, BrokerRecord]) -> None:
+        """Called by a thread of the coordination service."""
+        if self._broker not in brokers:
+            self._runtime.call(self._changed.set)
+
+    async def _hold(self) -> bool:
+        """Hold the registration, if nobody else does."""
+        if not self.holds and not self._released:
+            session = self._sessions
+            claimed = await self._runtime.coordinate(
+                lambda: self._brokers.claim(self._broker, self._record)
+            )
+            if not claimed:
+                await self.check()
+            elif session == self._sessions:
+                self.holds = True
+                logger.info("registered as broker %d", self._broker)
+            else:
+                self._changed.set()  # Which session's it is, is not known.
+        return self.holds
+
+    async def _look(self) -> float:
+        """Register the queues that are there, and no others; how long it may rest."""
+        began_ms = self._runtime.clock.monotonic_ms()
+        there = await self._runtime.read(self._queues)
+        now_ms = self._runtime.clock.monotonic_ms()
+        session, known = self._sessions, self._registered
+        self._missing_since_ms = {
+            queue: self._missing_since_ms.get(queue, now_ms) for queue in known.keys() - there
+        }
+        gone = {
+            queue
+            for queue, since_ms in self._missing_since_ms.items()
+            if now_ms - since_ms >= GONE_AFTER_MS
+        }
+        stale = gone | {queue for queue in known.keys() & there if known[queue] != there[queue]}
+        if stale:
+            await self._runtime.coordinate(
+                lambda: self._brokers.release_queues(self._broker, stale)
+            )
+            for queue in stale:
+                known.pop(queue, None)
+        missing = {queue: there[queue] for queue in there.keys() - known}
+        if missing and session == self._sessions:
+            claimed = await self._runtime.coordinate(
+                lambda: self._brokers.claim_queues(self._broker, missing)
+            )
+            if session == self._sessions:
+                known.update({queue: missing[queue] for queue in claimed})
+        return max(self._look_every_ms, REST_SHARE * (now_ms - began_ms))
