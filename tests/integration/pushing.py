@@ -23,6 +23,7 @@ from tests.support.waiting import wait_for
 __all__ = [
     "SESSION_MS",
     "Received",
+    "Stuck",
     "WorkerProcess",
     "WorkerThread",
     "checkpoint",
@@ -212,6 +213,18 @@ class Received:
             else:
                 ids.append(message.id)
         return repeated
+
+
+class Stuck(Received):
+    """A listener that doesn't return before it is `released`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
+        assert self.released.wait(300)
+        return None
 
 
 def put_numbers(queue: hqueue.Queue, numbers: Sequence[int], topic: str = "t") -> list[bytes]:

@@ -236,11 +236,11 @@ def test_puts_go_on_while_administration_hangs(
     # Collection asks for the TTL, and HBase's master answers that. Puts need no master.
     monkeypatch.setattr("hqueue.produce.header_reaper.EVERY_MS", 0)
     queue = make_queue(2)
-    with lossy.connect(operation_timeout_ms=10_000) as client:
+    with lossy.connect(operation_timeout_ms=60_000) as client:
         behind = client.queue(queue.name)
         behind.put(Message("t", b"0:0"))
         lossy.set_fate(lambda m: Fate.HANG if m == "describe" else Fate.PASS)
         began = time.monotonic()
         for n in range(1, 50):
             behind.put(Message("t", b"0:%d" % n), partition=n % 2)
-        assert time.monotonic() - began < 9
+        assert time.monotonic() - began < 55

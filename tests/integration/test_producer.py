@@ -278,12 +278,12 @@ def test_a_sender_that_waits_for_room_is_let_in(make_queue: MakeQueue) -> None:
     check([Seen(0, int(d.result(0)), f"0:{n}") for n, d in sent], seen_by(queue.scan()))
 
 
-@pytest.mark.thorough("waits for the bounds themselves, 5 s")
+@pytest.mark.thorough("waits for the bounds themselves, 10 s")
 def test_flush_and_close_keep_their_time_outs_when_hbase_hangs(
     make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     name = make_queue(8).name
-    with lossy.connect(request_timeout_ms=1_000, operation_timeout_ms=5_000) as client:
+    with lossy.connect(request_timeout_ms=1_000, operation_timeout_ms=10_000) as client:
         queue = client.queue(name)
         queue.put(Message("t", b"x"))
         lossy.set_fate(lambda _: Fate.HANG)
@@ -292,7 +292,7 @@ def test_flush_and_close_keep_their_time_outs_when_hbase_hangs(
         for wait in (producer.flush, producer.close):
             began = time.monotonic()
             assert wait(0.5) is False
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 9
         with pytest.raises(TimeoutError):
             delivery.result(0.01)
         error = delivery.exception(60)

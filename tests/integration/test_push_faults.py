@@ -18,6 +18,7 @@ from tests.support.zookeeper_faults import cut, expire, zookeeper_proxy
 from .pushing import (
     SESSION_MS,
     Received,
+    Stuck,
     WorkerProcess,
     WorkerThread,
     checkpoint,
@@ -60,7 +61,8 @@ def test_a_subscriber_that_was_killed_finds_its_checkpoint_when_it_comes_back(
 ) -> None:
     queue = make(1)
     start(checkpoint_ms=50)
-    with Program("subscribe", queue.name, "s", 0, environment=subscribing) as program:
+    environment = {**subscribing, "HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": "15000"}
+    with Program("subscribe", queue.name, "s", 0, environment=environment) as program:
         program.await_ready()
         values = put_numbers(queue, range(20))
         last = queue.offsets()[0].end
@@ -69,8 +71,8 @@ def test_a_subscriber_that_was_killed_finds_its_checkpoint_when_it_comes_back(
     other = Received()
     with queue.subscriber(Subscription("other"), other):
         more = put_numbers(queue, range(20, 40))
-        # One that is dead delays no other.
-        other.await_values(values + more, timeout_s=SESSION_MS / 1e3)
+        other.await_values(values + more)
+        assert present(pushing, queue, "s"), "one that is dead delays no other"
     got = Received()
     with queue.subscriber(Subscription("s"), got):
         got.await_values(more)
@@ -152,16 +154,18 @@ def test_a_listener_that_never_answers_holds_up_its_own_messages_only(
 ) -> None:
     queue = make(1)
     start()
-    stuck, other = Received(pause_s=40), Received()
+    stuck, other = Stuck(), Received()
     options = DeliveryOptions(timeout_ms=500, backoff_ms_max=200)
     with queue.subscriber(Subscription("other"), other):
         subscriber = queue.subscriber(Subscription("stuck", delivery=options), stuck)
         subscriber.start()
         try:
-            values = put_numbers(queue, range(50))
-            other.await_values(values, timeout_s=30)
+            values = put_numbers(queue, range(25))
+            wait_for(lambda: stuck.calls, "the listener that never answers was called")
+            other.await_values(values + put_numbers(queue, range(25, 50)))
             assert len(stuck.calls) == 1
         finally:
+            stuck.released.set()
             subscriber.stop()
 
 

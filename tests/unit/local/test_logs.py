@@ -46,4 +46,4 @@ def test_following_yields_new_lines_new_processes_and_rolled_files(tmp_path: Pat
 def test_following_ends_at_its_bound(tmp_path: Path) -> None:
     began = time.monotonic()
     assert list(follow_lines(tmp_path, timeout_s=0.3)) == []
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60

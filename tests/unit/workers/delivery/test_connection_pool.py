@@ -205,7 +205,7 @@ def test_silence_is_waited_for_as_long_as_was_said() -> None:
             began_s = loop.time()
             with pytest.raises(NoAnswerError, match=r"no answer in 0\.2 s"):
                 await made(pool, timeout_s=0.2)
-            assert 0.2 <= loop.time() - began_s < 5
+            assert 0.2 <= loop.time() - began_s < 60
 
     asyncio.run(scene())
 
