@@ -14,7 +14,7 @@ from hqueue.groups import GroupDescription, GroupListing
 from hqueue.handle import Cluster
 from hqueue.log import Appended
 from hqueue.log.store import PartitionLocation
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination, PartitionKey
 from hqueue.metadata.managers import (
     MetadataMigration,

@@ -23,7 +23,8 @@ from hqueue.groups import (
     Selection,
 )
 from hqueue.log.lag import PartitionLag
-from hqueue.message import ConsumedMessage, MessageID, Moment, ReceivedMessage, as_message_id
+from hqueue.message import ConsumedMessage, ReceivedMessage
+from hqueue.message_id import MessageID, Moment, as_message_id
 from hqueue.metadata import PartitionKey
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole

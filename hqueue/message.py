@@ -1,57 +1,28 @@
-"""Messages and their IDs."""
+"""Messages: what is put, and what is read."""
 
 from __future__ import annotations
 
-import datetime
 import functools
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
-from hqueue.settings.limits import (
-    BATCH_BYTES_MAX,
-    MESSAGE_ID_MAX,
-    SEQUENCE_BITS,
-    SEQUENCE_MAX,
-    TIMESTAMP_MS_MAX,
-    TOPIC_BYTES_MAX,
-)
-from hqueue.settings.numbers import is_whole, whole_number
+from hqueue.message_id import MessageID
+from hqueue.settings.limits import BATCH_BYTES_MAX, SEQUENCE_BITS, TOPIC_BYTES_MAX
 
 __all__ = [
     "ConsumedMessage",
+    "Headers",
     "Message",
-    "MessageID",
-    "MessageIDs",
     "Messages",
-    "Moment",
     "ReceivedMessage",
-    "as_message_id",
-    "id_of",
+    "checked_headers",
+    "checked_key",
+    "headers_size",
     "partition_of_key",
-    "sequence_of",
-    "timestamp_of",
     "topic_bytes",
 ]
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-
-
-def id_of(timestamp: int, sequence: int = 0) -> int:
-    """A message's ID as a plain integer, as the log reckons with it. Nothing is checked."""
-    return timestamp << SEQUENCE_BITS | sequence
-
-
-def timestamp_of(message_id: int) -> int:
-    """The milliseconds since the epoch of an ID, also of one that is a plain integer."""
-    return message_id >> SEQUENCE_BITS
-
-
-def sequence_of(message_id: int) -> int:
-    """The place of an ID among those of its timestamp, also of one that is a plain integer."""
-    return message_id & SEQUENCE_MAX
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
@@ -59,127 +30,8 @@ def partition_of_key(key: bytes, partitions: int) -> int:
     return zlib.crc32(key) % partitions
 
 
-class MessageID(int):
-    """The identity and the place of a message in its partition.
-
-    It is an integer, ``timestamp << 15 | sequence``, and compares and sorts as one. Within a
-    partition IDs are unique and grow in the order in which the messages were written.
-
-    Args:
-        timestamp: milliseconds since the epoch, when the message was written.
-        sequence: 0 to 32,767, the place among the messages of one timestamp.
-
-    Raises:
-        InvalidInputError: a part is out of range.
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, timestamp: int, sequence: int = 0) -> MessageID:
-        if not is_whole(timestamp, 0, TIMESTAMP_MS_MAX):
-            raise InvalidInputError(
-                "a timestamp is milliseconds since the epoch, 0 to 2**48 - 1; an ID that is one "
-                "integer is read by MessageID.from_int",
-                timestamp=timestamp,
-            )
-        if not is_whole(sequence, 0, SEQUENCE_MAX):
-            raise InvalidInputError("a sequence is 0 to 32767", sequence=sequence)
-        return int.__new__(cls, id_of(timestamp, sequence))
-
-    @classmethod
-    def from_int(cls, value: int) -> MessageID:
-        """The ID that ``int(message_id)`` gave."""
-        if not is_whole(value, 0, MESSAGE_ID_MAX):
-            raise InvalidInputError("a MessageID as an integer is 0 to 2**63 - 1", value=value)
-        return int.__new__(cls, value)
-
-    @classmethod
-    def parse(cls, text: str) -> MessageID:
-        """The ID that ``str(message_id)`` gave: ``timestamp-sequence``."""
-        first, _, second = text.strip().partition("-")
-        timestamp, sequence = whole_number(first), whole_number(second)
-        if timestamp is None or sequence is None:
-            raise InvalidInputError("a MessageID is written timestamp-sequence", text=text)
-        return cls(timestamp, sequence)
-
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds since the epoch."""
-        return timestamp_of(int(self))
-
-    @property
-    def sequence(self) -> int:
-        """The place among the messages of this timestamp, 0 to 32,767."""
-        return sequence_of(int(self))
-
-    @property
-    def datetime(self) -> datetime.datetime:
-        """The timestamp as an aware datetime in UTC.
-
-        Raises:
-            InvalidInputError: it lies beyond the year 9999, where a datetime ends.
-        """
-        try:
-            return _EPOCH + datetime.timedelta(milliseconds=self.timestamp)
-        except OverflowError as exc:
-            raise InvalidInputError(
-                "a datetime ends with the year 9999", timestamp=self.timestamp
-            ) from exc
-
-    def next(self) -> MessageID:
-        """The smallest ID above this one: where to go on after this message."""
-        return MessageID.from_int(int(self) + 1)
-
-    def __repr__(self) -> str:
-        return f"MessageID({self.timestamp}, {self.sequence})"
-
-    def __str__(self) -> str:
-        return f"{self.timestamp}-{self.sequence}"
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return MessageID.from_int, (int(self),)
-
-
-class MessageIDs(Sequence[MessageID]):
-    """The IDs of the messages of one append, in their order; consecutive, made when asked for."""
-
-    __slots__ = ("_range",)
-
-    def __init__(self, first: int, count: int) -> None:
-        self._range = range(first, first + count)
-
-    @overload
-    def __getitem__(self, index: int) -> MessageID: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[MessageID]: ...
-    def __getitem__(self, index: int | slice) -> MessageID | Sequence[MessageID]:
-        if isinstance(index, slice):
-            return [MessageID.from_int(value) for value in self._range[index]]
-        return int.__new__(MessageID, self._range[index])
-
-    def __len__(self) -> int:
-        return len(self._range)
-
-    def __iter__(self) -> Iterator[MessageID]:
-        return map(int.__new__, repeat(MessageID), self._range)
-
-    def __contains__(self, value: object) -> bool:
-        return value in self._range
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, MessageIDs):
-            return self._range == other._range
-        if isinstance(other, (list, tuple)):
-            return list(self._range) == list(other)
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self)) if len(self) <= 3 else f"[{self[0]!r}, …, {self[-1]!r}]"
+Headers = tuple[tuple[str, bytes], ...]
+"""A message's headers: pairs of a name and a value, in their order; a name may come again."""
 
 
 class _Fields(NamedTuple):
@@ -187,6 +39,8 @@ class _Fields(NamedTuple):
 
     topic: str
     value: bytes
+    key: bytes | None
+    headers: Headers
     id: MessageID
     partition: int
     queue: str
@@ -195,8 +49,8 @@ class _Fields(NamedTuple):
 _field = vars(_Fields)
 
 
-class Message(tuple[str | bytes | int, ...]):
-    """A topic and a value, to be put. Immutable.
+class Message(tuple[str | bytes | int | Headers | None, ...]):
+    """A topic, a value, a key and headers, to be put. Immutable.
 
     One that was read is a `ReceivedMessage`, and can be put again. Two are equal if all their
     fields are; so one that was read equals none that is to be put.
@@ -204,10 +58,14 @@ class Message(tuple[str | bytes | int, ...]):
     Args:
         topic: 1 to 255 bytes of UTF-8.
         value: any bytes, also none.
+        key: any bytes: what the value belongs to. Messages with the same key go to the same
+            partition, unless one is chosen. None if it has no key, which an empty one is not.
+        headers: pairs of a name, any UTF-8, and a value, any bytes. They keep their order, and a
+            name may come again.
 
     Raises:
-        InvalidInputError: the topic or the value is of the wrong type or out of range.
-        MessageTooLargeError: the value is larger than a batch may be.
+        InvalidInputError: an argument is of the wrong type or out of range.
+        MessageTooLargeError: together they are larger than a batch may be.
     """
 
     __slots__ = ()
@@ -218,36 +76,49 @@ class Message(tuple[str | bytes | int, ...]):
     value: Final[bytes] = _field["value"]
     """What it says."""
 
-    def __new__(cls, topic: str, value: bytes | bytearray | memoryview) -> Message:
-        if type(topic) is not str:
-            raise InvalidInputError("a topic is a str", topic=topic)
-        topic_bytes(topic)
-        if type(value) is not bytes:
-            if not isinstance(value, (bytes, bytearray, memoryview)):
-                raise InvalidInputError(
-                    "a value is bytes; encode text first", type=type(value).__name__
-                )
-            value = bytes(value)
-        if len(value) > BATCH_BYTES_MAX:
-            raise MessageTooLargeError(
-                "the value is larger than a batch may be",
-                bytes=len(value),
-                bytes_max=BATCH_BYTES_MAX,
-            )
-        return tuple.__new__(cls, (topic, value))
+    key: Final[bytes | None] = _field["key"]
+    """What it belongs to; None if it has no key."""
 
-    def __getnewargs__(self) -> tuple[str | bytes | int, ...]:
+    headers: Final[Headers] = _field["headers"]
+    """What is said about it: pairs of name and value. Most messages have none."""
+
+    def __new__(
+        cls,
+        topic: str,
+        value: bytes | bytearray | memoryview,
+        key: bytes | bytearray | memoryview | None = None,
+        headers: Iterable[tuple[str, bytes | bytearray | memoryview]] = (),
+    ) -> Message:
+        return tuple.__new__(cls, _checked(topic, value, key, headers))
+
+    @property
+    def size(self) -> int:
+        """The bytes of its value, its key and its headers."""
+        key = self.key
+        size = len(self.value) if key is None else len(self.value) + len(key)
+        return size + headers_size(self.headers) if self.headers else size
+
+    def __getnewargs__(self) -> tuple[object, ...]:
         return tuple(self)
 
     def __repr__(self) -> str:
-        return f"Message(topic={self.topic!r}, value={self.value!r})"
+        return f"Message({self._shown()})"
+
+    def _shown(self, **more: object) -> str:
+        """Its fields, without those that say that there is nothing."""
+        fields: dict[str, object] = {"topic": self.topic, "value": self.value, **more}
+        if self.key is not None:
+            fields["key"] = self.key
+        if self.headers:
+            fields["headers"] = self.headers
+        return ", ".join(f"{name}={value!r}" for name, value in fields.items())
 
 
 class ReceivedMessage(Message):
     """A message that was read: also its ID and its partition. Immutable.
 
     Args:
-        topic, value: as of a `Message`.
+        topic, value, key, headers: as of a `Message`.
         id: where it lies in its partition.
         partition: the partition. A put takes neither over.
     """
@@ -266,26 +137,30 @@ class ReceivedMessage(Message):
         value: bytes | bytearray | memoryview,
         id: MessageID,
         partition: int,
+        *,
+        key: bytes | bytearray | memoryview | None = None,
+        headers: Iterable[tuple[str, bytes | bytearray | memoryview]] = (),
     ) -> ReceivedMessage:
-        return tuple.__new__(cls, (*Message(topic, value), id, partition))
+        return tuple.__new__(cls, (*_checked(topic, value, key, headers), id, partition))
 
     @property
     def timestamp(self) -> int:
         """When it was written: milliseconds since the epoch."""
         return int(self.id) >> SEQUENCE_BITS
 
+    def __getnewargs_ex__(self) -> tuple[tuple[object, ...], dict[str, object]]:
+        given = (self.topic, self.value, self.id, self.partition)
+        return given, {"key": self.key, "headers": self.headers}
+
     def __repr__(self) -> str:
-        return (
-            f"ReceivedMessage(topic={self.topic!r}, value={self.value!r}, id={self.id!r}, "
-            f"partition={self.partition})"
-        )
+        return f"ReceivedMessage({self._shown(id=self.id, partition=self.partition)})"
 
 
 class ConsumedMessage(ReceivedMessage):
     """A message that a `Consumer` handed out: also its queue. Immutable.
 
     Args:
-        topic, value, id, partition: as of a `ReceivedMessage`.
+        topic, value, id, partition, key, headers: as of a `ReceivedMessage`.
         queue: the queue's name.
     """
 
@@ -301,14 +176,19 @@ class ConsumedMessage(ReceivedMessage):
         id: MessageID,
         partition: int,
         queue: str,
+        *,
+        key: bytes | bytearray | memoryview | None = None,
+        headers: Iterable[tuple[str, bytes | bytearray | memoryview]] = (),
     ) -> ConsumedMessage:
-        return tuple.__new__(cls, (*Message(topic, value), id, partition, queue))
+        return tuple.__new__(cls, (*_checked(topic, value, key, headers), id, partition, queue))
+
+    def __getnewargs_ex__(self) -> tuple[tuple[object, ...], dict[str, object]]:
+        given, named = super().__getnewargs_ex__()
+        return (*given, self.queue), named
 
     def __repr__(self) -> str:
-        return (
-            f"ConsumedMessage(topic={self.topic!r}, value={self.value!r}, id={self.id!r}, "
-            f"partition={self.partition}, queue={self.queue!r})"
-        )
+        shown = self._shown(id=self.id, partition=self.partition, queue=self.queue)
+        return f"ConsumedMessage({shown})"
 
 
 class Messages(Sequence[Message]):
@@ -320,17 +200,28 @@ class Messages(Sequence[Message]):
     Args:
         topic: 1 to 255 bytes of UTF-8.
         values: the values, each any bytes, also none. They are taken over as they are now.
+        keys: the key of each, None where there is none; None if none has one.
+        headers: the headers of each; None if none has any.
 
     Raises:
-        InvalidInputError: the topic or a value is of the wrong type or out of range.
+        InvalidInputError: an argument is of the wrong type or out of range, or there are not as
+            many of one as of another.
     """
 
-    __slots__ = ("topic", "values")
+    __slots__ = ("headers", "keys", "topic", "values")
 
-    def __init__(self, topic: str, values: Iterable[bytes | bytearray | memoryview]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        values: Iterable[bytes | bytearray | memoryview],
+        keys: Iterable[bytes | bytearray | memoryview | None] | None = None,
+        headers: Iterable[Iterable[tuple[str, bytes | bytearray | memoryview]]] | None = None,
+    ) -> None:
         topic_bytes(topic)
         if isinstance(values, (bytes, bytearray, memoryview, str)):
             raise InvalidInputError("these are several values, not one", type=type(values).__name__)
+        if isinstance(keys, (bytes, bytearray, memoryview, str)):
+            raise InvalidInputError("these are several keys, not one", type=type(keys).__name__)
         given = list(values)
         kinds = set(map(type, given))
         for kind in kinds:
@@ -338,21 +229,122 @@ class Messages(Sequence[Message]):
                 raise InvalidInputError("a value is bytes; encode text first", type=kind.__name__)
         self.topic = topic
         self.values = cast("list[bytes]", given if kinds <= {bytes} else list(map(bytes, given)))
+        self.keys = None if keys is None else list(map(checked_key, keys))
+        self.headers = None if headers is None else list(map(checked_headers, headers))
+        for name, more in (("keys", self.keys), ("headers", self.headers)):
+            if more is not None and len(more) != len(self.values):
+                raise InvalidInputError(
+                    f"there are as many {name} as values", values=len(self.values), found=len(more)
+                )
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
     @overload
     def __getitem__(self, index: slice) -> Messages: ...
     def __getitem__(self, index: int | slice) -> Message | Messages:
+        keys, headers = self.keys, self.headers
         if isinstance(index, slice):
-            return Messages(self.topic, self.values[index])
-        return Message(self.topic, self.values[index])
+            return Messages(
+                self.topic,
+                self.values[index],
+                None if keys is None else keys[index],
+                None if headers is None else headers[index],
+            )
+        return Message(
+            self.topic,
+            self.values[index],
+            None if keys is None else keys[index],
+            () if headers is None else headers[index],
+        )
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __repr__(self) -> str:
         return f"Messages({self.topic!r}, {len(self)} values)"
+
+
+def _checked(
+    topic: str,
+    value: bytes | bytearray | memoryview,
+    key: bytes | bytearray | memoryview | None,
+    headers: Iterable[tuple[str, bytes | bytearray | memoryview]],
+) -> tuple[str, bytes, bytes | None, Headers]:
+    """The fields of a message."""
+    if type(topic) is not str:
+        raise InvalidInputError("a topic is a str", topic=topic)
+    topic_bytes(topic)
+    if type(value) is not bytes:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise InvalidInputError(
+                "a value is bytes; encode text first", type=type(value).__name__
+            )
+        value = bytes(value)
+    size = len(value)
+    if key is not None:
+        key = checked_key(key)
+        size += len(key)
+    if headers != ():
+        headers = checked_headers(headers)
+        size += headers_size(headers)
+    if size > BATCH_BYTES_MAX:
+        raise MessageTooLargeError(
+            "the message is larger than a batch may be", bytes=size, bytes_max=BATCH_BYTES_MAX
+        )
+    return topic, value, key, headers
+
+
+@overload
+def checked_key(key: bytes | bytearray | memoryview) -> bytes: ...
+@overload
+def checked_key(key: bytes | bytearray | memoryview | None) -> bytes | None: ...
+def checked_key(key: bytes | bytearray | memoryview | None) -> bytes | None:
+    """A message's key.
+
+    Raises:
+        InvalidInputError: it is of the wrong type.
+    """
+    if key is None or type(key) is bytes:
+        return key
+    if not isinstance(key, (bytes, bytearray, memoryview)):
+        raise InvalidInputError("a key is bytes; encode text first", type=type(key).__name__)
+    return bytes(key)
+
+
+def checked_headers(headers: Iterable[tuple[str, bytes | bytearray | memoryview]]) -> Headers:
+    """A message's headers.
+
+    Raises:
+        InvalidInputError: something is of the wrong type, or a name has no UTF-8.
+    """
+    if isinstance(headers, (str, bytes, Mapping)) or not isinstance(headers, Iterable):
+        raise InvalidInputError(
+            "headers are pairs of a name and a value; those of a dict are its items()",
+            type=type(headers).__name__,
+        )
+    return tuple([_header(pair) for pair in headers])
+
+
+def _header(pair: tuple[str, bytes | bytearray | memoryview]) -> tuple[str, bytes]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise InvalidInputError("a header is a pair of a name and a value", header=repr(pair)[:80])
+    name, value = pair
+    if type(name) is not str:
+        raise InvalidInputError("a header's name is a str", type=type(name).__name__)
+    try:
+        name.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidInputError("a header's name must have a UTF-8 encoding", name=name) from exc
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise InvalidInputError(
+            "a header's value is bytes; encode text first", name=name, type=type(value).__name__
+        )
+    return name, value if type(value) is bytes else bytes(value)
+
+
+def headers_size(headers: Headers) -> int:
+    """The bytes of the names and values."""
+    return sum([len(name.encode()) + len(value) for name, value in headers])
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -371,22 +363,3 @@ def topic_bytes(topic: str) -> bytes:
     if not 1 <= len(encoded) <= TOPIC_BYTES_MAX:
         raise InvalidInputError("a topic has 1 to 255 bytes of UTF-8", topic=topic[:80])
     return encoded
-
-
-Moment = MessageID | datetime.datetime | int
-"""A place in a partition: a MessageID, an aware datetime, or milliseconds since the epoch."""
-
-
-def as_message_id(moment: Moment) -> MessageID:
-    """The smallest ID that a message written at this moment can have.
-
-    Raises:
-        InvalidInputError: a naive datetime, or out of range.
-    """
-    if isinstance(moment, MessageID):
-        return moment
-    if isinstance(moment, datetime.datetime):
-        if moment.tzinfo is None:
-            raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
-        return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
-    return MessageID(moment)

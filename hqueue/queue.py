@@ -18,7 +18,8 @@ from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import PartitionCheck
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
-from hqueue.message import Message, MessageID, Moment
+from hqueue.message import Message
+from hqueue.message_id import MessageID, Moment
 from hqueue.metadata import Coordination
 from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
@@ -90,7 +91,7 @@ class Queue:
     @overload
     def put(
         self,
-        messages: Sequence[Message] | pa.RecordBatch,
+        messages: Sequence[Message] | pa.RecordBatch | pa.Table,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -99,7 +100,7 @@ class Queue:
     ) -> Sequence[MessageID]: ...
     def put(
         self,
-        messages: Message | Sequence[Message] | pa.RecordBatch,
+        messages: Message | Sequence[Message] | pa.RecordBatch | pa.Table,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -115,11 +116,13 @@ class Queue:
 
         Args:
             messages: at most 65,536, and 8 MiB; for more use a `Producer`. `Messages`, and a
-                `pyarrow.RecordBatch` with the columns ``topic`` and ``value``, are written without
-                touching their messages one by one.
-            partition: the partition; any if None.
+                `pyarrow.RecordBatch` or `pyarrow.Table` with the columns ``topic`` and ``value``,
+                and if it has them ``key`` and ``headers``, are written without touching their
+                messages one by one.
+            partition: the partition. If None, the one of the messages' own keys; any if they have
+                none.
             key: puts with the same key go to the same partition, CRC-32 of its UTF-8 modulo the
-                number of partitions.
+                number of partitions. It is not stored: that is `Message.key`, which chooses alike.
             idempotency_key: what this batch is known by in its partition, which must be given, or a
                 key. The same one stands for the same messages.
             since: a moment before the first put with it: a MessageID of the partition, an
@@ -131,7 +134,8 @@ class Queue:
             The ID of the one message, or the IDs in the order of the messages.
 
         Raises:
-            InvalidInputError: an argument is out of range. Nothing was sent.
+            InvalidInputError: an argument is out of range, or no partition was chosen and the
+                messages' keys belong to several. Nothing was sent.
             MessageTooLargeError: the batch is too large. Nothing was sent.
             StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``. Its outcome
                 says whether the put is not applied or unknown.

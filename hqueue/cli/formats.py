@@ -20,7 +20,8 @@ from collections.abc import Callable
 from json.encoder import encode_basestring
 
 from hqueue.cli.framing import length_prefixed
-from hqueue.message import MessageID, ReceivedMessage, sequence_of, timestamp_of
+from hqueue.message import ReceivedMessage
+from hqueue.message_id import MessageID, sequence_of, timestamp_of
 
 __all__ = ["Encode", "Format", "encoder", "iso_timestamp", "printable"]
 

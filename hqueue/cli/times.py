@@ -7,7 +7,7 @@ import re
 import time
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import MessageID, as_message_id
+from hqueue.message_id import MessageID, as_message_id
 
 __all__ = ["MOMENT_HELP", "parse_moment"]
 

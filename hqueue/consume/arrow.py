@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from hqueue.consume.decode import messages_of
 from hqueue.errors import CorruptLogError
-from hqueue.format import RAW, SCATTERED, TopicEntry, positions
+from hqueue.format import RAW, SCATTERED, TopicEntry, offsets_at, positions
+from hqueue.format.arrow import HEADERS
+from hqueue.format.columns import HeadersColumn, KeysColumn
 from hqueue.log import Batch
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 
@@ -28,14 +30,19 @@ SCHEMA = pa.schema(
         pa.field("id", pa.int64(), nullable=False),
         pa.field("topic", pa.string(), nullable=False),
         pa.field("value", pa.binary(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("headers", HEADERS),
     ]
 )
-"""``id`` is the MessageID as an integer; ``timestamp`` its time."""
+"""``id`` is the MessageID as an integer; ``timestamp`` its time. ``key`` is null where there is
+none, and ``headers`` where there are none.
+"""
 
 SMALL_BATCH = 64
 """Batches of fewer messages are put together message by message, which costs less there."""
 
-_Columns = tuple[pa.Array, pa.Array, pa.Array, pa.Array]
+_Columns = tuple[pa.Array, ...]
+"""The partitions, IDs, topics, values, keys and headers of some messages."""
 
 _POSITIONS = pa.array(array("q", range(BATCH_MESSAGES_MAX)))
 
@@ -53,10 +60,10 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
             pieces.append(_by_message(run))
         else:
             pieces.extend(map(_by_cell, run))
-    partitions, ids, topics, values = map(_together, zip(*pieces, strict=True))
+    partitions, ids, *fields = map(_together, zip(*pieces, strict=True))
     stamps = pc.shift_right(ids, pa.scalar(SEQUENCE_BITS, pa.int64()))
     timestamps = stamps.cast(SCHEMA.field("timestamp").type)
-    return pa.RecordBatch.from_arrays([partitions, timestamps, ids, topics, values], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([partitions, timestamps, ids, *fields], schema=SCHEMA)
 
 
 def with_queue(batches: Sequence[Batch], queue: str) -> pa.RecordBatch:
@@ -80,6 +87,8 @@ def _by_message(batches: Iterable[Batch]) -> _Columns:
         pa.array([int(message.id) for message in messages], pa.int64()),
         pa.array([message.topic for message in messages], pa.string()),
         pa.array([message.value for message in messages], pa.binary()),
+        pa.array([message.key for message in messages], pa.binary()),
+        pa.array([message.headers or None for message in messages], HEADERS),
     )
 
 
@@ -89,41 +98,98 @@ def _by_cell(batch: Batch) -> _Columns:
     except CorruptLogError as exc:
         exc.facts["row"] = batch.key.hex()
         raise
-    ids, topics, values = parts[0] if len(parts) == 1 else _merged(parts)
+    columns = parts[0] if len(parts) == 1 else _merged(parts)
     if batch.start > batch.header.base or batch.stop < batch.header.end:
+        ids = columns[0]
         wanted = pc.and_(pc.greater_equal(ids, batch.start), pc.less(ids, batch.stop))
-        ids, topics, values = (column.filter(wanted) for column in (ids, topics, values))
-    return pa.repeat(pa.scalar(batch.partition, pa.int16()), len(ids)), ids, topics, values
+        columns = tuple(column.filter(wanted) for column in columns)
+    return pa.repeat(pa.scalar(batch.partition, pa.int16()), len(columns[0])), *columns
 
 
-def _columns(batch: Batch, entry: TopicEntry, cell: bytes) -> tuple[pa.Array, pa.Array, pa.Array]:
+def _columns(batch: Batch, entry: TopicEntry, cell: bytes) -> _Columns:
+    """The columns of a cell, but for the partition."""
     if entry.layout == SCATTERED:
-        offsets_at = 4 * entry.count
         indexes = pa.array(positions(batch.header, entry, cell), pa.int64())
     else:
-        offsets_at = 0
         indexes = _POSITIONS.slice(entry.first, entry.count)
-    if entry.layout == RAW:
-        values = pa.array([cell], pa.binary())
-    else:
-        buffer = pa.py_buffer(cell)
-        data_at = offsets_at + 4 * (entry.count + 1)
-        values = pa.Array.from_buffers(
-            pa.binary(),
-            entry.count,
-            [None, buffer.slice(offsets_at, data_at - offsets_at), buffer.slice(data_at)],
-        )
-        try:
-            values.validate(full=True)  # Users of the column trust its offsets.
-        except pa.ArrowInvalid as exc:
-            raise CorruptLogError("the bodies have impossible offsets", topic=entry.topic) from exc
     ids = pc.add(indexes, pa.scalar(batch.header.base, pa.int64()))
-    return ids, pa.repeat(entry.topic, entry.count), values
+    buffer = pa.py_buffer(cell)
+    return (
+        ids,
+        pa.repeat(entry.topic, entry.count),
+        _values(entry, buffer),
+        _keys(entry, cell, buffer),
+        _headers(entry, cell, buffer),
+    )
 
 
-def _merged(
-    parts: Sequence[tuple[pa.Array, pa.Array, pa.Array]],
-) -> tuple[pa.Array, pa.Array, pa.Array]:
-    ids, topics, values = (pa.concat_arrays(columns) for columns in zip(*parts, strict=True))
-    order = pc.array_sort_indices(ids)
-    return ids.take(order), topics.take(order), values.take(order)
+def _values(entry: TopicEntry, cell: pa.Buffer) -> pa.Array:
+    if entry.layout == RAW:
+        return pa.array([cell[entry.values_at :].to_pybytes()], pa.binary())
+    at = offsets_at(entry)
+    data_at = at + 4 * (entry.count + 1)
+    buffers = [None, cell.slice(at, data_at - at), cell.slice(data_at)]
+    values = pa.Array.from_buffers(pa.binary(), entry.count, buffers)
+    _validate(values, "the bodies have impossible offsets", entry)
+    return values
+
+
+def _keys(entry: TopicEntry, cell: bytes, buffer: pa.Buffer) -> pa.Array:
+    if not entry.key_bytes:
+        return pa.nulls(entry.count, pa.binary())
+    parts = KeysColumn.of(cell[: entry.key_bytes], entry.count)
+    if parts is None:
+        raise CorruptLogError("the keys make no sense", topic=entry.topic)
+    buffers = _cut(buffer, 0, (parts.validity_at, parts.data_at, parts.end))
+    offsets, validity, data = buffers
+    keys = pa.Array.from_buffers(pa.binary(), entry.count, [validity, offsets, data])
+    _validate(keys, "the keys make no sense", entry)
+    return keys
+
+
+def _headers(entry: TopicEntry, cell: bytes, buffer: pa.Buffer) -> pa.Array:
+    if not entry.header_bytes:
+        return pa.nulls(entry.count, HEADERS)
+    parts = HeadersColumn.of(cell[entry.key_bytes : entry.values_at], entry.count)
+    if parts is None:
+        raise CorruptLogError("the headers make no sense", topic=entry.topic)
+    of_messages, of_names, of_values, name_data, value_data = _cut(
+        buffer, entry.key_bytes, parts[1:]
+    )
+    names = pa.Array.from_buffers(pa.string(), parts.headers, [None, of_names, name_data])
+    values = pa.Array.from_buffers(pa.binary(), parts.headers, [None, of_values, value_data])
+    # Checked before anything is done with them; and names for being UTF-8.
+    _validate(names, "the headers make no sense", entry)
+    _validate(values, "the headers make no sense", entry)
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    headers = pa.Array.from_buffers(HEADERS, entry.count, [None, of_messages], children=[pairs])
+    _validate(headers, "the headers make no sense", entry)
+    none = pc.equal(pc.list_value_length(headers), 0)
+    return pc.if_else(none, pa.scalar(None, HEADERS), headers)
+
+
+def _cut(buffer: pa.Buffer, start: int, ends: Iterable[int]) -> list[pa.Buffer]:
+    """Parts of a buffer one after another, whose ends are counted from `start`."""
+    parts, at = [], start
+    for end in ends:
+        parts.append(buffer.slice(at, start + end - at))
+        at = start + end
+    return parts
+
+
+def _validate(array: pa.Array, text: str, entry: TopicEntry) -> None:
+    """See that users of a column can trust its offsets.
+
+    Raises:
+        CorruptLogError: they can't.
+    """
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as exc:
+        raise CorruptLogError(text, topic=entry.topic) from exc
+
+
+def _merged(parts: Sequence[_Columns]) -> _Columns:
+    columns = [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
+    order = pc.array_sort_indices(columns[0])
+    return tuple(column.take(order) for column in columns)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
-from operator import itemgetter
+from operator import attrgetter
 from typing import TypeVar
 
 from hqueue.errors import CorruptLogError
-from hqueue.format import SCATTERED, TopicEntry, decode_bodies, positions
+from hqueue.format import (
+    SCATTERED,
+    TopicEntry,
+    decode_bodies,
+    decode_headers,
+    decode_keys,
+    positions,
+)
 from hqueue.log import Batch
-from hqueue.message import ConsumedMessage, MessageID, ReceivedMessage
+from hqueue.message import ConsumedMessage, ReceivedMessage
+from hqueue.message_id import MessageID
 
 __all__ = ["consumed_messages_of", "each_message_of", "messages_of"]
 
-_id_of = itemgetter(2)
+_id_of = attrgetter("id")
 
 MessageT = TypeVar("MessageT", bound=ReceivedMessage)
 
@@ -62,6 +70,8 @@ def _messages_of_cell(
 ) -> Iterator[MessageT]:
     base = batch.header.base
     bodies = decode_bodies(entry, cell)
+    keys = decode_keys(entry, cell)
+    headers = decode_headers(entry, cell)
     ids: Iterable[int]
     if entry.layout == SCATTERED:
         ids = [base + position for position in positions(batch.header, entry, cell)]
@@ -74,6 +84,8 @@ def _messages_of_cell(
         zip(
             repeat(entry.topic),
             bodies,
+            repeat(None) if keys is None else keys,
+            repeat(()) if headers is None else headers,
             map(int.__new__, repeat(MessageID), ids),
             repeat(batch.partition),
             *map(repeat, more),

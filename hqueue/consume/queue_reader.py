@@ -15,7 +15,7 @@ from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.ports import ReadPort
-from hqueue.message import MessageID, Moment
+from hqueue.message_id import MessageID, Moment
 from hqueue.runtime.clock import Deadline
 
 __all__ = ["QueueReader"]

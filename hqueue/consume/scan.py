@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import Moment, as_message_id, topic_bytes
+from hqueue.message import topic_bytes
+from hqueue.message_id import Moment, as_message_id
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["Scan"]

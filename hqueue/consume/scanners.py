@@ -6,7 +6,7 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from hqueue.consume.decode import each_message_of
@@ -15,7 +15,8 @@ from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.log import Batch, PartitionReader
-from hqueue.message import MessageID, ReceivedMessage
+from hqueue.message import ReceivedMessage
+from hqueue.message_id import MessageID
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.numbers import check_whole
 from hqueue.settings.options import Unpack
@@ -174,7 +175,7 @@ class CombinedPartitionScanner:
                 for batch in batches:
                     yield from self._noted(each_message_of, batch)
 
-        return heapq.merge(*map(messages, self._readers), key=itemgetter(2))
+        return heapq.merge(*map(messages, self._readers), key=attrgetter("id"))
 
     def _batches(self) -> Iterator[list[Batch]]:
         if self._follow:

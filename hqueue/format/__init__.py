@@ -2,8 +2,9 @@
 
 A batch is one row. Its header lies in ``log:batch``, the bodies of each of its topics in
 ``message:<topic>``. A message's ID is the header's base plus the message's position in the batch.
-`hqueue.format.header` and `hqueue.format.cells` draw the layouts; `hqueue.format.compression`
-compresses. An unknown version, codec, flag or layout is an `UnsupportedFormatError`.
+`hqueue.format.header`, `hqueue.format.cells` and `hqueue.format.columns` draw the layouts;
+`hqueue.format.compression` compresses. An unknown version, codec, flag or layout is an
+`UnsupportedFormatError`.
 """
 
 from hqueue.format.cells import (
@@ -13,14 +14,19 @@ from hqueue.format.cells import (
     check_size,
     control_record,
     decode_bodies,
+    decode_headers,
+    decode_keys,
     encode_bodies,
+    encode_message,
     encode_values,
+    offsets_at,
     positions,
 )
 from hqueue.format.compression import CODECS, compressed, plain_cell
 from hqueue.format.header import (
     CONTROL,
-    FORMAT_VERSION,
+    FORMAT_1,
+    FORMAT_2,
     MESSAGES,
     NONCE_BYTES,
     PACKED,
@@ -38,7 +44,8 @@ from hqueue.format.header import (
 __all__ = [
     "CODECS",
     "CONTROL",
-    "FORMAT_VERSION",
+    "FORMAT_1",
+    "FORMAT_2",
     "MESSAGES",
     "NONCE_BYTES",
     "PACKED",
@@ -57,9 +64,13 @@ __all__ = [
     "control_record",
     "decode_bodies",
     "decode_header",
+    "decode_headers",
+    "decode_keys",
     "encode_bodies",
     "encode_header",
+    "encode_message",
     "encode_values",
+    "offsets_at",
     "plain_cell",
     "positions",
 ]

@@ -1,32 +1,61 @@
 """Record batches as the bytes of a batch. Needs the extra ``hqueue[arrow]``.
 
-HBase's cells hold Arrow's own binary layout, so a cell is made from a column without
-touching its messages: the offsets and the bytes are taken where they lie.
+HBase's cells hold Arrow's own layout of binary columns, so a cell is made from a batch's columns
+without touching its messages: the offsets and the bytes are taken where they lie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hqueue.errors import InvalidInputError
-from hqueue.format import Bodies, Column, bodies_of, check_count, check_size
+from hqueue.format.cells import Column, bodies_of, check_count, check_size
+from hqueue.format.columns import aligned, packed_bits
+from hqueue.format.header import Bodies
 
-__all__ = ["encode_record_batch"]
+__all__ = ["HEADERS", "distinct_keys", "encode_arrow", "encode_record_batch"]
+
+HEADERS = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [
+                pa.field("key", pa.string(), nullable=False),
+                pa.field("value", pa.binary(), nullable=False),
+            ]
+        ),
+        nullable=False,
+    )
+)
+"""The type of a column of headers: Kafka's in Spark. A message without headers has null."""
+
+
+def encode_arrow(messages: pa.RecordBatch | pa.Table) -> Bodies:
+    """Pack the messages of a record batch or of a table, as `encode_record_batch`."""
+    if isinstance(messages, pa.RecordBatch):
+        return encode_record_batch(messages)
+    check_count(messages.num_rows)
+    batches = messages.combine_chunks().to_batches()
+    if len(batches) > 1:  # A column has more than 2 GiB.
+        raise InvalidInputError("a column is larger than a batch may be", rows=messages.num_rows)
+    return encode_record_batch(batches[0])
 
 
 def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
-    """Pack the messages of a record batch, in its order: its columns ``topic`` and ``value``.
+    """Pack the messages of a record batch, in its order: its columns ``topic`` and ``value``, and
+    if it has them ``key`` (null where there is none) and ``headers`` (lists of structs of a name
+    and a value; null is an empty list).
 
     Other columns are left out, so what `record_batch` made can be written again. Gives the same
     bytes as `hqueue.format.encode_bodies` does for the same messages.
 
     Raises:
-        InvalidInputError: there are no messages or too many, too many topics, a null, or no such
-            column, or one of another type.
+        InvalidInputError: there are no messages or too many, too many topics, a null that may not
+            be, or no such column, or one of another type.
         MessageTooLargeError: together they are larger than a batch may be.
     """
     check_count(batch.num_rows)
@@ -34,21 +63,47 @@ def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
     _, first, last = _offsets(values)
     check_size(last - first)
     topics = _given(batch, "topic", pa.string(), _TEXT)
+    keys, headers = _keys(batch), _headers(batch)
     if pc.all(pc.equal(topics, topics[0])).as_py():
-        return bodies_of([_column(topics[0].as_py(), range(batch.num_rows), values)])
+        one = _Part(values, keys, headers)
+        return bodies_of([_column(topics[0].as_py(), range(batch.num_rows), one)])
     topics = topics.dictionary_encode()
     names = topics.dictionary.to_pylist()
     # A stable sort: the messages of a topic stay in their order.
     order = pc.array_sort_indices(topics.indices)
     runs = pc.run_end_encode(topics.indices.take(order))
-    values = values.take(order)
+    ordered = _Part(values, keys, headers).take(order)
     columns = []
     start = 0
     for name, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         indexes = order.slice(start, end - start).to_pylist()
-        columns.append(_column(names[name], indexes, values.slice(start, end - start)))
+        columns.append(_column(names[name], indexes, ordered.slice(start, end - start)))
         start = end
     return bodies_of(columns)
+
+
+def distinct_keys(batch: pa.RecordBatch | pa.Table) -> Iterable[bytes | None]:
+    """The keys in a record batch or a table that can be encoded."""
+    if "key" not in batch.schema.names:
+        return ()
+    return [
+        key.encode() if isinstance(key, str) else key
+        for key in pc.unique(batch.column("key")).to_pylist()
+    ]
+
+
+class _Part(NamedTuple):
+    """The messages of a topic, by column."""
+
+    values: pa.Array
+    keys: pa.Array | None
+    headers: pa.Array | None
+
+    def take(self, order: pa.Array) -> _Part:
+        return _Part(*(None if each is None else each.take(order) for each in self))
+
+    def slice(self, start: int, count: int) -> _Part:
+        return _Part(*(None if each is None else each.slice(start, count) for each in self))
 
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -58,10 +113,14 @@ _BINARY = (
     pa.types.is_fixed_size_binary,
     pa.types.is_binary_view,
 )
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map)
 
 
 def _given(
-    batch: pa.RecordBatch, name: str, kind: pa.DataType, accepted: Sequence[Callable[[Any], bool]]
+    batch: pa.RecordBatch,
+    name: str,
+    kind: pa.DataType,
+    accepted: Sequence[Callable[[Any], bool]],
 ) -> pa.Array:
     """A column as this type, without nulls."""
     if batch.schema.names.count(name) != 1:
@@ -69,23 +128,63 @@ def _given(
             "a record batch to put has one column topic and one column value",
             columns=batch.schema.names,
         )
-    column = batch.column(name)
+    column = _as_type(name, batch.column(name), kind, accepted)
+    if column.null_count:
+        raise InvalidInputError("a message has a topic and a value, never null", column=name)
+    return column
+
+
+def _as_type(
+    name: str, column: pa.Array, kind: pa.DataType, accepted: Sequence[Callable[[Any], bool]]
+) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not any(is_kind(column.type) for is_kind in accepted):
         raise InvalidInputError(
-            "topics are strings, and values are binary or strings",
+            "topics are strings, and values and keys are binary or strings",
             column=name,
             type=str(column.type),
         )
-    if column.null_count:
-        raise InvalidInputError("a message has a topic and a value, never null", column=name)
     if column.type == kind:
         return column
     try:
         return column.cast(kind)
-    except pa.ArrowInvalid as exc:  # More than 2 GiB of it.
-        raise InvalidInputError("a column is larger than a batch may be", column=name) from exc
+    except pa.ArrowInvalid as exc:  # More than 2 GiB of it; or text that is no UTF-8.
+        raise InvalidInputError("a column can't be in a batch", column=name) from exc
+
+
+def _optional(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """A column that need not be there; None if it isn't, or has nulls only."""
+    count = batch.schema.names.count(name)
+    if count > 1:
+        raise InvalidInputError(
+            "a record batch to put has at most one column of each name",
+            columns=batch.schema.names,
+        )
+    column = batch.column(name) if count else None
+    return None if column is None or column.null_count == len(column) else column
+
+
+def _keys(batch: pa.RecordBatch) -> pa.Array | None:
+    keys = _optional(batch, "key")
+    return None if keys is None else _as_type("key", keys, pa.binary(), (*_TEXT, *_BINARY))
+
+
+def _headers(batch: pa.RecordBatch) -> pa.Array | None:
+    """The column of headers as a list of structs."""
+    headers = _optional(batch, "headers")
+    if headers is None:
+        return None
+    kind = headers.type
+    element = kind.value_type if any(is_kind(kind) for is_kind in _LISTS) else None
+    if element is None or not pa.types.is_struct(element) or element.num_fields != 2:
+        raise InvalidInputError(
+            "headers are lists of structs of a name and a value", type=str(kind)
+        )
+    pairs = headers.flatten()
+    if pairs.null_count or any(each.null_count for each in pairs.flatten()):
+        raise InvalidInputError("a header has a name and a value, never null", column="headers")
+    return headers
 
 
 def _offsets(values: pa.Array) -> tuple[pa.Array, int, int]:
@@ -97,17 +196,50 @@ def _offsets(values: pa.Array) -> tuple[pa.Array, int, int]:
     return offsets, offsets[0].as_py(), offsets[count].as_py()
 
 
-def _column(topic: str, indexes: Sequence[int], values: pa.Array) -> Column:
-    """The column of a slice of a binary array, whose buffers are those of the whole."""
+def _pieces(values: pa.Array) -> tuple[memoryview, list[memoryview], int]:
+    """The offsets of a binary array from 0 on, its bytes, and how many these are."""
     offsets, first, last = _offsets(values)
     data = values.buffers()[2]
     if first:
         offsets = pc.subtract(offsets, pa.scalar(first, pa.int32()))
     begin = 4 * offsets.offset
-    return Column(
-        topic,
-        indexes,
+    return (
         memoryview(offsets.buffers()[1])[begin : begin + 4 * len(offsets)],
         [memoryview(data)[first:last]] if data is not None else [],
         last - first,
     )
+
+
+def _column(topic: str, indexes: Sequence[int], part: _Part) -> Column:
+    """The column of slices, whose buffers are those of the whole arrays."""
+    keys = b"" if part.keys is None else _keys_column(part.keys)
+    headers = b"" if part.headers is None else _headers_column(part.headers)
+    return Column(topic, indexes, *_pieces(part.values), keys, headers)
+
+
+def _keys_column(keys: pa.Array) -> bytes:
+    """As `hqueue.format.columns.encode_keys`."""
+    if keys.null_count == len(keys):
+        return b""
+    valid = keys.is_valid().cast(pa.uint8())
+    flags = memoryview(valid.buffers()[1])[valid.offset : valid.offset + len(valid)].tobytes()
+    offsets, data, _ = _pieces(keys.fill_null(b"") if keys.null_count else keys)
+    return aligned([offsets, packed_bits(flags), *data])
+
+
+def _headers_column(headers: pa.Array) -> bytes:
+    """As `hqueue.format.columns.encode_headers`."""
+    pairs = headers.flatten()
+    if not len(pairs):
+        return b""
+    lengths = pc.list_value_length(headers).cast(pa.int32()).fill_null(0)
+    ends = pc.cumulative_sum(lengths)
+    of_messages = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    names, values = pairs.flatten()
+    names = _as_type("headers", names, pa.string(), _TEXT)
+    name_offsets, name_data, _ = _pieces(names)
+    value_offsets, value_data, _ = _pieces(
+        _as_type("headers", values, pa.binary(), (*_TEXT, *_BINARY))
+    )
+    message_offsets = memoryview(of_messages.buffers()[1])[: 4 * len(of_messages)]
+    return aligned([message_offsets, name_offsets, value_offsets, *name_data, *value_data])

@@ -1,6 +1,7 @@
 """The cells of a batch's bodies, one a topic, as they are before they are compressed.
 
-a cell of bodies, by its layout; int32 and uint32 are little-endian
+a cell of bodies, by its layout; int32 and uint32 are little-endian. In format 2 the columns of
+keys and of headers, as `hqueue.format.columns` draws them, come before that.
  raw        the body of the topic's only message, as it is
  packed     int32 offsets [0, e1, …, en], then the bytes: Arrow's binary layout.
             The messages have the positions first, first + 1, …
@@ -19,18 +20,22 @@ from typing import NamedTuple
 
 from hqueue.errors import CorruptLogError, InvalidInputError, MessageTooLargeError
 from hqueue.format.checksum import crc32
+from hqueue.format.columns import encode_headers, encode_keys, parse_headers, parse_keys
 from hqueue.format.header import (
     CONTROL,
+    FORMAT_1,
+    FORMAT_2,
     PACKED,
     RAW,
     SCATTERED,
     Bodies,
     Header,
     TopicEntry,
+    encode_columns,
     encode_entry,
     framing_bytes,
 )
-from hqueue.message import Message, Messages, topic_bytes
+from hqueue.message import Headers, Message, Messages, topic_bytes
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 
 __all__ = [
@@ -41,8 +46,12 @@ __all__ = [
     "check_size",
     "control_record",
     "decode_bodies",
+    "decode_headers",
+    "decode_keys",
     "encode_bodies",
+    "encode_message",
     "encode_values",
+    "offsets_at",
     "positions",
 ]
 
@@ -58,36 +67,63 @@ def encode_bodies(messages: Sequence[Message]) -> Bodies:
         MessageTooLargeError: together they are larger than a batch may be.
     """
     if isinstance(messages, Messages):
-        return encode_values(messages.topic, messages.values)
+        return encode_values(messages.topic, messages.values, messages.keys, messages.headers)
     check_count(len(messages))
     for kind in set(map(type, messages)):
         if not issubclass(kind, Message):
             raise InvalidInputError("a batch consists of Message objects", type=kind.__name__)
-    return encode_values(list(map(_topic_of, messages)), list(map(_value_of, messages)))
+    keys = list(map(_key_of, messages))
+    headers = list(map(_headers_of, messages))
+    return encode_values(
+        list(map(_topic_of, messages)),
+        list(map(_value_of, messages)),
+        None if keys.count(None) == len(keys) else keys,
+        headers if any(headers) else None,
+    )
 
 
-def encode_values(topics: str | Sequence[str], values: Sequence[bytes]) -> Bodies:
+def encode_message(message: Message) -> Bodies:
+    """One message as a batch."""
+    if message.key is None and not message.headers:
+        return _encode_value(message.topic, message.value)
+    return encode_values(message.topic, (message.value,), (message.key,), (message.headers,))
+
+
+def encode_values(
+    topics: str | Sequence[str],
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+) -> Bodies:
     """Pack values, in their order.
 
     Args:
         topics: the topic of each, or of all; as of a `Message`.
         values: the values.
+        keys: the key of each, None where there is none; None if none has one.
+        headers: the headers of each; None if none has any.
 
     Raises:
         InvalidInputError, MessageTooLargeError: as `encode_bodies`.
     """
-    if len(values) == 1:
+    if len(values) == 1 and keys is None and headers is None:
         return _encode_value(topics if isinstance(topics, str) else topics[0], values[0])
     check_count(len(values))
     kinds = {topics} if isinstance(topics, str) else set(topics)
     if len(kinds) == 1:
-        return bodies_of([_column(kinds.pop(), range(len(values)), values)])
+        return bodies_of([_column(kinds.pop(), range(len(values)), values, keys, headers)])
     grouped: dict[str, list[int]] = {}
     for position, topic in enumerate(topics):
         grouped.setdefault(topic, []).append(position)
     return bodies_of(
         [
-            _column(topic, indexes, [values[index] for index in indexes])
+            _column(
+                topic,
+                indexes,
+                [values[index] for index in indexes],
+                None if keys is None else [keys[index] for index in indexes],
+                None if headers is None else [headers[index] for index in indexes],
+            )
             for topic, indexes in grouped.items()
         ]
     )
@@ -101,8 +137,7 @@ def _encode_value(topic: str, value: bytes) -> Bodies:
     return Bodies(1, {name: value}, entry)
 
 
-_topic_of = itemgetter(0)
-_value_of = itemgetter(1)
+_topic_of, _value_of, _key_of, _headers_of = map(itemgetter, range(4))
 
 
 class Column(NamedTuple):
@@ -117,6 +152,10 @@ class Column(NamedTuple):
     """Their bytes, in any pieces."""
     size: int
     """How many bytes these are."""
+    keys: bytes = b""
+    """The column of their keys, as `hqueue.format.columns` draws it; empty if none has one."""
+    headers: bytes = b""
+    """The column of their headers, likewise."""
 
     @property
     def layout(self) -> int:
@@ -128,7 +167,8 @@ class Column(NamedTuple):
     @property
     def cell_bytes(self) -> int:
         """The size of its cell."""
-        return self.size + framing_bytes(self.layout, len(self.indexes))
+        columns = len(self.keys) + len(self.headers)
+        return columns + self.size + framing_bytes(self.layout, len(self.indexes))
 
     def cell(self) -> bytes:
         """The bytes of its cell."""
@@ -137,14 +177,28 @@ class Column(NamedTuple):
             parts.insert(0, self.offsets)
         if self.layout == SCATTERED:
             parts.insert(0, struct.pack(f"<{len(self.indexes)}I", *self.indexes))
-        return b"".join(parts)
+        return b"".join((self.keys, self.headers, *parts))
 
 
-def _column(topic: str, indexes: Sequence[int], values: Sequence[bytes]) -> Column:
+def _column(
+    topic: str,
+    indexes: Sequence[int],
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[Headers] | None,
+) -> Column:
     offsets = list(accumulate(map(len, values), initial=0))
     size = offsets[-1]
     check_size(size)
-    return Column(topic, indexes, struct.pack(f"<{len(offsets)}i", *offsets), values, size)
+    return Column(
+        topic,
+        indexes,
+        struct.pack(f"<{len(offsets)}i", *offsets),
+        values,
+        size,
+        b"" if keys is None else encode_keys(keys),
+        b"" if headers is None else encode_headers(headers),
+    )
 
 
 def bodies_of(columns: Sequence[Column]) -> Bodies:
@@ -157,6 +211,7 @@ def bodies_of(columns: Sequence[Column]) -> Bodies:
     if len(columns) > TOPICS_PER_BATCH_MAX:
         raise InvalidInputError("a batch has at most 1024 topics", topics=len(columns))
     check_size(sum(column.cell_bytes for column in columns))
+    version = FORMAT_2 if any(column.keys or column.headers for column in columns) else FORMAT_1
     cells: dict[bytes, bytes] = {}
     directory: list[bytes] = []
     for column in sorted(columns, key=lambda column: topic_bytes(column.topic)):
@@ -170,9 +225,11 @@ def bodies_of(columns: Sequence[Column]) -> Bodies:
                 size=len(cell),
                 checksum=crc32(cell),
                 layout=column.layout,
+                columns=encode_columns(version, len(column.keys), len(column.headers)),
             )
         )
-    return Bodies(sum(len(column.indexes) for column in columns), cells, b"".join(directory))
+    count = sum(len(column.indexes) for column in columns)
+    return Bodies(count, cells, b"".join(directory), version=version)
 
 
 def check_count(count: int) -> None:
@@ -200,8 +257,9 @@ def control_record(payload: bytes) -> Bodies:
     return Bodies(0, {}, b"", kind=CONTROL, control=payload)
 
 
-def _offsets_at(entry: TopicEntry) -> int:
-    return 4 * entry.count if entry.layout == SCATTERED else 0
+def offsets_at(entry: TopicEntry) -> int:
+    """Where the values' offsets begin in a cell that is not raw."""
+    return entry.values_at + (4 * entry.count if entry.layout == SCATTERED else 0)
 
 
 def check_cell(row: bytes, entry: TopicEntry, cell: bytes) -> None:
@@ -215,11 +273,11 @@ def check_cell(row: bytes, entry: TopicEntry, cell: bytes) -> None:
     """
     intact = len(cell) == entry.size and crc32(cell) == entry.checksum
     if intact and entry.layout != RAW:
-        offsets_at = _offsets_at(entry)
-        data_at = offsets_at + 4 * (entry.count + 1)
+        at = offsets_at(entry)
+        data_at = at + 4 * (entry.count + 1)
         intact = (
             data_at <= len(cell)
-            and cell[offsets_at : offsets_at + 4] == bytes(4)
+            and cell[at : at + 4] == bytes(4)
             and int.from_bytes(cell[data_at - 4 : data_at], "little") == len(cell) - data_at
         )
     if not intact:
@@ -234,7 +292,7 @@ def positions(header: Header, entry: TopicEntry, cell: bytes) -> Sequence[int]:
     """
     if entry.layout != SCATTERED:
         return range(entry.first, entry.first + entry.count)
-    found = _from_little_endian("I", cell[: 4 * entry.count])
+    found = _from_little_endian("I", cell[entry.values_at : offsets_at(entry)])
     bounded = [entry.first - 1, *found, header.count]
     if found[0] != entry.first or not all(starmap(lt, pairwise(bounded))):
         raise CorruptLogError("the bodies have impossible positions", topic=entry.topic)
@@ -248,14 +306,32 @@ def decode_bodies(entry: TopicEntry, cell: bytes) -> Iterator[bytes]:
         CorruptLogError: their offsets do not ascend. This is found before the first is given.
     """
     if entry.layout == RAW:
-        return iter((cell,))
-    at = _offsets_at(entry)
+        return iter((cell[entry.values_at :],))
+    at = offsets_at(entry)
     data_at = at + 4 * (entry.count + 1)
     offsets = _from_little_endian("i", cell[at:data_at])
     if offsets != sorted(offsets):  # Of what is sorted already that costs next to nothing.
         raise CorruptLogError("the bodies have impossible offsets", topic=entry.topic)
     data = cell[data_at:]
     return (data[start:stop] for start, stop in pairwise(offsets))
+
+
+def decode_keys(entry: TopicEntry, cell: bytes) -> Sequence[bytes | None] | None:
+    """The keys of a cell that was checked, in their order; None if none of its messages has one.
+
+    Raises:
+        CorruptLogError: they can't be what a writer wrote.
+    """
+    if not entry.key_bytes:
+        return None
+    return parse_keys(cell[: entry.key_bytes], entry.count, entry.topic)
+
+
+def decode_headers(entry: TopicEntry, cell: bytes) -> Sequence[Headers] | None:
+    """The headers of a cell's messages, likewise; None if none of them has any."""
+    if not entry.header_bytes:
+        return None
+    return parse_headers(cell[entry.key_bytes : entry.values_at], entry.count, entry.topic)
 
 
 def _from_little_endian(code: str, data: bytes) -> list[int]:

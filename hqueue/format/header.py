@@ -3,7 +3,7 @@
     header
      offset  size  field
      0       2     magic              "HQ"
-     2       1     format version     1
+     2       1     format version     1, or 2 if a message has a key or headers
      3       1     kind               0 messages, 1 control
      4       1     flags              bits 0 to 3: codec of the cells, 0 none, 1 ZSTD; others 0
      5       1     reserved           0
@@ -26,7 +26,11 @@
      12      4     checksum           CRC-32 of the cell, before it was compressed
      16      1     layout             0 raw, 1 packed, 2 scattered
      17      1     length             bytes of the topic
-     18      …     topic              UTF-8
+     in format 2 only
+     18      4     key bytes          of the cell's column of keys; 0 if it has none
+     22      4     header bytes       of the cell's column of headers; 0 if it has none
+     in both
+             …     topic              UTF-8
 
 The checksum takes the row key in, so that a header counts in its own row only.
 """
@@ -43,7 +47,8 @@ from hqueue.settings.limits import BATCH_MESSAGES_MAX, MESSAGE_ID_MAX
 
 __all__ = [
     "CONTROL",
-    "FORMAT_VERSION",
+    "FORMAT_1",
+    "FORMAT_2",
     "MESSAGES",
     "NONCE_BYTES",
     "PACKED",
@@ -55,12 +60,13 @@ __all__ = [
     "Header",
     "TopicEntry",
     "decode_header",
+    "encode_columns",
     "encode_entry",
     "encode_header",
     "framing_bytes",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_1, FORMAT_2 = 1, 2
 MESSAGES, CONTROL = 0, 1
 PLAIN, ZSTD = 0, 1
 RAW, PACKED, SCATTERED = 0, 1, 2
@@ -69,6 +75,7 @@ NONCE_BYTES = 8
 _MAGIC = b"HQ"
 _FIXED = struct.Struct(">2sBBBBHQIIQ8sQI")
 _ENTRY = struct.Struct(">IIIIBB")
+_COLUMNS = struct.Struct(">II")
 _CHECKSUM = struct.Struct(">I")
 
 
@@ -90,11 +97,20 @@ class TopicEntry:
     size: int
     checksum: int
     layout: int
+    key_bytes: int = 0
+    """The bytes of its column of keys."""
+    header_bytes: int = 0
+    """The bytes of its column of headers."""
+
+    @property
+    def values_at(self) -> int:
+        """Where the columns end in the cell, and the values begin."""
+        return self.key_bytes + self.header_bytes
 
     @property
     def value_bytes(self) -> int:
-        """How many bytes its messages have, without what tells them apart in the cell."""
-        return self.size - framing_bytes(self.layout, self.count)
+        """How many bytes its values have, without what tells them apart in the cell."""
+        return self.size - self.values_at - framing_bytes(self.layout, self.count)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,6 +127,7 @@ class Header:
     kind: int = MESSAGES
     control: bytes = b""
     codec: int = PLAIN
+    version: int = FORMAT_1
 
     @property
     def end(self) -> int:
@@ -133,6 +150,7 @@ class Header:
                 size=entry.size,
                 checksum=entry.checksum,
                 layout=entry.layout,
+                columns=encode_columns(self.version, entry.key_bytes, entry.header_bytes),
             )
             for entry in self.topics
         )
@@ -154,6 +172,8 @@ class Bodies:
     control: bytes = b""
     codec: int = PLAIN
     """How the cells are compressed."""
+    version: int = FORMAT_1
+    """The version of the format: 2 if a message has a key or headers."""
 
     @property
     def size(self) -> int:
@@ -170,11 +190,23 @@ class Bodies:
         return crc32(self.control, crc32(self.directory))
 
 
+def encode_columns(version: int, key_bytes: int, header_bytes: int) -> bytes:
+    """What an entry says of its columns in this version of the format."""
+    return b"" if version == FORMAT_1 else _COLUMNS.pack(key_bytes, header_bytes)
+
+
 def encode_entry(
-    topic: bytes, *, count: int, first: int, size: int, checksum: int, layout: int
+    topic: bytes,
+    *,
+    count: int,
+    first: int,
+    size: int,
+    checksum: int,
+    layout: int,
+    columns: bytes = b"",
 ) -> bytes:
-    """The bytes of a `TopicEntry` in the directory."""
-    return _ENTRY.pack(count, first, size, checksum, layout, len(topic)) + topic
+    """The bytes of a `TopicEntry` in the directory; `columns` as `encode_columns` gives them."""
+    return _ENTRY.pack(count, first, size, checksum, layout, len(topic)) + columns + topic
 
 
 def encode_header(
@@ -183,7 +215,7 @@ def encode_header(
     """The header's bytes for these bodies in this row."""
     fixed = _FIXED.pack(
         _MAGIC,
-        FORMAT_VERSION,
+        bodies.version,
         bodies.kind,
         bodies.codec,
         0,
@@ -209,11 +241,12 @@ def decode_header(row: bytes, data: bytes) -> Header:
     """
     if len(data) < _FIXED.size + _CHECKSUM.size or data[:2] != _MAGIC:
         raise CorruptLogError("this cell is no batch header", row=row.hex())
-    if data[2] != FORMAT_VERSION:
+    version = data[2]
+    if version not in (FORMAT_1, FORMAT_2):
         raise UnsupportedFormatError(
             "unknown format version of a batch; a newer release may read it",
             row=row.hex(),
-            version=data[2],
+            version=version,
         )
     body = data[: -_CHECKSUM.size]
     if crc32(body, crc32(row)) != _CHECKSUM.unpack(data[-_CHECKSUM.size :])[0]:
@@ -236,7 +269,12 @@ def decode_header(row: bytes, data: bytes) -> Header:
     try:
         for _ in range(topics):
             number, first, size, checksum, layout, length = _ENTRY.unpack_from(body, at)
-            at += _ENTRY.size + length
+            at += _ENTRY.size
+            columns = (0, 0)
+            if version != FORMAT_1:
+                columns = _COLUMNS.unpack_from(body, at)
+                at += _COLUMNS.size
+            at += length
             if layout not in (RAW, PACKED, SCATTERED):
                 raise UnsupportedFormatError(
                     "unknown layout of a cell; a newer release may read it",
@@ -246,8 +284,10 @@ def decode_header(row: bytes, data: bytes) -> Header:
             name = struct.unpack_from(f"{length}s", body, at - length)[0]
             orderly &= name_before < name and 0 < number <= count - first
             orderly &= layout != RAW or number == 1
+            orderly &= sum(columns) + framing_bytes(layout, number) <= size
             name_before = name
-            entries.append(TopicEntry(name.decode(), number, first, size, checksum, layout))
+            entry = TopicEntry(name.decode(), number, first, size, checksum, layout, *columns)
+            entries.append(entry)
     except (struct.error, UnicodeDecodeError) as exc:
         raise CorruptLogError("a batch header's directory is cut off", row=row.hex()) from exc
     header = Header(
@@ -261,6 +301,7 @@ def decode_header(row: bytes, data: bytes) -> Header:
         kind,
         body[at:],
         flags,
+        version,
     )
     consistent = (
         len(header.control) == control

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 
 from hqueue.errors import CorruptLogError
-from hqueue.message import id_of, sequence_of, timestamp_of
+from hqueue.message_id import id_of, sequence_of, timestamp_of
 from hqueue.settings.limits import (
     MESSAGE_ID_MAX,
     PARTITIONS_MAX,

@@ -11,7 +11,8 @@ from hqueue.consume.intake import Portion
 from hqueue.groups.offsets import Position
 from hqueue.log import Batch
 from hqueue.log.offsets import passed_by
-from hqueue.message import ConsumedMessage, MessageID
+from hqueue.message import ConsumedMessage
+from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 
 __all__ = ["Handout"]

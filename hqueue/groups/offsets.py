@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hqueue.errors import CommitFailedError, Outcome, StoreUnavailableError
 from hqueue.groups.paths import GroupPaths
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, PartitionKey
 from hqueue.metadata.encoding import decode_offset, encode_offset, offset_writer
 from hqueue.metadata.ports import Change, Record, Version

@@ -12,7 +12,7 @@ from hqueue.groups.options import ERROR
 from hqueue.handle import QueueLog
 from hqueue.handle.start import LATEST
 from hqueue.log.offsets import PartitionOffsets
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 
 __all__ = ["BEGINNING", "Positions", "end_of"]

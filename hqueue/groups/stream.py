@@ -12,7 +12,7 @@ from hqueue.groups.handout import Handout
 from hqueue.groups.offsets import Position
 from hqueue.groups.positions import BEGINNING, Positions
 from hqueue.log.offsets import passed_by
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import Clock
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import Moment, as_message_id
+from hqueue.message_id import Moment, as_message_id
 
 __all__ = ["EARLIEST", "LATEST", "Start", "check_start"]
 

@@ -15,7 +15,7 @@ from hqueue.format import Bodies, Header, decode_header, encode_header, rowkey
 from hqueue.log.ports import AppendPort
 from hqueue.log.rows import header_of
 from hqueue.log.tail import LogPosition, TailCache
-from hqueue.message import id_of
+from hqueue.message_id import id_of
 from hqueue.runtime.clock import Clock
 from hqueue.settings.limits import HEADER_GRACE_MS, TAIL_TRUST_MS
 

@@ -6,10 +6,18 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hqueue.errors import CorruptLogError
-from hqueue.format import MESSAGES, Header, decode_bodies, plain_cell, positions
+from hqueue.format import (
+    MESSAGES,
+    Header,
+    decode_bodies,
+    decode_headers,
+    decode_keys,
+    plain_cell,
+    positions,
+)
 from hqueue.log.ports import ReadPort, Row
 from hqueue.log.rows import header_of
-from hqueue.message import timestamp_of
+from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 
 __all__ = ["Finding", "PartitionCheck", "PartitionChecker"]
@@ -164,6 +172,8 @@ class PartitionChecker:
             try:
                 cell = plain_cell(row.key, header, entry, cells[entry.topic])
                 decode_bodies(entry, cell)
+                decode_keys(entry, cell)
+                decode_headers(entry, cell)
                 places.extend(positions(header, entry, cell))
             except CorruptLogError as exc:
                 self._find(row, exc.text)

@@ -8,7 +8,7 @@ from hqueue.format import Header
 from hqueue.log.offsets import batch_at, passed_by
 from hqueue.log.ports import HeaderPort, Row
 from hqueue.log.rows import header_of
-from hqueue.message import timestamp_of
+from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
 

@@ -8,7 +8,7 @@ from functools import partial
 from hqueue.format import Header
 from hqueue.log.ports import HeaderPort
 from hqueue.log.rows import header_of
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
 

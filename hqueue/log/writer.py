@@ -13,7 +13,7 @@ from hqueue.log.attempt import Appended, Attempt, check_same
 from hqueue.log.history import History
 from hqueue.log.ports import AppendPort
 from hqueue.log.tail import LogPosition, TailCache
-from hqueue.message import timestamp_of
+from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.limits import HEADER_GRACE_MS
 

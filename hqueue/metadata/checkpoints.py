@@ -11,7 +11,7 @@ from hqueue.errors import (
     SubscriberConnectedError,
     SubscriberNotFoundError,
 )
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata.encoding import decode_checkpoint, encode_checkpoint
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import ANY, Change, GuardedWrite, MetadataStore, Record

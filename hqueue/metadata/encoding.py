@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError, UnsupportedFormatError
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys
 from hqueue.metadata.ports import Version
 from hqueue.metadata.records import BrokerRecord, DeliveryOptions, PartitionKey, WorkerRecord

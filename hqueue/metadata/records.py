@@ -9,7 +9,8 @@ import re
 from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import MessageID, topic_bytes
+from hqueue.message import topic_bytes
+from hqueue.message_id import MessageID
 from hqueue.metadata.ports import Version
 from hqueue.settings.addresses import Address
 from hqueue.settings.numbers import check_whole

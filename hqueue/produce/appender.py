@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError
-from hqueue.format import CODECS, Bodies, compressed, encode_values
+from hqueue.format import CODECS, FORMAT_1, Bodies, compressed, encode_message
 from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard
-from hqueue.message import Message, MessageID, MessageIDs, Moment, partition_of_key
-from hqueue.produce.encode import encode_batch
+from hqueue.message import Message, partition_of_key
+from hqueue.message_id import MessageID, MessageIDs, Moment
+from hqueue.produce.encode import encode_batch, keys_of
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
 from hqueue.produce.writer_pool import WriterPool
@@ -60,7 +61,7 @@ class Appender:
 
     def put(
         self,
-        messages: Message | Sequence[Message] | pa.RecordBatch,
+        messages: Message | Sequence[Message] | pa.RecordBatch | pa.Table,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -69,16 +70,22 @@ class Appender:
     ) -> MessageID | MessageIDs:
         """As `Queue.put`."""
         partition = self.choose_partition(partition, key)
+        if isinstance(messages, Message):
+            bodies = encode_message(messages)
+            if partition is None and messages.key is not None:
+                partition = partition_of_key(messages.key, self.partitions)
+        else:
+            bodies = encode_batch(messages)
+            if partition is None and bodies.version != FORMAT_1:
+                partition = self.partition_of_keys(messages)
         search = None
         if idempotency_key is not None or since is not None:
             search = search_for(
                 idempotency_key, since, self._skew_ms_max, anywhere=partition is None
             )
+        appended = self.append(bodies, partition, search)
         if isinstance(messages, Message):
-            bodies = encode_values(messages.topic, (messages.value,))
-            appended = self.append(bodies, partition, search)
             return int.__new__(MessageID, appended.base)
-        appended = self.append(encode_batch(messages), partition, search)
         return MessageIDs(appended.base, appended.count)
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
@@ -94,6 +101,23 @@ class Appender:
         if partition is not None:
             self._context.check_partition(partition)
         return partition
+
+    def partition_of_keys(
+        self, messages: Sequence[Message] | pa.RecordBatch | pa.Table
+    ) -> int | None:
+        """The partition that the keys of a batch belong to; None if it has none.
+
+        Raises:
+            InvalidInputError: they belong to several.
+        """
+        partitions = {partition_of_key(key, self.partitions) for key in keys_of(messages)}
+        if len(partitions) > 1:
+            raise InvalidInputError(
+                "the keys of these messages belong to several partitions, and a batch lies in one: "
+                "choose one, or send them one by one with a Producer",
+                partitions=sorted(partitions)[:10],
+            )
+        return partitions.pop() if partitions else None
 
     def append(
         self, bodies: Bodies, partition: int | None, search: Search | None = None

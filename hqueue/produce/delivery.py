@@ -6,8 +6,9 @@ import concurrent.futures
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, cast
 
-from hqueue.format import Bodies
-from hqueue.message import MessageID, MessageIDs
+from hqueue.format import Bodies, encode_values
+from hqueue.message import Headers
+from hqueue.message_id import MessageID, MessageIDs
 
 __all__ = ["Delivery", "DeliveryCallback", "PendingBatch"]
 
@@ -21,22 +22,41 @@ class PendingBatch:
     """Messages that will be appended together: gathered one by one, or encoded already."""
 
     __slots__ = (
-        "bodies", "callbacks", "future", "kinds", "opened_ms", "room", "target", "topics", "values",
+        "bodies", "callbacks", "extras", "future", "kinds", "opened_ms", "room", "target", "topics",
+        "values",
     )  # fmt: skip
 
     def __init__(self, target: int | None, opened_ms: float, room: int) -> None:
         self.target = target
         self.opened_ms = opened_ms
         self.room = room
-        """How many bytes of values it may still take, about."""
+        """How many bytes of messages it may still take, about."""
         # No `Message` is kept: those are what Python's garbage collection looks through.
         self.topics: list[str] = []
         self.values: list[bytes] = []
+        self.extras: dict[int, tuple[bytes | None, Headers]] = {}
+        """The key and the headers of those messages that have any, by their positions."""
         self.kinds: set[str] = set()
         """The topics, each once."""
         self.bodies: Bodies | None = None
         self.callbacks: list[tuple[int, DeliveryCallback]] = []
         self.future: concurrent.futures.Future[MessageIDs] = concurrent.futures.Future()
+
+    def encoded(self) -> Bodies:
+        """Its messages as a batch.
+
+        Raises:
+            InvalidInputError, MessageTooLargeError: as `encode_values`.
+        """
+        if self.bodies is not None:
+            return self.bodies
+        if not self.extras:
+            return encode_values(self.topics, self.values)
+        keys: list[bytes | None] = [None] * len(self.values)
+        headers: list[Headers] = [()] * len(self.values)
+        for index, extra in self.extras.items():
+            keys[index], headers[index] = extra
+        return encode_values(self.topics, self.values, keys, headers)
 
 
 class Delivery(Generic[_IDs]):

@@ -8,7 +8,7 @@ import hashlib
 from hqueue.errors import FencedError, InvalidInputError, StoreUnavailableError
 from hqueue.format import NONCE_BYTES
 from hqueue.log.ports import RecordPort
-from hqueue.message import MessageID, Moment, as_message_id, id_of
+from hqueue.message_id import MessageID, Moment, as_message_id, id_of
 from hqueue.metadata import check_name, encoding
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.numbers import is_whole

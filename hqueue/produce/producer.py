@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
-from hqueue.format import encode_values
-from hqueue.message import Message, MessageID, MessageIDs
+from hqueue.format import FORMAT_1
+from hqueue.message import Headers, Message, headers_size
+from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.appender import Appender
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
 from hqueue.produce.encode import encode_batch
@@ -125,7 +126,7 @@ class Producer:
 
         Args:
             message: the message.
-            partition, key: as in `Queue.put`.
+            partition, key: as in `Queue.put`. Without them the message's own key chooses.
             callback: called with (MessageID, None) or (None, error) from a thread of the
                 producer; it must be quick.
 
@@ -136,9 +137,15 @@ class Producer:
         """
         if not isinstance(message, Message):
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
-        return self.send_value(
-            message.topic, message.value, partition=partition, key=key, callback=callback
-        )
+        extra = None
+        if message.key is not None or message.headers:
+            extra = message.key, message.headers
+        target = partition
+        if partition is not None or key is not None:
+            target = self._appender.choose_partition(partition, key)
+        elif message.key is not None:
+            target = self._appender.choose_partition(None, message.key)
+        return self._take_in(message.topic, message.value, extra, target, callback)
 
     def send_value(
         self,
@@ -159,7 +166,20 @@ class Producer:
             target = self._appender.choose_partition(partition, key)
         if type(topic) is not str or type(value) is not bytes:
             value = Message(topic, value).value
+        return self._take_in(topic, value, None, target, callback)
+
+    def _take_in(
+        self,
+        topic: str,
+        value: bytes,
+        extra: tuple[bytes | None, Headers] | None,
+        target: int | None,
+        callback: DeliveryCallback | None,
+    ) -> Delivery[MessageID]:
         size = len(value)
+        if extra is not None:
+            key, headers = extra
+            size += len(key or b"") + headers_size(headers)
         with self._lock:
             batch = self._open.get(target)
             if (
@@ -168,10 +188,12 @@ class Producer:
                 or topic not in batch.kinds
                 or self._buffered >= self._buffer_bytes_max
             ):
-                batch = self._batch_with_room(target, topic, value)
+                batch = self._batch_with_room(target, topic, value, size)
             index = len(batch.values)
             batch.topics.append(topic)
             batch.values.append(value)
+            if extra is not None:
+                batch.extras[index] = extra
             batch.room -= size
             self._buffered += size + MESSAGE_OVERHEAD_BYTES
             if callback is not None:
@@ -180,15 +202,16 @@ class Producer:
                 self._seal(batch)
         return Delivery(batch.future, index)
 
-    def _batch_with_room(self, target: int | None, topic: str, value: bytes) -> PendingBatch:
+    def _batch_with_room(
+        self, target: int | None, topic: str, value: bytes, size: int
+    ) -> PendingBatch:
         """The open batch that takes a message, which is looked at first. The lock is held."""
         Message(topic, value)
         if self._closed or self._buffered >= self._buffer_bytes_max:
             self._wait_for_room()
         batch = self._open.get(target)
         if batch is not None and (
-            len(value) > batch.room
-            or len(batch.kinds) - (topic in batch.kinds) >= TOPICS_PER_BATCH_MAX
+            size > batch.room or len(batch.kinds) - (topic in batch.kinds) >= TOPICS_PER_BATCH_MAX
         ):
             self._seal(batch)
             batch = None
@@ -202,7 +225,7 @@ class Producer:
 
     def send_batch(
         self,
-        messages: Sequence[Message] | pa.RecordBatch,
+        messages: Sequence[Message] | pa.RecordBatch | pa.Table,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -222,6 +245,8 @@ class Producer:
         """
         target = self._appender.choose_partition(partition, key)
         bodies = encode_batch(messages)
+        if target is None and bodies.version != FORMAT_1:
+            target = self._appender.partition_of_keys(messages)
         batch = PendingBatch(
             target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max - bodies.size
         )
@@ -345,8 +370,7 @@ class Producer:
         error: BaseException | None = None
         ids = MessageIDs(0, 0)
         try:
-            bodies = batch.bodies or encode_values(batch.topics, batch.values)
-            appended = self._appender.append(bodies, batch.target)
+            appended = self._appender.append(batch.encoded(), batch.target)
             ids = MessageIDs(appended.base, appended.count)
         except Exception as exc:  # Whatever it is, the senders must learn it.
             error = exc

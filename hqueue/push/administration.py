@@ -13,7 +13,7 @@ from hqueue.errors import (
 )
 from hqueue.handle import QueueLog
 from hqueue.handle.start import LATEST, Start, check_start
-from hqueue.message import MessageID, as_message_id
+from hqueue.message_id import MessageID, as_message_id
 from hqueue.metadata import Coordination, Presence, SubscriptionKey
 from hqueue.push.members import connected_members, forget_members
 from hqueue.push.subscription import Subscription

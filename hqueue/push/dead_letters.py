@@ -25,7 +25,8 @@ from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import PartitionScanner, QueueScanner, open_scanner
 from hqueue.errors import InvalidInputError, UnsupportedFormatError
 from hqueue.handle import QueueLog
-from hqueue.message import Message, MessageID, ReceivedMessage
+from hqueue.message import Message, ReceivedMessage
+from hqueue.message_id import MessageID
 from hqueue.settings.limits import BATCH_BYTES_MAX
 
 __all__ = [

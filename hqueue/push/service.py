@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import MessageID, ReceivedMessage
+from hqueue.message import ReceivedMessage
+from hqueue.message_id import MessageID
 from hqueue.push.listener import Listeners, Status
 from hqueue.push.worker_call import known_topic
 from hqueue.rpc.messages import RefusedCallError
@@ -114,5 +115,12 @@ def _message(message: Any) -> ReceivedMessage:
     # Built without a call in Python: its value is bounded with the call, and its topic is checked.
     return tuple.__new__(
         ReceivedMessage,
-        (known_topic(message.topic or b""), message.value or b"", message_id, message.partitionID),
+        (
+            known_topic(message.topic or b""),
+            message.value or b"",
+            None,
+            (),
+            message_id,
+            message.partitionID,
+        ),
     )

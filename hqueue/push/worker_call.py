@@ -19,7 +19,8 @@ import struct
 from collections.abc import Callable, Sequence
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import MessageID, ReceivedMessage, topic_bytes
+from hqueue.message import ReceivedMessage, topic_bytes
+from hqueue.message_id import MessageID
 from hqueue.push.listener import Status
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.messages import RefusedCallError
@@ -175,6 +176,8 @@ class WorkerCall:
                     (
                         known_topic(piece[topic_at:topic_end]),
                         piece[value_at:value_end],
+                        None,
+                        (),
                         message_id,
                         partition,
                     ),

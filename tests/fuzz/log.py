@@ -16,7 +16,8 @@ from hqueue.errors import CorruptLogError, HQueueError
 from hqueue.format import Bodies, encode_bodies, rowkey
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionChecker
-from hqueue.message import Message, id_of
+from hqueue.message import Message
+from hqueue.message_id import id_of
 from hqueue.runtime.clock import Deadline
 
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written

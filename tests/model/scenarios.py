@@ -9,7 +9,7 @@ server answers, the queue is not truncated.
 
 from __future__ import annotations
 
-from hqueue.message import id_of
+from hqueue.message_id import id_of
 from hqueue.settings.limits import HEADER_GRACE_MS, TAIL_TRUST_MS, TRUNCATE_PAUSE_MS
 
 from .participants import appender, collector, in_turn, once, prefilled, reader, truncator

@@ -12,18 +12,8 @@ from hypothesis import strategies as st
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.format import encode_bodies
-from hqueue.message import (
-    Message,
-    MessageID,
-    MessageIDs,
-    Messages,
-    ReceivedMessage,
-    as_message_id,
-    id_of,
-    partition_of_key,
-    sequence_of,
-    timestamp_of,
-)
+from hqueue.message import Message, Messages, ReceivedMessage, partition_of_key
+from hqueue.message_id import MessageID, MessageIDs, as_message_id, id_of, sequence_of, timestamp_of
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     MESSAGE_ID_MAX,

@@ -15,7 +15,7 @@ from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
     from hqueue.push.dead_letters import DeadLetter

@@ -12,7 +12,7 @@ from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
     from hqueue.groups import GroupDescription, GroupPartition

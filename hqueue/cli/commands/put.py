@@ -21,7 +21,8 @@ from hqueue.cli.registering import add_command
 from hqueue.cli.session import Session, session_of
 from hqueue.cli.times import MOMENT_HELP, parse_moment
 from hqueue.errors import HQueueError, InvalidInputError
-from hqueue.message import Message, MessageID
+from hqueue.message import Message
+from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
     from hqueue.cli.commands.shipment import Shipment

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from hqueue.errors import HQueueError, Outcome
 
 if TYPE_CHECKING:
-    from hqueue.message import Message, MessageID
+    from hqueue.message import Message
+    from hqueue.message_id import MessageID
     from hqueue.produce.delivery import Delivery
     from hqueue.queue import Queue
 

@@ -21,7 +21,7 @@ from hqueue.cli.formats import Format
 from hqueue.cli.output import Output
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
     from hqueue.consume.scan import Scan

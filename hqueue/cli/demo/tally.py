@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hqueue.errors import HQueueError
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hqueue.cli.demo.tally import Reading, Tally
-    from hqueue.message import MessageID, ReceivedMessage
+    from hqueue.message import ReceivedMessage
+    from hqueue.message_id import MessageID
     from hqueue.queue import Queue
 
 __all__ = ["Watch"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata.encoding import decode_fields, encode_fields, list_of, text_of
 from hqueue.metadata.fields import Fields
 from hqueue.metadata.managers.infos import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata.ports import Version
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import PARTITIONS_MAX

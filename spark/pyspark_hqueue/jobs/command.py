@@ -16,7 +16,7 @@ from hqueue.cli.registering import unwrapped
 from hqueue.cli.session import session_of
 from hqueue.cli.times import MOMENT_HELP, parse_moment
 from hqueue.errors import InvalidInputError, SettingsError
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from pyspark_hqueue.jobs.command_progress import MessagesDone
 from pyspark_hqueue.jobs.command_statistics import show_statistics
 

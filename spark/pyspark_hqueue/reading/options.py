@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from hqueue import InvalidInputError, MessageID, Settings
-from hqueue.message import as_message_id, topic_bytes
+from hqueue.message import topic_bytes
+from hqueue.message_id import as_message_id
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.settings.names import with_closest
 from hqueue.settings.numbers import is_whole, read_whole, whole_number

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue.cli.formats import Format, encoder, iso_timestamp, printable
-from hqueue.message import MessageID, ReceivedMessage
+from hqueue.message import ReceivedMessage
+from hqueue.message_id import MessageID
 from hqueue.settings.limits import TIMESTAMP_MS_MAX
 
 ID = MessageID(1_700_000_000_123, 7)

@@ -8,7 +8,7 @@ import pytest
 
 from hqueue.cli.times import parse_moment
 from hqueue.errors import InvalidInputError
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 
 NOW_MS = 1_700_000_000_000
 EAST = datetime.timezone(datetime.timedelta(hours=8))

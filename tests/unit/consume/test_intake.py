@@ -16,7 +16,7 @@ from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, QueueDisabledError, RequestRefusedError
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import ReadPort
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings

@@ -11,7 +11,7 @@ from hqueue import Message
 from hqueue.format import encode_bodies, encode_header, rowkey
 from hqueue.log.offsets import count_before, id_at
 from hqueue.log.ports import Row
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 
 REQUESTS_MAX = 40

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from hqueue import ClosedError, InvalidInputError, Settings, SettingsError, UnsupportedFormatError
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata import Address
 from hqueue.metadata.managers import AvailableHub, HubInfo, LogRange, TopicMetadata
 from hqueue.metadata.managers.hubs import decode_hub, encode_hub

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from hqueue import DeadLetter, HQueueError, Queue
-from hqueue.message import timestamp_of
+from hqueue.message_id import timestamp_of
 from hqueue.metadata import DeliveryOptions
 from hqueue.push import Status
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater

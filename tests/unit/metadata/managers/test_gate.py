@@ -10,7 +10,7 @@ import pytest
 
 from hqueue import Outcome, StoreUnavailableError, UnsupportedFormatError
 from hqueue.errors import BadVersionError, MetadataReadOnlyError
-from hqueue.message import MessageID
+from hqueue.message_id import MessageID
 from hqueue.metadata.fields import FieldChange
 from hqueue.metadata.managers import (
     Home,

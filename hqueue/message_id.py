@@ -1,0 +1,186 @@
+"""The IDs of messages: the identity and the place of each in its partition."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import overload
+
+from hqueue.errors import InvalidInputError
+from hqueue.settings.limits import (
+    MESSAGE_ID_MAX,
+    SEQUENCE_BITS,
+    SEQUENCE_MAX,
+    TIMESTAMP_MS_MAX,
+)
+from hqueue.settings.numbers import is_whole, whole_number
+
+__all__ = [
+    "MessageID",
+    "MessageIDs",
+    "Moment",
+    "as_message_id",
+    "id_of",
+    "sequence_of",
+    "timestamp_of",
+]
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def id_of(timestamp: int, sequence: int = 0) -> int:
+    """A message's ID as a plain integer, as the log reckons with it. Nothing is checked."""
+    return timestamp << SEQUENCE_BITS | sequence
+
+
+def timestamp_of(message_id: int) -> int:
+    """The milliseconds since the epoch of an ID, also of one that is a plain integer."""
+    return message_id >> SEQUENCE_BITS
+
+
+def sequence_of(message_id: int) -> int:
+    """The place of an ID among those of its timestamp, also of one that is a plain integer."""
+    return message_id & SEQUENCE_MAX
+
+
+class MessageID(int):
+    """The identity and the place of a message in its partition.
+
+    It is an integer, ``timestamp << 15 | sequence``, and compares and sorts as one. Within a
+    partition IDs are unique and grow in the order in which the messages were written.
+
+    Args:
+        timestamp: milliseconds since the epoch, when the message was written.
+        sequence: 0 to 32,767, the place among the messages of one timestamp.
+
+    Raises:
+        InvalidInputError: a part is out of range.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, timestamp: int, sequence: int = 0) -> MessageID:
+        if not is_whole(timestamp, 0, TIMESTAMP_MS_MAX):
+            raise InvalidInputError(
+                "a timestamp is milliseconds since the epoch, 0 to 2**48 - 1; an ID that is one "
+                "integer is read by MessageID.from_int",
+                timestamp=timestamp,
+            )
+        if not is_whole(sequence, 0, SEQUENCE_MAX):
+            raise InvalidInputError("a sequence is 0 to 32767", sequence=sequence)
+        return int.__new__(cls, id_of(timestamp, sequence))
+
+    @classmethod
+    def from_int(cls, value: int) -> MessageID:
+        """The ID that ``int(message_id)`` gave."""
+        if not is_whole(value, 0, MESSAGE_ID_MAX):
+            raise InvalidInputError("a MessageID as an integer is 0 to 2**63 - 1", value=value)
+        return int.__new__(cls, value)
+
+    @classmethod
+    def parse(cls, text: str) -> MessageID:
+        """The ID that ``str(message_id)`` gave: ``timestamp-sequence``."""
+        first, _, second = text.strip().partition("-")
+        timestamp, sequence = whole_number(first), whole_number(second)
+        if timestamp is None or sequence is None:
+            raise InvalidInputError("a MessageID is written timestamp-sequence", text=text)
+        return cls(timestamp, sequence)
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the epoch."""
+        return timestamp_of(int(self))
+
+    @property
+    def sequence(self) -> int:
+        """The place among the messages of this timestamp, 0 to 32,767."""
+        return sequence_of(int(self))
+
+    @property
+    def datetime(self) -> datetime.datetime:
+        """The timestamp as an aware datetime in UTC.
+
+        Raises:
+            InvalidInputError: it lies beyond the year 9999, where a datetime ends.
+        """
+        try:
+            return _EPOCH + datetime.timedelta(milliseconds=self.timestamp)
+        except OverflowError as exc:
+            raise InvalidInputError(
+                "a datetime ends with the year 9999", timestamp=self.timestamp
+            ) from exc
+
+    def next(self) -> MessageID:
+        """The smallest ID above this one: where to go on after this message."""
+        return MessageID.from_int(int(self) + 1)
+
+    def __repr__(self) -> str:
+        return f"MessageID({self.timestamp}, {self.sequence})"
+
+    def __str__(self) -> str:
+        return f"{self.timestamp}-{self.sequence}"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return MessageID.from_int, (int(self),)
+
+
+class MessageIDs(Sequence[MessageID]):
+    """The IDs of the messages of one append, in their order; consecutive, made when asked for."""
+
+    __slots__ = ("_range",)
+
+    def __init__(self, first: int, count: int) -> None:
+        self._range = range(first, first + count)
+
+    @overload
+    def __getitem__(self, index: int) -> MessageID: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[MessageID]: ...
+    def __getitem__(self, index: int | slice) -> MessageID | Sequence[MessageID]:
+        if isinstance(index, slice):
+            return [MessageID.from_int(value) for value in self._range[index]]
+        return int.__new__(MessageID, self._range[index])
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __iter__(self) -> Iterator[MessageID]:
+        return map(int.__new__, repeat(MessageID), self._range)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._range
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, MessageIDs):
+            return self._range == other._range
+        if isinstance(other, (list, tuple)):
+            return list(self._range) == list(other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self)) if len(self) <= 3 else f"[{self[0]!r}, …, {self[-1]!r}]"
+
+
+Moment = MessageID | datetime.datetime | int
+"""A place in a partition: a MessageID, an aware datetime, or milliseconds since the epoch."""
+
+
+def as_message_id(moment: Moment) -> MessageID:
+    """The smallest ID that a message written at this moment can have.
+
+    Raises:
+        InvalidInputError: a naive datetime, or out of range.
+    """
+    if isinstance(moment, MessageID):
+        return moment
+    if isinstance(moment, datetime.datetime):
+        if moment.tzinfo is None:
+            raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
+        return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
+    return MessageID(moment)
