@@ -72,7 +72,7 @@ from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import Row
 from hqueue.log.store import PartitionLocation
-from hqueue.message import ConsumedMessage, Message, Messages, ReceivedMessage
+from hqueue.message import ConsumedMessage, Headers, Message, Messages, ReceivedMessage
 from hqueue.message_id import MessageID, MessageIDs, Moment
 from hqueue.metadata import DeliveryOptions, PartitionKey, Presence
 from hqueue.produce.delivery import Delivery, DeliveryCallback
@@ -139,6 +139,7 @@ __all__ = [
     "GroupPartition",
     "HQueueError",
     "Header",
+    "Headers",
     "IdempotencyKeyError",
     "IdempotencyKeyReusedError",
     "IdempotencyKeyTooOldError",

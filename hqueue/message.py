@@ -89,7 +89,27 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
         key: bytes | bytearray | memoryview | None = None,
         headers: Iterable[tuple[str, bytes | bytearray | memoryview]] = (),
     ) -> Message:
-        return tuple.__new__(cls, _checked(topic, value, key, headers))
+        if type(topic) is not str:
+            raise InvalidInputError("a topic is a str", topic=topic)
+        topic_bytes(topic)
+        if type(value) is not bytes:
+            if not isinstance(value, (bytes, bytearray, memoryview)):
+                raise InvalidInputError(
+                    "a value is bytes; encode text first", type=type(value).__name__
+                )
+            value = bytes(value)
+        size = len(value)
+        if key is not None:
+            key = checked_key(key)
+            size += len(key)
+        if headers != ():
+            headers = checked_headers(headers)
+            size += headers_size(headers)
+        if size > BATCH_BYTES_MAX:
+            raise MessageTooLargeError(
+                "the message is larger than a batch may be", bytes=size, bytes_max=BATCH_BYTES_MAX
+            )
+        return tuple.__new__(cls, (topic, value, key, headers))
 
     @property
     def size(self) -> int:
@@ -141,7 +161,7 @@ class ReceivedMessage(Message):
         key: bytes | bytearray | memoryview | None = None,
         headers: Iterable[tuple[str, bytes | bytearray | memoryview]] = (),
     ) -> ReceivedMessage:
-        return tuple.__new__(cls, (*_checked(topic, value, key, headers), id, partition))
+        return tuple.__new__(cls, (*Message(topic, value, key, headers), id, partition))
 
     @property
     def timestamp(self) -> int:
@@ -180,7 +200,7 @@ class ConsumedMessage(ReceivedMessage):
         key: bytes | bytearray | memoryview | None = None,
         headers: Iterable[tuple[str, bytes | bytearray | memoryview]] = (),
     ) -> ConsumedMessage:
-        return tuple.__new__(cls, (*_checked(topic, value, key, headers), id, partition, queue))
+        return tuple.__new__(cls, (*Message(topic, value, key, headers), id, partition, queue))
 
     def __getnewargs_ex__(self) -> tuple[tuple[object, ...], dict[str, object]]:
         given, named = super().__getnewargs_ex__()
@@ -262,36 +282,6 @@ class Messages(Sequence[Message]):
 
     def __repr__(self) -> str:
         return f"Messages({self.topic!r}, {len(self)} values)"
-
-
-def _checked(
-    topic: str,
-    value: bytes | bytearray | memoryview,
-    key: bytes | bytearray | memoryview | None,
-    headers: Iterable[tuple[str, bytes | bytearray | memoryview]],
-) -> tuple[str, bytes, bytes | None, Headers]:
-    """The fields of a message."""
-    if type(topic) is not str:
-        raise InvalidInputError("a topic is a str", topic=topic)
-    topic_bytes(topic)
-    if type(value) is not bytes:
-        if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise InvalidInputError(
-                "a value is bytes; encode text first", type=type(value).__name__
-            )
-        value = bytes(value)
-    size = len(value)
-    if key is not None:
-        key = checked_key(key)
-        size += len(key)
-    if headers != ():
-        headers = checked_headers(headers)
-        size += headers_size(headers)
-    if size > BATCH_BYTES_MAX:
-        raise MessageTooLargeError(
-            "the message is larger than a batch may be", bytes=size, bytes_max=BATCH_BYTES_MAX
-        )
-    return topic, value, key, headers
 
 
 @overload

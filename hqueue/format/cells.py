@@ -177,7 +177,9 @@ class Column(NamedTuple):
             parts.insert(0, self.offsets)
         if self.layout == SCATTERED:
             parts.insert(0, struct.pack(f"<{len(self.indexes)}I", *self.indexes))
-        return b"".join((self.keys, self.headers, *parts))
+        if self.keys or self.headers:
+            parts[:0] = self.keys, self.headers
+        return b"".join(parts)
 
 
 def _column(

@@ -97,6 +97,8 @@ class KeysColumn(NamedTuple):
         data_at = validity_at + (count + 7) // 8
         if len(column) < data_at or _int_at(column, 0):
             return None
+        if int.from_bytes(column[validity_at:data_at], "little") >> count:
+            return None
         end = data_at + _int_at(column, validity_at - 4)
         return cls(validity_at, data_at, end) if _ends(column, data_at, end) else None
 
@@ -160,15 +162,13 @@ def parse_keys(column: bytes, count: int, topic: str) -> list[bytes | None]:
     if parts is not None:
         offsets = int32(column[: parts.validity_at])
         valid = int.from_bytes(column[parts.validity_at : parts.data_at], "little")
-        if _ascending(offsets) and valid >> count == 0:
+        if _ascending(offsets):
             keys: list[bytes | None] = [*_cut(column[parts.data_at : parts.end], offsets)]
-            if valid == (1 << count) - 1:
-                return keys
-            missing = [at for at, bit in enumerate(f"{valid:0{count}b}"[::-1]) if bit == "0"]
-            if not any(map(keys.__getitem__, missing)):
-                for at in missing:
-                    keys[at] = None
-                return keys
+            if valid != (1 << count) - 1:
+                for at, bit in enumerate(reversed(f"{valid:0{count}b}")):
+                    if bit == "0":
+                        keys[at] = None
+            return keys
     raise CorruptLogError("the keys make no sense", topic=topic)
 
 

@@ -43,7 +43,12 @@ FIXED = (
 ENTRY = ((0, 4), (4, 4), (8, 4), (12, 4), (16, 1), (17, 1))
 """Those of an entry of the directory."""
 
-DIRECTORY_AT, ENTRY_BYTES = 52, 18
+COLUMNS = ((18, 4), (22, 4))
+"""Those that an entry has in format 2 beside them."""
+
+DIRECTORY_AT = 52
+ENTRY_BYTES = {1: 18, 2: 26}
+"""By the version of the format."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,8 +66,9 @@ GOLDEN = [
         bytes.fromhex(batch["header"]),
         {topic.encode(): bytes.fromhex(cell) for topic, cell in batch["cells"].items()},
     )
+    for version in ("v1", "v2")
     for batch in json.loads(
-        (Path(__file__).parents[1] / "golden" / "v1.json").read_text(encoding="utf-8")
+        (Path(__file__).parents[1] / "golden" / f"{version}.json").read_text(encoding="utf-8")
     )["batches"]
 ]
 
@@ -116,7 +122,8 @@ class Forgery:
                     size = int.from_bytes(header[at + 8 : at + 12], "big")
                     plain = _plain(cells[topic], header[4], size)
                     header[at + 8 : at + 16] = struct.pack(">II", len(plain), zlib.crc32(plain))
-        places = [*FIXED, *((at + more, width) for at, _ in entries for more, width in ENTRY)]
+        numbers = ENTRY if row.header[2] == 1 else ENTRY + COLUMNS
+        places = [*FIXED, *((at + more, width) for at, _ in entries for more, width in numbers)]
         for index, number in self.numbers:
             at, width = places[index % len(places)]
             header[at : at + width] = number.to_bytes(8, "big")[-width:]
@@ -144,7 +151,7 @@ def _entries(header: bytes) -> list[tuple[int, bytes]]:
     """Where the entries of a valid header's directory lie, and their topics."""
     found, at = [], DIRECTORY_AT
     for _ in range(int.from_bytes(header[6:8], "big")):
-        name_at = at + ENTRY_BYTES
+        name_at = at + ENTRY_BYTES[header[2]]
         name = header[name_at : name_at + header[at + 17]]
         found.append((at, name))
         at = name_at + len(name)

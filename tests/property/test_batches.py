@@ -45,6 +45,14 @@ EXAMPLES = {
     "empty value": [Message("t", b"")],
     "packed": [Message("t", b"one"), Message("t", b""), Message("t", b"three")],
     "scattered": [Message("a", b"1"), Message("b", b"2"), Message("a", b"3"), Message("ü", b"4")],
+    "key": [Message("t", b"body", b"key")],
+    "keys": [Message("t", b"1", b"a"), Message("t", b"2"), Message("t", b"3", b"")],
+    "headers": [Message("t", b"", None, [("n", b"v"), ("ü", b"")]), Message("t", b"2")],
+    "all": [
+        Message("a", b"1", b"k", [("n", b"1"), ("n", b"2")]),
+        Message("b", b"2"),
+        Message("a", b"3", None, [("", b"\xff")]),
+    ],
 }
 
 
@@ -179,7 +187,7 @@ def test_a_directory_that_is_cut_off_is_an_error_although_the_checksum_fits(name
 
 @pytest.mark.parametrize(
     ("at", "value", "fact"),
-    [(2, 2, "version"), (2, 0, "version"), (3, 2, "kind"), (4, 2, "flags"), (4, 0x80, "flags")],
+    [(2, 3, "version"), (2, 0, "version"), (3, 2, "kind"), (4, 2, "flags"), (4, 0x80, "flags")],
 )
 def test_an_unknown_format_is_an_error_that_names_it(at: int, value: int, fact: str) -> None:
     body = bytearray(header_bytes(encode_bodies(EXAMPLES["packed"]))[:-4])
@@ -211,5 +219,10 @@ def test_a_batch_has_bounds() -> None:
     assert encode_bodies([largest]).count == 1
     with pytest.raises(MessageTooLargeError):
         encode_bodies([largest, message])
+    half = bytes(BATCH_BYTES_MAX // 2)
+    for more in (Message("t", b"", half), Message("t", b"", None, [("n", half)])):
+        assert encode_bodies([more]).count == 1
+        with pytest.raises(MessageTooLargeError):
+            encode_bodies([more, Message("t", half)])
     with pytest.raises(MessageTooLargeError):
         control_record(bytes(64 * 1024 + 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,3 +25,22 @@ def test_some_topics_of_a_batch_are_those_messages(
     wanted = [m for m in messages_of(batch) if m.topic in chosen]
     assert messages_of(part) == wanted
     assert record_batch([part]).column("id").to_pylist() == [m.id for m in wanted]
+
+
+@given(bodies_lists, st.data())
+def test_what_went_in_comes_out_as_messages_and_as_arrow(
+    given_messages: list[Message], data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(given_messages) - 1))
+    stop = data.draw(st.integers(start + 1, len(given_messages)))
+    batch = read(given_messages, start, stop)
+    wanted = given_messages[start:stop]
+    assert [tuple(m)[:4] for m in messages_of(batch)] == [tuple(m) for m in wanted]
+    for small_max in (0, len(given_messages) + 1):
+        with mock.patch("hqueue.consume.arrow.SMALL_BATCH", small_max):
+            columns = record_batch([batch])
+        columns.validate(full=True)
+        assert columns.column("key").to_pylist() == [m.key for m in wanted]
+        assert columns.column("headers").to_pylist() == [
+            [{"key": name, "value": value} for name, value in m.headers] or None for m in wanted
+        ]

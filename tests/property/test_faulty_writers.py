@@ -22,6 +22,10 @@ from tests.support.batches import ROW, header_bytes, read, signed
 COUNT = 2 * SMALL_BATCH
 TOGETHER = [Message("t", b"%d" % n) for n in range(COUNT)]
 MIXED = [Message("ab"[n % 2], b"%d" % n) for n in range(COUNT)]
+KEYED = [Message("t", b"%d" % n, b"k%d" % n if n % 3 else None) for n in range(COUNT)]
+HEADED = [Message("t", b"%d" % n, None, [("n", b"v")] * (n % 3)) for n in range(COUNT)]
+NAMES_AT = 4 * (COUNT + 1)
+VALUES_AT = NAMES_AT + 4 * (sum(n % 3 for n in range(COUNT)) + 1)
 ENTRY_AT, SECOND_ENTRY_AT = 52, 52 + 18 + 1
 
 
@@ -73,6 +77,18 @@ IMPOSSIBLE = pytest.mark.parametrize(
         pytest.param(forged(MIXED, 4, 2**31 - 1), id="a position beyond the batch"),
         pytest.param(forged(MIXED, 4, 0), id="a position twice"),
         pytest.param(forged(MIXED, 0, 1), id="another first position than the header says"),
+        pytest.param(forged(KEYED, 0, 1), id="a first key that does not begin at 0"),
+        pytest.param(forged(KEYED, 40, 2**31 - 1), id="a key far beyond the cell"),
+        pytest.param(forged(KEYED, 40, -1), id="a key before the cell"),
+        pytest.param(forged(KEYED, 4 * COUNT, 2**31 - 1), id="keys that end beyond the cell"),
+        pytest.param(forged(KEYED, 4 * COUNT, -(2**31)), id="keys that end before the cell"),
+        pytest.param(forged(HEADED, 0, 1), id="first headers that do not begin at 0"),
+        pytest.param(forged(HEADED, 40, 2**31 - 1), id="headers far beyond the cell"),
+        pytest.param(forged(HEADED, 4 * COUNT, 2**31 - 1), id="two billion headers"),
+        pytest.param(forged(HEADED, 4 * COUNT, -1), id="fewer headers than none"),
+        pytest.param(forged(HEADED, NAMES_AT + 40, 2**30), id="a name far beyond the cell"),
+        pytest.param(forged(HEADED, VALUES_AT - 4, -4), id="names that end before the cell"),
+        pytest.param(forged(HEADED, VALUES_AT + 40, 1), id="header values that do not ascend"),
     ],
 )
 
@@ -85,6 +101,24 @@ def test_impossible_offsets_and_positions_are_errors_that_name_the_row(batch: Ba
             decode(batch)
         assert raised.value.row == ROW.hex()
         assert raised.value.topic == batch.cells[0][0].topic
+
+
+def test_keys_and_headers_larger_than_their_cell_are_not_believed() -> None:
+    body = bytearray(header_bytes(encode_bodies(KEYED))[:-4])
+    for key_bytes, header_bytes_ in ((2**32 - 1, 0), (0, 2**32 - 1), (2**31, 2**31)):
+        struct.pack_into(">II", body, ENTRY_AT + 18, key_bytes, header_bytes_)
+        with pytest.raises(CorruptLogError):
+            decode_header(ROW, signed(bytes(body)))
+
+
+def test_a_name_that_is_no_utf_8_is_an_error() -> None:
+    batch = read([Message("t", b"", None, [("ab", b"")])] * COUNT)
+    ((entry, cell),) = batch.cells
+    changed = cell.replace(b"ab", b"a\xff", 1)
+    mended = dataclasses.replace(entry, checksum=zlib.crc32(changed))
+    for decode in (messages_of, lambda one: record_batch([one])):
+        with pytest.raises(CorruptLogError):
+            decode(dataclasses.replace(batch, cells=((mended, changed),)))
 
 
 def test_a_first_offset_that_leaves_bytes_out_is_an_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from hqueue import Message
 from hqueue.format import (
     CODECS,
     CONTROL,
-    FORMAT_VERSION,
     Bodies,
     compressed,
     control_record,
     decode_bodies,
     decode_header,
+    decode_headers,
+    decode_keys,
     encode_bodies,
     encode_header,
     plain_cell,
@@ -25,12 +27,33 @@ from hqueue.format import (
     rowkey,
 )
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "v1.json").read_text())
-BATCHES = pytest.mark.parametrize("batch", GOLDEN["batches"], ids=lambda batch: batch["name"])
+GOLDEN = [
+    json.loads((Path(__file__).parents[1] / "golden" / f"{version}.json").read_text())
+    for version in ("v1", "v2")
+]
+BATCHES = pytest.mark.parametrize(
+    ("golden", "batch"),
+    [(golden, batch) for golden in GOLDEN for batch in golden["batches"]],
+    ids=lambda given: given.get("name") or f"v{given['version']}",
+)
+
+
+def message_of(
+    topic: str,
+    value: str,
+    key: str | None = None,
+    headers: Sequence[tuple[str, str]] = (),
+) -> Message:
+    return Message(
+        topic,
+        bytes.fromhex(value),
+        None if key is None else bytes.fromhex(key),
+        [(name, bytes.fromhex(value)) for name, value in headers],
+    )
 
 
 def messages_of(batch: dict[str, Any]) -> list[Message]:
-    return [Message(topic, bytes.fromhex(value)) for topic, value in batch["messages"]]
+    return [message_of(*fields) for fields in batch["messages"]]
 
 
 def bodies_of(batch: dict[str, Any]) -> Bodies:
@@ -40,11 +63,13 @@ def bodies_of(batch: dict[str, Any]) -> Bodies:
 
 
 @BATCHES
-def test_this_release_writes_the_golden_bytes(batch: dict[str, Any]) -> None:
-    assert GOLDEN["version"] == FORMAT_VERSION
+def test_this_release_writes_the_golden_bytes(
+    golden: dict[str, Any], batch: dict[str, Any]
+) -> None:
     row = rowkey.encode(batch["partition"], batch["slot"])
     assert row.hex() == batch["row"]
     bodies = bodies_of(batch)
+    assert bodies.version == golden["version"]
     if "codec" in batch:  # Compressed cells may differ from release to release of the codec.
         bodies = compressed(bodies, CODECS[batch["codec"]])
         assert set(bodies.cells) == {topic.encode() for topic in batch["cells"]}
@@ -55,20 +80,21 @@ def test_this_release_writes_the_golden_bytes(batch: dict[str, Any]) -> None:
         bodies,
         base=batch["base"],
         ordinal=batch["ordinal"],
-        nonce=bytes.fromhex(GOLDEN["nonce"]),
-        published_ms=GOLDEN["published_ms"],
+        nonce=bytes.fromhex(golden["nonce"]),
+        published_ms=golden["published_ms"],
     )
     assert header.hex() == batch["header"]
 
 
 @BATCHES
-def test_this_release_reads_the_golden_bytes(batch: dict[str, Any]) -> None:
+def test_this_release_reads_the_golden_bytes(golden: dict[str, Any], batch: dict[str, Any]) -> None:
     row = bytes.fromhex(batch["row"])
     assert rowkey.decode(row) == (batch["partition"], batch["slot"])
     header = decode_header(row, bytes.fromhex(batch["header"]))
     assert (header.base, header.ordinal) == (batch["base"], batch["ordinal"])
-    assert header.nonce.hex() == GOLDEN["nonce"]
-    assert header.published_ms == GOLDEN["published_ms"]
+    assert header.version == golden["version"]
+    assert header.nonce.hex() == golden["nonce"]
+    assert header.published_ms == golden["published_ms"]
     assert header.codec == CODECS[batch.get("codec", "none")]
     assert (header.kind == CONTROL) == ("control" in batch)
     assert header.control.hex() == batch.get("control", "")
@@ -77,7 +103,10 @@ def test_this_release_reads_the_golden_bytes(batch: dict[str, Any]) -> None:
     for entry in header.topics:
         cell = plain_cell(row, header, entry, bytes.fromhex(batch["cells"][entry.topic]))
         indexes = positions(header, entry, cell)
-        for position, value in zip(indexes, decode_bodies(entry, cell), strict=True):
-            found[position] = Message(entry.topic, value)
+        keys = decode_keys(entry, cell) or [None] * entry.count
+        headers = decode_headers(entry, cell) or [()] * entry.count
+        values = decode_bodies(entry, cell)
+        for position, value, key, pairs in zip(indexes, values, keys, headers, strict=True):
+            found[position] = Message(entry.topic, value, key, pairs)
     assert [found[position] for position in sorted(found)] == messages_of(batch)
     assert sorted(found) == list(range(header.count))

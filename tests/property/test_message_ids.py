@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,13 @@ from hypothesis import strategies as st
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.format import encode_bodies
-from hqueue.message import Message, Messages, ReceivedMessage, partition_of_key
+from hqueue.message import (
+    ConsumedMessage,
+    Message,
+    Messages,
+    ReceivedMessage,
+    partition_of_key,
+)
 from hqueue.message_id import MessageID, MessageIDs, as_message_id, id_of, sequence_of, timestamp_of
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
@@ -21,7 +28,7 @@ from hqueue.settings.limits import (
     TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
-from tests.support.batches import messages
+from tests.support.batches import headers, keys, messages
 
 timestamps = st.integers(0, TIMESTAMP_MS_MAX)
 sequences = st.integers(0, SEQUENCE_MAX)
@@ -162,8 +169,17 @@ def test_ids_of_an_append_are_a_sequence(first: int, count: int, part: slice) ->
 
 @given(messages, ids, st.integers(0, 5))
 def test_a_message_survives_pickle(message: Message, message_id: MessageID, partition: int) -> None:
-    read = ReceivedMessage(message.topic, message.value, message_id, partition)
-    for each in (message, read):
+    read = ReceivedMessage(
+        message.topic,
+        message.value,
+        message_id,
+        partition,
+        key=message.key,
+        headers=message.headers,
+    )
+    fields = (message.topic, message.value, message_id, partition, "q")
+    consumed = ConsumedMessage(*fields, key=message.key, headers=message.headers)
+    for each in (message, read, consumed):
         same = pickle.loads(pickle.dumps(each))
         assert same == each
         assert type(same) is type(each)
@@ -174,8 +190,9 @@ def test_a_message_survives_pickle(message: Message, message_id: MessageID, part
 def test_a_message_that_was_read_is_one_that_can_be_put(
     message: Message, message_id: MessageID, partition: int
 ) -> None:
-    read = ReceivedMessage(message.topic, message.value, message_id, partition)
-    assert (read.topic, read.value) == (message.topic, message.value)
+    more: Any = {"key": message.key, "headers": message.headers}
+    read = ReceivedMessage(message.topic, message.value, message_id, partition, **more)
+    assert tuple(read)[:4] == tuple(message)
     assert (read.id, read.partition) == (message_id, partition)
     assert read.timestamp == message_id.timestamp
     assert encode_bodies([read, read]) == encode_bodies([message, message])
@@ -186,7 +203,9 @@ def test_messages_are_equal_if_all_their_fields_are(
     message: Message, message_id: MessageID
 ) -> None:
     read = ReceivedMessage(message.topic, message.value, message_id, 1)
-    assert message == Message(message.topic, message.value)
+    assert message == Message(message.topic, message.value, message.key, message.headers)
+    assert message != Message(message.topic, message.value, b"another", message.headers)
+    assert message != Message(message.topic, message.value, message.key, [("another", b"")])
     assert read == ReceivedMessage(message.topic, message.value, message_id, 1)
     assert len({read, ReceivedMessage(message.topic, message.value, message_id, 1)}) == 1
     assert read != message
@@ -199,6 +218,77 @@ def test_a_message_shows_its_fields() -> None:
     read = ReceivedMessage("t", b"v", MessageID(7, 1), 3)
     fields = "topic='t', value=b'v', id=MessageID(7, 1), partition=3"
     assert repr(read) == f"ReceivedMessage({fields})"
+    more = Message("t", b"v", b"", [("n", b"1")])
+    assert repr(more) == "Message(topic='t', value=b'v', key=b'', headers=(('n', b'1'),))"
+
+
+def test_an_empty_key_and_none_are_told_apart() -> None:
+    assert Message("t", b"", b"") != Message("t", b"")
+    assert Message("t", b"", b"").key == b""
+    assert Message("t", b"").key is None
+    assert Message("t", b"").headers == Message("t", b"", None, []).headers == ()
+
+
+@given(keys, headers)
+def test_keys_and_headers_come_as_they_were_given(
+    key: bytes | None, given_headers: list[tuple[str, bytes]]
+) -> None:
+    message = Message("t", b"v", key, given_headers)
+    assert (message.key, list(message.headers)) == (key, given_headers)
+    pairs = sum(len(name.encode()) + len(value) for name, value in given_headers)
+    assert message.size == 1 + len(key or b"") + pairs
+    alike = Message(
+        "t",
+        b"v",
+        None if key is None else bytearray(key),
+        ([name, memoryview(value)] for name, value in given_headers),  # type: ignore[misc]
+    )
+    assert alike == message
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"key": "text"},
+        {"key": 7},
+        {"headers": {"n": b"v"}},
+        {"headers": "nv"},
+        {"headers": b"nv"},
+        {"headers": 7},
+        {"headers": None},
+        {"headers": ["nv"]},
+        {"headers": [("n",)]},
+        {"headers": [("n", b"v", b"w")]},
+        {"headers": [(b"n", b"v")]},
+        {"headers": [("n", "v")]},
+        {"headers": [("n", None)]},
+        {"headers": [("\ud800", b"v")]},
+    ],
+)
+def test_keys_and_headers_of_other_types_are_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        Message("t", b"v", **more)
+    with pytest.raises(InvalidInputError):
+        Messages("t", [b"v"], **{f"{name.rstrip('s')}s": [each] for name, each in more.items()})
+
+
+def test_keys_and_headers_count_toward_the_size_that_a_message_may_have() -> None:
+    rest = bytes(BATCH_BYTES_MAX - 10)
+    assert Message("t", rest, b"k" * 4, [("ü", b"1234")]).size == BATCH_BYTES_MAX
+    for more in ({"key": b"k" * 11}, {"headers": [("ü", b"123456789")]}):
+        with pytest.raises(MessageTooLargeError):
+            Message("t", rest, **more)  # type: ignore[arg-type]
+
+
+def test_messages_of_a_topic_have_keys_and_headers_each() -> None:
+    many = Messages("t", [b"1", b"2"], [b"k", None], [[("n", b"v")], ()])
+    each = [Message("t", b"1", b"k", [("n", b"v")]), Message("t", b"2")]
+    assert list(many) == each
+    assert list(many[1:]) == each[1:]
+    assert encode_bodies(many) == encode_bodies(each)
+    for wrong in ({"keys": [b"k"]}, {"headers": [(), (), ()]}, {"keys": b"kk"}):
+        with pytest.raises(InvalidInputError):
+            Messages("t", [b"1", b"2"], **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

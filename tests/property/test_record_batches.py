@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from hqueue.consume.arrow import record_batch
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.format import encode_bodies
-from hqueue.format.arrow import encode_record_batch
+from hqueue.format.arrow import HEADERS, distinct_keys, encode_arrow, encode_record_batch
 from hqueue.message import Message
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 from tests.support.batches import bodies_lists, read
@@ -19,23 +21,59 @@ TOPICS = st.sampled_from(
     [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
 )
 VALUES = st.sampled_from([pa.binary(), pa.large_binary(), pa.binary_view()])
+PAIR = [pa.field("name", pa.large_string()), pa.field("value", pa.large_binary())]
+HEADER_LISTS = st.sampled_from([HEADERS, pa.list_(pa.struct(PAIR)), pa.large_list(pa.struct(PAIR))])
 
 
 def batch_of(
-    messages: list[Message], topic: pa.DataType | None = None, value: pa.DataType | None = None
+    messages: list[Message],
+    topic: pa.DataType | None = None,
+    value: pa.DataType | None = None,
+    headers: pa.DataType | None = None,
 ) -> pa.RecordBatch:
     topics = pa.array([message.topic for message in messages], pa.string())
-    values = pa.array([message.value for message in messages], value or pa.binary())
     return pa.record_batch(
-        [topics.cast(topic) if topic else topics, values], names=["topic", "value"]
+        {
+            "topic": topics.cast(topic) if topic else topics,
+            "value": pa.array([message.value for message in messages], value or pa.binary()),
+            "key": pa.array([message.key for message in messages], value or pa.binary()),
+            "headers": pa.array([message.headers for message in messages], headers or HEADERS),
+        }
     )
 
 
-@given(bodies_lists, TOPICS, VALUES)
+@given(bodies_lists, TOPICS, VALUES, HEADER_LISTS)
 def test_the_bytes_are_those_of_the_same_messages(
-    messages: list[Message], topic: pa.DataType, value: pa.DataType
+    messages: list[Message], topic: pa.DataType, value: pa.DataType, headers: pa.DataType
 ) -> None:
-    assert encode_record_batch(batch_of(messages, topic, value)) == encode_bodies(messages)
+    batch = batch_of(messages, topic, value, headers)
+    assert encode_record_batch(batch) == encode_bodies(messages)
+
+
+@given(bodies_lists, st.integers(1, 5))
+def test_a_table_of_chunks_is_one_batch(messages: list[Message], size: int) -> None:
+    batch = batch_of(messages)
+    chunks = [batch.slice(start, size) for start in range(0, len(messages), size)]
+    assert encode_arrow(pa.Table.from_batches(chunks)) == encode_bodies(messages)
+
+
+@given(bodies_lists)
+def test_the_distinct_keys_are_those_of_the_messages(messages: list[Message]) -> None:
+    assert set(distinct_keys(batch_of(messages))) == {message.key for message in messages}
+
+
+def test_what_is_null_takes_no_part() -> None:
+    plain = [Message("t", b"1"), Message("t", b"2")]
+    batch = batch_of(plain)
+    garbage = pa.Array.from_buffers(
+        pa.binary(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(struct.pack("<3i", 0, 3, 4)),
+                         pa.py_buffer(b"xyzk")],
+    )  # fmt: skip
+    keyed = batch.set_column(2, "key", garbage)
+    assert encode_record_batch(keyed) == encode_bodies([plain[0], Message("t", b"2", b"k")])
+    nothing = pa.nulls(2, pa.null())
+    without = batch.set_column(2, "key", nothing).set_column(3, "headers", nothing)
+    assert encode_record_batch(without) == encode_bodies(plain)
 
 
 @given(bodies_lists, st.data())
@@ -82,6 +120,18 @@ TOPIC, VALUE = pa.array(["t"]), pa.array([b"v"])
         ([pa.array([""]), VALUE], ["topic", "value"]),
         ([pa.array(["t" * 256]), VALUE], ["topic", "value"]),
         ([TOPIC.slice(1), VALUE.slice(1)], ["topic", "value"]),
+        ([TOPIC, VALUE, pa.array([1])], ["topic", "value", "key"]),
+        ([TOPIC, VALUE, VALUE, VALUE], ["topic", "value", "key", "key"]),
+        ([TOPIC, VALUE, VALUE], ["topic", "value", "headers"]),
+        ([TOPIC, VALUE, pa.array([["h"]])], ["topic", "value", "headers"]),
+        ([TOPIC, VALUE, pa.array([[{"a": "h"}]])], ["topic", "value", "headers"]),
+        ([TOPIC, VALUE, pa.array([[{"a": "h", "b": 1}]])], ["topic", "value", "headers"]),
+        ([TOPIC, VALUE, pa.array([[{"a": 1, "b": b"v"}]])], ["topic", "value", "headers"]),
+        ([TOPIC, VALUE, pa.array([[None, {"a": "h", "b": b"v"}]])], ["topic", "value", "headers"]),
+        (
+            [TOPIC, VALUE, pa.array([[{"a": "h", "b": None}, {"a": "h", "b": b"v"}]])],
+            ["topic", "value", "headers"],
+        ),
     ],
 )
 def test_what_are_no_messages_is_refused(columns: list[pa.Array], names: list[str]) -> None:

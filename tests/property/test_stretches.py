@@ -21,10 +21,13 @@ from hqueue.push.dead_letters import (
 )
 from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window
 from hqueue_workers.delivery.wire import decode_messages
-from tests.support.batches import few_topics, read
+from tests.support.batches import lists_in, read
 
 QUEUE = cast(Queue, SimpleNamespace(dead_letters=DeadLetters(cast(QueueLog, None))))
 """Nothing here needs a log: all values lie in their batches."""
+
+
+few_topics = lists_in(st.sampled_from(["a", "b", "c"]), 40, with_more=False)
 
 
 def segment(messages: list[Message], gap: int = 3) -> Segment:

@@ -17,7 +17,11 @@ from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
 __all__ = [
     "ROW",
     "bodies_lists",
+    "few_topics",
     "header_bytes",
+    "headers",
+    "keys",
+    "lists_in",
     "messages",
     "partitions",
     "read",
@@ -33,14 +37,39 @@ topics = st.sampled_from(["a", "b", "ü", "topic", "x" * 255, "日本", "b\x00",
 )
 
 
-def messages_in(names: st.SearchStrategy[str]) -> st.SearchStrategy[Message]:
-    return st.tuples(names, st.binary(max_size=40)).map(lambda drawn: Message(*drawn))
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
+keys = st.none() | st.binary(max_size=10)
+headers = st.lists(st.tuples(texts | st.just("h"), st.binary(max_size=10)), max_size=3)
 
 
-messages = messages_in(topics)
-one_topic = topics.flatmap(lambda topic: st.lists(messages_in(st.just(topic)), min_size=1))
-few_topics = st.lists(messages_in(st.sampled_from(["a", "b", "c"])), min_size=1, max_size=40)
-bodies_lists = st.one_of(one_topic, few_topics, st.lists(messages, min_size=1, max_size=30))
+def messages_in(names: st.SearchStrategy[str], *, with_more: bool) -> st.SearchStrategy[Message]:
+    """Messages in these topics, some of them with keys and headers if that is wanted."""
+    more = (keys, headers | st.just([])) if with_more else ()
+    drawn = st.tuples(names, st.binary(max_size=40), *more)
+    return drawn.map(lambda fields: Message(*fields))
+
+
+def lists_in(
+    names: st.SearchStrategy[str], size_max: int, *, with_more: bool
+) -> st.SearchStrategy[list[Message]]:
+    each = messages_in(names, with_more=with_more)
+    return st.lists(each, min_size=1, max_size=size_max)
+
+
+def _of_any_format(
+    names: st.SearchStrategy[str], size_max: int
+) -> st.SearchStrategy[list[Message]]:
+    return lists_in(names, size_max, with_more=False) | lists_in(names, size_max, with_more=True)
+
+
+messages = messages_in(topics, with_more=True)
+few_topics = _of_any_format(st.sampled_from(["a", "b", "c"]), 40)
+bodies_lists = st.one_of(
+    topics.flatmap(lambda topic: _of_any_format(st.just(topic), 100)),
+    few_topics,
+    _of_any_format(topics, 30),
+)
+"""Batches of both formats."""
 
 ROW = rowkey.encode(7, 1_700_000_000_000 << 15)
 
