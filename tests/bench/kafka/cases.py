@@ -21,21 +21,20 @@ from .confluent import Confluent
 from .group import CONSUMERS, group_rate
 from .group_member import CONFLUENT, HQUEUE
 from .kafka_python import KafkaPython
+from .keyed import COLUMNS, MESSAGES, keyed_reads, keyed_writes
 from .library import A_BATCH, Library, Log, batches
 from .ours import HQueue
 from .payloads import PAYLOADS, Payload
 
 __all__ = ["CASES", "Arena", "Case", "warm"]
 
-MESSAGES = "hqueue, Message"
-COLUMNS = "hqueue, Arrow"
 PYTHON = "kafka-python"
 PYTHON_GOAL = 4.0
 WARM_S = 30
 GROUP_PARTITIONS = 4
 GROUP_TIMES = 10
 """How many times as many messages a group reads as a consumer alone."""
-GROUP_PAYLOADS = tuple(each for each in PAYLOADS if each.size <= 1_000 and not each.text)
+FEW_PAYLOADS = tuple(each for each in PAYLOADS if each.size <= 1_000 and not each.text)
 SPARK_PYTHON = Path(__file__).parents[3] / ".venv-spark-4.0" / "bin" / "python"
 SPARK_MESSAGES = 5_000_000
 SPARK_S_MAX = 1_800
@@ -158,6 +157,14 @@ def consume(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Compariso
         runs[COLUMNS] = rate(partial(logs[0][1].read_columns, len(values)))
         figures = compare(runs, arena.bench.rounds)
     yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: 1, COLUMNS: 2})
+
+
+def keep_keys(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
+    """Written and read with a key and two headers."""
+    values = _values(arena, payload)
+    given = (arena.ours, arena.confluent, values, arena.bench.rounds, payload.name)
+    yield from keyed_writes(*given)
+    yield from keyed_reads(*given)
 
 
 def consume_in_group(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
@@ -327,6 +334,16 @@ CASES: Mapping[str, Case] = {
         consume,
         on_disk=False,
     ),
+    "keyed": Case(
+        "Keys and headers",
+        "Each message has a key and two headers, 66 bytes together. Written in batches of 10,000: "
+        "`send_batch` of `Messages`, or of record batches that are there before; `produce`, as "
+        "confluent-kafka's batches have no headers. Read as in the case above, and key and headers "
+        "are looked at. Beside it the same values without them.",
+        keep_keys,
+        FEW_PAYLOADS,
+        on_disk=False,
+    ),
     "group": Case(
         f"Consume in a group of {CONSUMERS}",
         f"{CONSUMERS} processes share {GROUP_PARTITIONS} partitions, and read them from the oldest "
@@ -334,7 +351,7 @@ CASES: Mapping[str, Case] = {
         "call. They have joined before. A round is from the word to begin to the last message of "
         "the slower one.",
         consume_in_group,
-        GROUP_PAYLOADS,
+        FEW_PAYLOADS,
         on_disk=False,
     ),
     "latency": Case(

@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from .library import A_BATCH, batches
+from .library import A_BATCH, Keyed, batches
 
 __all__ = ["Confluent", "ConfluentLog", "create_topic", "delete_topic", "group_consumer"]
 
@@ -89,6 +89,16 @@ class ConfluentLog:
                 raise BufferError(f"{taken} messages were taken of {len(batch)}")
         return self._flushed(self._buffering, len(values))
 
+    def put_keyed(self, keyed: Iterable[Keyed]) -> int:
+        """Write them message by message, as its batches have no headers; batches in turn."""
+        count = 0
+        for batch in keyed:
+            partition = next(self._turns)
+            for value, key, headers in zip(*batch, strict=True):
+                self._buffering.produce(self._topic, value, key, partition, headers=list(headers))
+            count += len(batch.values)
+        return self._flushed(self._buffering, count)
+
     def put_each(self, values: Sequence[bytes]) -> int:
         for value in values:
             self._buffering.produce(self._topic, value)
@@ -101,6 +111,11 @@ class ConfluentLog:
     def read(self, count: int) -> int:
         self._consumer.assign(self._partitions)
         return self._read(count)
+
+    def read_keyed(self, count: int) -> int:
+        """As `read`; keys and headers are looked at too."""
+        self._consumer.assign(self._partitions)
+        return self._read(count, keyed=True)
 
     def read_last(self) -> None:
         self._consumer.assign([self._last])
@@ -147,11 +162,15 @@ class ConfluentLog:
             raise KafkaException(error)
         self._last.offset = message.offset()
 
-    def _read(self, count: int) -> int:
+    def _read(self, count: int, *, keyed: bool = False) -> int:
         read, deadline = 0, time.monotonic() + WAIT_S
         while read < count:
             messages = self._consumer.consume(min(10_000, count - read), timeout=1)
-            read += sum(len(message.value()) >= 0 for message in messages)
+            read += sum(
+                len(message.value()) >= 0
+                and (not keyed or (message.key() is not None and len(message.headers()) > 0))
+                for message in messages
+            )
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{read} messages were read of {count}")
         self._consumer.unassign()

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
-__all__ = ["A_BATCH", "Library", "Log", "batches"]
+__all__ = ["A_BATCH", "Keyed", "Library", "Log", "batches"]
 
 A_BATCH = 10_000
 """Messages that are handed over at once, where many are."""
 
 A_BATCH_BYTES = 2_000_000
 """But not more bytes than these."""
+
+
+class Keyed(NamedTuple):
+    """A batch of messages: their values, keys and headers."""
+
+    values: Sequence[bytes]
+    keys: Sequence[bytes]
+    headers: Sequence[tuple[tuple[str, bytes], ...]]
 
 
 class Log(Protocol):

@@ -74,6 +74,14 @@ class HQueueLog:
             self._producer.send_batch(columns, partition=next(self._turns))
         return self._flushed(len(values))
 
+    def put_prepared(self, batches: Iterable[Messages | pa.RecordBatch]) -> int:
+        """Write batches, each to the next partition."""
+        count = 0
+        for batch in batches:
+            self._producer.send_batch(batch, partition=next(self._turns))
+            count += len(batch) if isinstance(batch, Messages) else batch.num_rows
+        return self._flushed(count)
+
     def put_each(self, values: Sequence[bytes]) -> int:
         for value in values:
             self._producer.send_value(TOPIC, value)
@@ -86,6 +94,17 @@ class HQueueLog:
         with self._queue.scan() as scanner:
             return _whole(
                 sum(len(message.value) >= 0 for message in itertools.islice(scanner, count)), count
+            )
+
+    def read_keyed(self, count: int) -> int:
+        """As `read`; keys and headers are looked at too."""
+        with self._queue.scan() as scanner:
+            return _whole(
+                sum(
+                    len(message.value) >= 0 and message.key is not None and len(message.headers) > 0
+                    for message in itertools.islice(scanner, count)
+                ),
+                count,
             )
 
     def read_columns(self, count: int) -> int:
