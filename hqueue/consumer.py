@@ -152,7 +152,7 @@ class Consumer(ConsumerStream):
         """
         self._check_usable()
         self._consumption.subscribe(
-            _selection(queues, pattern),
+            Selection.chosen(queues, pattern),
             Scan(topics=topics).topics,
             Callbacks(on_assigned, on_revoked, on_lost),
         )
@@ -385,24 +385,6 @@ class Consumer(ConsumerStream):
             raise ClosedError("a consumer can't be used in a forked child; make one there")
         if self._closed:
             raise ClosedError("the consumer was closed")
-
-
-def _selection(
-    queues: str | Iterable[str] | None, pattern: str | re.Pattern[str] | None
-) -> Selection:
-    if (queues is None) == (pattern is None):
-        raise InvalidInputError("subscribe to queues by name, or by a pattern")
-    if pattern is not None:
-        try:
-            return Selection(pattern=re.compile(pattern))
-        except (re.error, TypeError) as exc:
-            raise InvalidInputError(
-                "this is no regular expression", pattern=pattern, reason=str(exc)
-            ) from exc
-    names = frozenset([queues] if isinstance(queues, str) else queues or ())
-    if not names:
-        raise InvalidInputError("subscribe to one queue at least")
-    return Selection(frozenset(map(check_queue_name, names)))
 
 
 def _as_key(partition: Partition) -> PartitionKey:

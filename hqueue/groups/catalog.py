@@ -6,12 +6,13 @@ import dataclasses
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from hqueue.errors import ClosedError, HQueueError
+from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.handle import Cluster
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.settings.attributes import check_queue_name
 
 __all__ = ["Catalog", "QueueCatalog", "Selection"]
 
@@ -26,6 +27,29 @@ class Selection:
 
     names: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
+
+    @classmethod
+    def chosen(
+        cls, queues: str | Iterable[str] | None, pattern: str | re.Pattern[str] | None
+    ) -> Selection:
+        """What a program names: queues, or a pattern.
+
+        Raises:
+            InvalidInputError: it is neither or both, no queue, or no pattern.
+        """
+        if (queues is None) == (pattern is None):
+            raise InvalidInputError("subscribe to queues by name, or by a pattern")
+        if pattern is not None:
+            try:
+                return cls(pattern=re.compile(pattern))
+            except (re.error, TypeError) as exc:
+                raise InvalidInputError(
+                    "this is no regular expression", pattern=pattern, reason=str(exc)
+                ) from exc
+        names = frozenset([queues] if isinstance(queues, str) else queues or ())
+        if not names:
+            raise InvalidInputError("subscribe to one queue at least")
+        return cls(frozenset(map(check_queue_name, names)))
 
     def of(self, queues: Collection[str]) -> frozenset[str]:
         """Those of these queues that are wanted."""

@@ -20,7 +20,7 @@ from hqueue.produce.encode import encode_batch
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
-from hqueue.settings.numbers import check_whole
+from hqueue.settings.numbers import check_number, check_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,11 +65,11 @@ class Producer:
         block_ms_max: float = 60_000,
         appends_max: int = 4,
     ) -> None:
-        _check_ms("linger_ms", linger_ms, 60_000)
+        check_number(linger_ms, 0, 60_000, option="linger_ms")
         check_whole(batch_bytes_max, 1, BATCH_BYTES_MAX // 2, option="batch_bytes_max")
         check_whole(batch_messages_max, 1, BATCH_MESSAGES_MAX, option="batch_messages_max")
         check_whole(buffer_bytes_max, 1, 2**40, option="buffer_bytes_max")
-        _check_ms("block_ms_max", block_ms_max, 86_400_000)
+        check_number(block_ms_max, 0, 86_400_000, option="block_ms_max")
         check_whole(appends_max, 1, 256, option="appends_max")
         self._appender = appender
         self._linger_ms = linger_ms
@@ -140,11 +140,9 @@ class Producer:
         extra = None
         if message.key is not None or message.headers:
             extra = message.key, message.headers
-        target = partition
-        if partition is not None or key is not None:
-            target = self._appender.choose_partition(partition, key)
-        elif message.key is not None:
-            target = self._appender.choose_partition(None, message.key)
+        if key is None and partition is None:
+            key = message.key
+        target = self._target(partition, key)
         return self._take_in(message.topic, message.value, extra, target, callback)
 
     def send_value(
@@ -161,12 +159,15 @@ class Producer:
         Raises:
             InvalidInputError, MessageTooLargeError: also where such a message could not be.
         """
-        target = partition
-        if partition is not None or key is not None:
-            target = self._appender.choose_partition(partition, key)
+        target = self._target(partition, key)
         if type(topic) is not str or type(value) is not bytes:
             value = Message(topic, value).value
         return self._take_in(topic, value, None, target, callback)
+
+    def _target(self, partition: int | None, key: str | bytes | None) -> int | None:
+        if partition is None and key is None:
+            return None
+        return self._appender.choose_partition(partition, key)
 
     def _take_in(
         self,
@@ -393,10 +394,3 @@ class Producer:
             self._unfinished.discard(batch)
             self._room.notify_all()
             self._work.notify()
-
-
-def _check_ms(option: str, value: float, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= high:
-        raise InvalidInputError(
-            "this must be a number in its range", option=option, value=value, low=0, high=high
-        )

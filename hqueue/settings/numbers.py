@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 from hqueue.errors import HQueueError, InvalidInputError
 
-__all__ = ["check_whole", "is_whole", "read_whole", "whole_number"]
+__all__ = ["check_number", "check_whole", "is_whole", "read_whole", "whole_number"]
 
 DIGITS_MAX = 20
 """As many as 64 bits can have. Python refuses to read thousands of digits."""
@@ -55,6 +55,19 @@ def check_whole(
             wrong.facts["high"] = high
         raise wrong
     return value
+
+
+def check_number(value: object, low: float, high: float, **named: object) -> None:
+    """See that something is a number from `low` to `high`, both included. A bool is none.
+
+    Raises:
+        InvalidInputError: it is none; `named` are facts of the error.
+    """
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (is_number and low <= cast("float", value) <= high):
+        wrong = InvalidInputError("this must be a number in its range", low=low, high=high)
+        wrong.facts.update(named, value=value)
+        raise wrong
 
 
 def read_whole(
