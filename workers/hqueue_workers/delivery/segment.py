@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hqueue import Batch, PartitionReader, Queue, ReceivedMessage, messages_of
 from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
-from hqueue_workers.delivery.wire import encode_message
+from hqueue_workers.delivery.wire import encode_message, size_in_call
 
 __all__ = [
     "OVERHEAD_BYTES",
@@ -141,7 +141,7 @@ class Segment:
             if message is None:
                 continue
             message_id = int(message.id)
-            length = len(message.value)
+            length = size_in_call(message)
             if parts and (len(parts) >= filter_.messages_max or size + length > filter_.bytes_max):
                 close(message_id, to_ordinal + message_id)
                 start, size = message_id, 0
