@@ -24,7 +24,6 @@ from hqueue_workers.delivery.wire import (
     decode_messages,
     encode_message,
     read_reply,
-    size_in_call,
 )
 from tests.support.extras import headers, keys
 
@@ -132,15 +131,6 @@ def test_the_bytes_of_messages_are_these() -> None:
         "0b0001000000016e" "0b00020000000176" "00"
         "0b0001000000016e" "0b000200000000" "00" "00"
     )  # fmt: skip
-
-
-@given(MESSAGES)
-def test_what_a_message_counts_in_a_call_is_what_it_takes_but_for_the_same_few_bytes_each(
-    messages: list[ReceivedMessage],
-) -> None:
-    for message in messages:
-        fixed = len(encode_message(message)) - size_in_call(message) - len(message.topic.encode())
-        assert 40 <= fixed <= 55
 
 
 @given(st.integers(-(2**31), 2**31 - 1), SEQIDS)
