@@ -15,18 +15,29 @@ struct TMessageID {
 }
 
 /**
- * HQueue Message
+ * A header of a message: a name, which is UTF-8, and a value
+ */
+struct THeader {
+  1: binary name,
+  2: binary value
+}
+
+/**
+ * HQueue Message. Without a key it has no field 5, and without headers no field 6.
  */
 struct TMessage {
   1: optional TMessageID id,
   2: optional i16 partitionID,
   3: binary topic,
-  4: binary value
+  4: binary value,
+  5: optional binary key,
+  6: optional list<THeader> headers
 }
 
 /**
  * HQueue Subscriber Service. The status: 0 the messages are done; 1 retry, the same messages again
- * after a pause; 2 reject, to the dead letters. Any other is a retry.
+ * after a pause; 2 reject, to the dead letters. Any other is a retry. Beside it a reply may have a
+ * further field, which no IDL can say: 2, a string, why the messages were not done.
  */
 service HQueueSubscriberService {
   i32 consumeMessages(1:list<TMessage> messages)

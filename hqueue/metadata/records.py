@@ -93,7 +93,7 @@ class DeliveryOptions:
     """Messages of one call, at most."""
 
     batch_bytes_max: int = 1024 * 1024
-    """Values of one call in bytes, about; at least one message."""
+    """Bytes of one call, about; at least one message."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -5,14 +5,16 @@ subscriber's own; so they are as durable as everything else, and expire with the
 redrive is a message as well, under another topic, which is delivered to that subscriber alone.
 Nobody gets either of them unasked: a subscription to all topics does not mean these.
 
-The value of both: a JSON object in UTF-8 on the first line, and the original value behind it.
+The key and the headers of both are the original's. The value: a JSON object in UTF-8 on the first
+line, and the original value behind it.
 
     {"version":1,"id":"1700000000000-0","topic":"clicks","subscriber":"s","reason":"rejected",
      "attempts":1,"dead_letter":null}
 
 ``id`` and ``topic`` are the original's; ``dead_letter`` is the ID of the dead letter that a
-redrive puts back. A value that fits no batch together with this line stays where it was:
-``"value":"in the log"`` says so, and it is read from there as long as it has not expired.
+redrive puts back. A value that fits no batch together with this line, the key and the headers stays
+where it was, and so do they: ``"value":"in the log"`` says so, and all three are read from there as
+long as they have not expired.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from collections.abc import Iterable, Iterator
 
 from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import PartitionScanner, QueueScanner, open_scanner
-from hqueue.errors import InvalidInputError, UnsupportedFormatError
+from hqueue.errors import InvalidInputError, MessageTooLargeError, UnsupportedFormatError
+from hqueue.format import encode_message
 from hqueue.handle import QueueLog
 from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID
-from hqueue.settings.limits import BATCH_BYTES_MAX
+from hqueue.settings.limits import BATCH_BYTES_MAX, REASON_LENGTH_MAX
 
 __all__ = [
     "DeadLetter",
@@ -43,7 +46,6 @@ VERSION = 1
 _DEAD = "hqueue.dead-letters."
 _REDRIVE = "hqueue.redrive."
 _IN_THE_LOG = "in the log"
-_REASON_LENGTH_MAX = 1_000
 _PUT_BYTES_MAX = BATCH_BYTES_MAX // 2
 _PUT_MESSAGES_MAX = 1_000
 
@@ -68,12 +70,13 @@ class DeadLetter:
     """A message that a subscriber did not take.
 
     Args:
-        message: the original, with its ID and partition.
+        message: the original, with its key, headers, ID and partition.
         subscriber: who did not take it.
-        reason: why, in a few words.
+        reason: why, in a few words; of a listener that raised an exception, also what that was.
         attempts: how often it was delivered.
         id: where the dead letter itself lies, in the same partition; None if it was not put yet.
-        expired: whether the value is gone: it was left in the log, and has expired.
+        expired: whether the value, key and headers are gone: they were left in the log, and have
+            expired.
     """
 
     message: ReceivedMessage
@@ -140,8 +143,7 @@ class DeadLetters:
         return self._put(wrapped())
 
     def unwrap(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """What a redrive delivers: the original's topic and value under its own ID; None if
-        expired.
+        """What a redrive delivers: the original under the redrive's ID; None if it has expired.
 
         Raises:
             UnsupportedFormatError: this message is no redrive.
@@ -150,7 +152,14 @@ class DeadLetters:
         if letter.expired:
             return None
         original = letter.message
-        return ReceivedMessage(original.topic, original.value, message.id, message.partition)
+        return ReceivedMessage(
+            original.topic,
+            original.value,
+            message.id,
+            message.partition,
+            key=original.key,
+            headers=original.headers,
+        )
 
     def _scanner(self, partition: int | None, scan: Scan) -> PartitionScanner | QueueScanner:
         return open_scanner(self._log.reader, partition, scan)
@@ -169,12 +178,13 @@ class DeadLetters:
             size = 0
 
         for letter, message in wrapped:
-            full = size + len(message.value) > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
+            bytes_ = encode_message(message).size
+            full = size + bytes_ > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
             if full or letter.message.partition != open_for:
                 flush()
             open_for = letter.message.partition
             batch.append(message)
-            size += len(message.value)
+            size += bytes_
             count += 1
         flush()
         return count
@@ -185,28 +195,38 @@ class DeadLetters:
         try:
             original_id = MessageID.parse(str(fields["id"]))
             topic = str(fields["topic"])
-            value: bytes | None = message.value[message.value.index(b"\n") + 1 :]
+            value = message.value[message.value.index(b"\n") + 1 :]
+            held: Message | None = message
             if fields.get("value") == _IN_THE_LOG:
-                value = self._value_in_log(message.partition, original_id)
+                held = self._in_log(message.partition, original_id)
+                value = b"" if held is None else held.value
             return DeadLetter(
-                ReceivedMessage(topic, value or b"", original_id, message.partition),
+                ReceivedMessage(
+                    topic,
+                    value,
+                    original_id,
+                    message.partition,
+                    key=None if held is None else held.key,
+                    headers=() if held is None else held.headers,
+                ),
                 str(fields["subscriber"]),
                 str(fields["reason"]),
                 int(str(fields["attempts"])),
                 message.id,
-                expired=value is None,
+                expired=held is None,
             )
         except (KeyError, ValueError) as exc:
             raise UnsupportedFormatError(
                 "a dead letter lacks a field, or has a wrong one", id=message.id
             ) from exc
 
-    def _value_in_log(self, partition: int, message_id: MessageID) -> bytes | None:
+    def _in_log(self, partition: int, message_id: MessageID) -> ReceivedMessage | None:
+        """The original, where it was; None if it has expired."""
         with self._scanner(partition, Scan(message_id, message_id.next())) as scanner:
             message = scanner.next()
         if message is not None and message.topic.startswith(_REDRIVE):
-            message = self.unwrap(message)
-        return None if message is None else message.value
+            return self.unwrap(message)
+        return message
 
 
 def wrapped_dead_letter(letter: DeadLetter) -> Message:
@@ -225,14 +245,17 @@ def _wrap(letter: DeadLetter, topic: str) -> Message:
         "id": str(letter.message.id),
         "topic": letter.message.topic,
         "subscriber": letter.subscriber,
-        "reason": letter.reason[:_REASON_LENGTH_MAX],
+        "reason": letter.reason[:REASON_LENGTH_MAX],
         "attempts": letter.attempts,
         "dead_letter": None if letter.id is None else str(letter.id),
     }
-    value = _line(fields) + letter.message.value
-    if len(value) > BATCH_BYTES_MAX:
-        value = _line({**fields, "value": _IN_THE_LOG})
-    return Message(topic, value)
+    original = letter.message
+    try:
+        wrapped = Message(topic, _line(fields) + original.value, original.key, original.headers)
+        encode_message(wrapped)
+    except MessageTooLargeError:
+        return Message(topic, _line({**fields, "value": _IN_THE_LOG}))
+    return wrapped
 
 
 def _line(fields: dict[str, object]) -> bytes:

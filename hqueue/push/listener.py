@@ -10,11 +10,13 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage
+from hqueue.settings.limits import REASON_LENGTH_MAX
 
-__all__ = ["Listener", "ListenerAnswer", "Listeners", "MessageListener", "Status"]
+__all__ = ["Answer", "Listener", "ListenerAnswer", "Listeners", "MessageListener", "Status"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,14 @@ ListenerAnswer = Status | None | Awaitable[Status | None]
 """What a listener returns: None stands for `Status.DONE`; an async one's is awaited."""
 
 
+class Answer(NamedTuple):
+    """What all listeners together answered."""
+
+    status: Status
+    reason: str = ""
+    """Why the messages are not done with: what a listener raised. Empty if none did."""
+
+
 class MessageListener:
     """A listener as a class: override `consume`, as a plain or an async method."""
 
@@ -43,7 +53,8 @@ class MessageListener:
         """Deal with some messages of one partition, in their order.
 
         Returns:
-            A `Status`; None for `Status.DONE`. An exception counts as `Status.RETRY`.
+            A `Status`; None for `Status.DONE`. An exception counts as `Status.RETRY`; if the
+            messages become dead letters, these say what it was.
         """
         raise NotImplementedError
 
@@ -109,7 +120,7 @@ class Listeners:
             self._loop.close()
         self._loop = None
 
-    def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Call the listeners in turn, until one answers anything but done; that is the answer.
 
         Never raises: a listener that does is logged, and the messages come again. So do the
@@ -118,12 +129,12 @@ class Listeners:
         for consume in self._consume:
             try:
                 status = self._call(consume, messages)
-            except Exception:
+            except Exception as exc:
                 logger.exception("a listener failed; its messages will be delivered again")
-                return Status.RETRY
+                return Answer(Status.RETRY, _reason(exc))
             if status is not Status.DONE:
-                return status
-        return Status.DONE
+                return Answer(status)
+        return Answer(Status.DONE)
 
     def _call(self, consume: _Consume, messages: Sequence[ReceivedMessage]) -> Status:
         answer = consume(messages)
@@ -140,6 +151,17 @@ class Listeners:
         if isinstance(answer, bool):  # As numbers, True would mean retry.
             raise InvalidInputError("a listener answers with a Status or None", answer=answer)
         return Status(answer)
+
+
+def _reason(error: Exception) -> str:
+    """An exception as a short text, which has a UTF-8 encoding."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # Its class is the listener's own.
+        text = ""
+    reason = (f"{name}: {text}" if text else name)[:REASON_LENGTH_MAX]
+    return reason.encode(errors="replace").decode()
 
 
 def _is_async(consume: object) -> bool:

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import ReceivedMessage
+from hqueue.message import Headers, ReceivedMessage
 from hqueue.message_id import MessageID
-from hqueue.push.listener import Listeners, Status
+from hqueue.push.listener import Answer, Listeners, Status
 from hqueue.push.worker_call import known_topic
-from hqueue.rpc.messages import RefusedCallError
+from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.rpc.services import load
 
 __all__ = ["Consumption", "subscriber_service"]
@@ -54,8 +54,8 @@ class Consumption:
         self._partitions: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def consumeMessages(self, messages: Sequence[Any] | None) -> int:  # noqa: N802  (the IDL's)
-        """As the IDL has it. Returns a `Status`.
+    def consumeMessages(self, messages: Sequence[Any] | None) -> Reasoned:  # noqa: N802  (the IDL's)
+        """As the IDL has it.
 
         Raises:
             RefusedCallError: a message could be in no queue, there is no list of them, or the
@@ -67,9 +67,9 @@ class Consumption:
             received = [_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
             raise RefusedCallError("a message could be in no queue") from exc
-        return self.consume(received)
+        return Reasoned(*self.consume(received))
 
-    def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
         """Give messages of one partition to the listeners, when it is their turn.
 
         Raises:
@@ -77,7 +77,7 @@ class Consumption:
                 answer: it makes the call again, and counts no attempt.
         """
         if not messages:
-            return Status.DONE
+            return Answer(Status.DONE)
         number = messages[0].partition
         with self._admit(number) as admitted:  # What is another's now needs not wait for its turn.
             if not admitted:
@@ -87,7 +87,7 @@ class Consumption:
                 partition = self._partitions.setdefault(number, threading.Lock())
             for lock in (partition, self._turn):
                 if not held.enter_context(_held(lock, self._timeout_ms / 1e3)):
-                    return Status.RETRY
+                    return Answer(Status.RETRY)
             if not held.enter_context(self._admit(number)):
                 raise RefusedCallError(NOT_ADMITTED)
             return self._listeners.consume(messages)
@@ -118,9 +118,18 @@ def _message(message: Any) -> ReceivedMessage:
         (
             known_topic(message.topic or b""),
             message.value or b"",
-            None,
-            (),
+            message.key,
+            _headers(message.headers),
             message_id,
             message.partitionID,
         ),
     )
+
+
+def _headers(headers: Sequence[Any] | None) -> Headers:
+    """Headers as the library has them, likewise."""
+    if not headers:
+        return ()
+    if any(header.name is None or header.value is None for header in headers):
+        raise InvalidInputError("a header has a name and a value")
+    return tuple([(header.name.decode(), header.value) for header in headers])

@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 CALL_IDLE_MS_MAX = 10_000
 MESSAGE_OVERHEAD_BYTES = TOPIC_BYTES_MAX + 64
+MESSAGE_BYTES_MAX = 2 * BATCH_BYTES_MAX
+"""Of one message in a call. Beside their names and values headers take 15 bytes there, in the log
+8."""
 
 
 class SubscriberOptions(TypedDict, total=False):
@@ -243,7 +246,7 @@ class Subscriber:
             listener,
             threads=self._calls_max + 4,
             connections_max=self._connections_max,
-            call_bytes_max=max(self._delivery.batch_bytes_max, BATCH_BYTES_MAX)
+            call_bytes_max=max(self._delivery.batch_bytes_max, MESSAGE_BYTES_MAX)
             + self._delivery.batch_messages_max * MESSAGE_OVERHEAD_BYTES,
             idle_ms_max=CALL_IDLE_MS_MAX,
             quick=functools.partial(WorkerCall, consumption.consume),

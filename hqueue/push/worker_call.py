@@ -2,8 +2,10 @@
 
     call      80 01 00 01 │ 0000000f consumeMessages │ seqid │ 0f 0001 0c count │ message … │ 00
     message   0c 0001 0a 0001 timestamp │ 06 0002 sequence │ 00 06 0002 partition │
-              0b 0003 length topic │ 0b 0004 length value │ 00
-    reply     80 01 00 02 │ 0000000f consumeMessages │ seqid │ 08 0000 status │ 00
+              0b 0003 length topic │ 0b 0004 length value │ rest
+    rest      00 of a message without key and headers; else see `hqueue.push.open_message`
+    reply     80 01 00 02 │ 0000000f consumeMessages │ seqid │ 08 0000 status
+              ( 0b 0002 length reason ) 00
     refusal   80 01 00 03 │ 0000000f consumeMessages │ seqid │ 0b 0001 length text │
               08 0002 type │ 00
 
@@ -21,7 +23,8 @@ from collections.abc import Callable, Sequence
 from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID
-from hqueue.push.listener import Status
+from hqueue.push.listener import Answer
+from hqueue.push.open_message import OpenMessage, may_become
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.messages import RefusedCallError
 from hqueue.settings.limits import SEQUENCE_BITS, TIMESTAMP_MS_MAX, TOPIC_BYTES_MAX
@@ -43,7 +46,8 @@ _MESSAGE_PARTS = ((0, _ID), (14, _SEQUENCE), (19, _PARTITION), (25, _TOPIC))
 _VALUE_FIELD = b"\x0b\x00\x04"
 _VALUE = struct.Struct(">3sI")
 _MESSAGE_BYTES_MIN = _MESSAGE.size + _VALUE.size + 2
-_REPLY = struct.Struct(f">4s{len(_NAME)}si3siB")
+_REPLY = struct.Struct(f">4s{len(_NAME)}si3si")
+_REASON = struct.Struct(">3sI")
 _REFUSAL = struct.Struct(f">4s{len(_NAME)}si3sI")
 _REFUSAL_TYPE = struct.Struct(">3siB")
 
@@ -72,11 +76,13 @@ class WorkerCall:
     """
 
     def __init__(
-        self, consume: Callable[[Sequence[ReceivedMessage]], Status], bytes_max: int
+        self, consume: Callable[[Sequence[ReceivedMessage]], Answer], bytes_max: int
     ) -> None:
         self._consume = consume
         self._bytes_max = bytes_max
         self._messages: list[ReceivedMessage] = []
+        self._open: OpenMessage | None = None
+        """A message that has more than a value, and has not come as a whole."""
         self._seqid = 0
         self._left = -1
         """Messages that are still to come; -1 before the call says how many."""
@@ -115,16 +121,21 @@ class WorkerCall:
         refused: Thrift's own way to say that a call was not done.
         """
         try:
-            status = self._consume(self._messages)
+            status, reason = self._consume(self._messages)
         except RefusedCallError as exc:
             text = str(exc.message).encode()
             head = (b"\x80\x01\x00\x03", _NAME, self._seqid, b"\x0b\x00\x01", len(text))
             kind = _REFUSAL_TYPE.pack(b"\x08\x00\x02", exc.type, 0)
             return _REFUSAL.pack(*head) + text + kind
-        return _REPLY.pack(b"\x80\x01\x00\x02", _NAME, self._seqid, b"\x08\x00\x00", status, 0)
+        said = b""
+        if reason:
+            text = reason.encode()
+            said = _REASON.pack(b"\x0b\x00\x02", len(text)) + text
+        head = (b"\x80\x01\x00\x02", _NAME, self._seqid, b"\x08\x00\x00", status)
+        return _REPLY.pack(*head) + said + b"\0"
 
     def _begin(self, data: bytes | bytearray) -> bool:
-        if not _may_become(data[: _HEAD.size], _HEAD_PARTS):
+        if not may_become(data[: _HEAD.size], _HEAD_PARTS):
             raise NoCallError("it does not begin as a worker's call")
         if len(data) < _HEAD.size:
             return False
@@ -138,7 +149,17 @@ class WorkerCall:
         """Read the messages that are there as a whole; how many bytes they have."""
         unpack, unpack_value, add = _MESSAGE.unpack_from, _VALUE.unpack_from, self._messages.append
         at, last = 0, len(piece) - _MESSAGE.size
+        opened = self._open
         while self._left:
+            if opened is not None:
+                at = opened.read(piece, at, self._bytes_max - self._at)
+                if not opened.done:
+                    self._needed = self._at + opened.needed
+                    break
+                add(opened.message())
+                opened = self._open = None
+                self._left -= 1
+                continue
             if at > last:
                 self._wait_for(piece[at:], _MESSAGE_PARTS)
                 break
@@ -166,32 +187,19 @@ class WorkerCall:
             if value_end >= len(piece):
                 self._needed = self._at + value_end + 1
                 break
-            if piece[value_end]:
-                raise NoCallError("a message has another field")
             # Built without a call in Python: all of it was checked.
             message_id = int.__new__(MessageID, timestamp << SEQUENCE_BITS | sequence)
-            add(
-                tuple.__new__(
-                    ReceivedMessage,
-                    (
-                        known_topic(piece[topic_at:topic_end]),
-                        piece[value_at:value_end],
-                        None,
-                        (),
-                        message_id,
-                        partition,
-                    ),
-                )
-            )
+            topic, value = known_topic(piece[topic_at:topic_end]), piece[value_at:value_end]
+            if piece[value_end]:
+                opened = self._open = OpenMessage(topic, value, message_id, partition)
+                at = value_end
+                continue
+            add(tuple.__new__(ReceivedMessage, (topic, value, None, (), message_id, partition)))
             self._left -= 1
             at = value_end + 1
         return at
 
     def _wait_for(self, came: bytes, parts: Sequence[tuple[int, bytes]]) -> None:
         """See that what came may still become what has these parts: another layout is shorter."""
-        if not _may_become(came, parts):
+        if not may_become(came, parts):
             raise NoCallError("a message has another layout")
-
-
-def _may_become(came: bytes | bytearray, parts: Sequence[tuple[int, bytes]]) -> bool:
-    return all(part.startswith(bytes(came[at : at + len(part)])) for at, part in parts)

@@ -20,7 +20,7 @@ import struct
 __all__ = ["DEPTH_MAX", "NAME_BYTES_MAX", "CallWalk", "NoCallError", "check_call"]
 
 DEPTH_MAX = 8
-"""Structs, lists, sets and maps in one another, the arguments included. Ours have four at most."""
+"""Structs, lists, sets and maps in one another, the arguments included. Ours have five at most."""
 
 NAME_BYTES_MAX = 255
 """Of a method."""

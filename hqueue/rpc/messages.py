@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TApplicationException, TClient, TProcessor
+from thriftpy2.thrift import TApplicationException, TClient, TPayload, TProcessor, TType
 from thriftpy2.transport import TCyMemoryBuffer
 
-__all__ = ["Processor", "RefusedCallError", "encode_call"]
+__all__ = ["Processor", "Reasoned", "RefusedCallError", "encode_call"]
 
 
 class RefusedCallError(TApplicationException):
@@ -16,6 +16,22 @@ class RefusedCallError(TApplicationException):
 
     def __init__(self, text: str) -> None:
         super().__init__(TApplicationException.PROTOCOL_ERROR, text)
+
+
+class Reasoned(TPayload):
+    """What a handler may answer in place of a number: with a text beside it, if that is not empty.
+
+    No IDL can say this, and whoever knows the IDL alone passes over the text: field 2 of the reply.
+    """
+
+    thrift_spec: ClassVar[dict[int, tuple[Any, ...]]] = {
+        0: (TType.I32, "number", False),
+        2: (TType.STRING, "reason", False),
+    }
+
+    def __init__(self, number: int, reason: str) -> None:
+        self.number = int(number)
+        self.reason = reason or None
 
 
 class Processor:
@@ -28,7 +44,7 @@ class Processor:
     """
 
     def __init__(self, service: Any, handler: object, *, decodes_texts: bool = False) -> None:
-        self._processor = TProcessor(service, handler)
+        self._processor = _Processor(service, handler)
         self._decodes_texts = decodes_texts
 
     def answer(self, call: bytes) -> bytes:
@@ -44,6 +60,14 @@ class Processor:
 
     def _spoken(self, memory: Any) -> Any:
         return TCyBinaryProtocol(memory, decode_response=self._decodes_texts)  # type: ignore[no-untyped-call]
+
+
+class _Processor(TProcessor):
+    """Sends a `Reasoned` answer as the reply that it is."""
+
+    def send_result(self, oprot: Any, api: str, result: TPayload, seqid: int) -> None:
+        answer = getattr(result, "success", None)
+        super().send_result(oprot, api, answer if isinstance(answer, Reasoned) else result, seqid)
 
 
 def encode_call(service: Any, method: str, *arguments: object) -> bytes:

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 BUFFER_BYTES = 64 * 1024
 ACCEPT_PAUSE_MS = 50
 CONTAINERS_MAX = 4 * BATCH_MESSAGES_MAX
-"""Of a call: each message is a struct with another in it, to which newer releases may add."""
+"""Of a call: each message is a struct with another in it; headers are further ones."""
 STAY_MS = 50
 """How long a thread waits for the next call of the caller that it has just answered."""
 

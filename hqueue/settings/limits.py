@@ -21,6 +21,9 @@ TOPICS_PER_BATCH_MAX = 1_024
 
 BATCH_MESSAGES_MAX = 65_536
 
+REASON_LENGTH_MAX = 1_000
+"""Characters that a dead letter says of why it is one."""
+
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 """Bodies and their offsets of one batch. HBase refuses cells of 10 MiB and more."""
 

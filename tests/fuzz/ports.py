@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hqueue import MessageID, ReceivedMessage, Status
 from hqueue.log.ports import Row
+from hqueue.message import Headers
 from hqueue.metadata.append_keys import sign
 from hqueue.push.append_notifier import BATCH, row_of
 from hqueue.push.listener import Listeners
@@ -23,6 +24,7 @@ from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
 from hqueue_workers.delivery.notification_server import BUFFERED_BYTES_MAX, NotificationServer
 from hqueue_workers.delivery.wire import METHOD, call_head, call_tail, encode_message
+from tests.support.extras import headers, keys
 from tests.support.notifications import KEYS, frame_of, vouches
 
 from .damage import Damage, damaged, damages
@@ -55,9 +57,12 @@ def _bytes(given: Bytes) -> bytes:
     return damaged(right, done, right) + more
 
 
-def _own_call(values: Sequence[bytes]) -> bytes:
-    messages = [ReceivedMessage("t", value, MessageID(9, at), 3) for at, value in enumerate(values)]
-    return b"".join([call_head(1, len(values)), *map(encode_message, messages), call_tail])
+def _own_call(given: Sequence[tuple[bytes, bytes | None, Headers]]) -> bytes:
+    messages = [
+        ReceivedMessage("t", value, MessageID(9, at), 3, key=key, headers=headers)
+        for at, (value, key, headers) in enumerate(given)
+    ]
+    return b"".join([call_head(1, len(messages)), *map(encode_message, messages), call_tail])
 
 
 class _Subscriber:
@@ -77,7 +82,7 @@ class _Subscriber:
             idle_ms_max=1_000,
             quick=functools.partial(WorkerCall, consumption.consume),
         ).start()
-        self._call = _own_call([b"v"])
+        self._call = _own_call([(b"v", None, ())])
         self._caller = self.connect()
 
     def connect(self) -> socket.socket:
@@ -144,7 +149,7 @@ def _notify(given: tuple[Bytes, bool]) -> None:
     assert time.monotonic() - began_s < ANSWER_S_MAX
 
 
-own_calls = st.lists(st.binary(max_size=50), max_size=4).map(_own_call)
+own_calls = st.lists(st.tuples(st.binary(max_size=50), keys, headers), max_size=4).map(_own_call)
 frames = st.sampled_from([FRAME, FRAME[4:], FRAME * 2, frame_of("q", [3])])
 
 TARGETS: list[Target[Any]] = [

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import hqueue
 from hqueue import Consumer, PartitionKey
-from tests.support.consuming import put_numbered, settle, take, values
+from tests.support.consuming import (
+    EXTRAS,
+    put_numbered,
+    put_with_extras,
+    settle,
+    take,
+    values,
+)
 
 MakeQueue = Callable[..., hqueue.Queue]
 Join = Callable[..., Consumer]
@@ -24,6 +31,19 @@ def test_one_that_is_alone_gets_every_message_once_and_in_order(
         ids = [message.id for message in taken if message.partition == partition]
         assert ids == sorted(ids)
         assert len(ids) == 50
+
+
+def test_batches_with_and_without_keys_and_headers_are_handed_out_as_one(
+    make_queue: MakeQueue, join: Join
+) -> None:
+    queue = make_queue(1)
+    put_with_extras(queue)
+    taken = take(EXTRAS, join(queue))
+    assert [(m.value, m.key, m.headers, m.id) for m in taken] == [
+        (m.value, m.key, m.headers, m.id) for m in queue.scan()
+    ]
+    assert {m.key for m in taken} == {None, b"", b"k"}
+    assert all(m.timestamp == m.id.timestamp for m in taken)
 
 
 def test_members_share_the_partitions_and_nothing_is_handed_out_twice(

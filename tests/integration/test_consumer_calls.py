@@ -9,7 +9,14 @@ import pytest
 
 import hqueue
 from hqueue import Consumer, Message, MessageID, PartitionKey
-from tests.support.consuming import put_numbered, settle, take, values
+from tests.support.consuming import (
+    EXTRAS,
+    put_numbered,
+    put_with_extras,
+    settle,
+    take,
+    values,
+)
 from tests.support.waiting import wait_for
 
 MakeQueue = Callable[..., hqueue.Queue]
@@ -43,6 +50,27 @@ def test_arrow_batches_hold_what_messages_do(make_queue: MakeQueue, join: Join) 
     found = values(begun) + [int(row["value"]) for row in rows]
     assert sorted(found) == list(range(100))
     assert sum(lag.messages for lag in consumer.lag().values()) == 0
+
+
+def test_however_it_consumes_it_gets_keys_and_headers(make_queue: MakeQueue, join: Join) -> None:
+    queue = make_queue(1)
+    put_with_extras(queue)
+    expected = [(m.value, m.key, m.headers) for m in queue.scan()]
+    with join(queue, group=f"{queue.name}-1") as polling:
+        assert [(m.value, m.key, m.headers) for m in take(EXTRAS, polling)] == expected
+    with join(queue, group=f"{queue.name}-2") as iterating:
+        assert [
+            (m.value, m.key, m.headers) for m in iterating.messages(idle_ms_max=2_000)
+        ] == expected
+    with join(queue, group=f"{queue.name}-3") as batching:
+        rows = [
+            row for batch in batching.arrow_batches(idle_ms_max=2_000) for row in batch.to_pylist()
+        ]
+    assert [
+        (row["value"], row["key"], tuple((h["key"], h["value"]) for h in row["headers"] or ()))
+        for row in rows
+    ] == expected
+    assert all(row["headers"] is None or row["headers"] for row in rows)
 
 
 def test_a_group_takes_in_queues_that_fit_its_pattern_also_later_ones(

@@ -19,6 +19,7 @@ from hqueue import (
     local,
 )
 from hqueue.metadata import DeliveryOptions
+from hqueue.settings.limits import BATCH_BYTES_MAX
 from tests.support.proxy import Proxies
 from tests.support.waiting import wait_for
 
@@ -74,6 +75,44 @@ def test_a_subscriber_gets_its_topics_and_partitions_and_nothing_else(
         queue.put(Message("a", b"last"), partition=1)
         got.await_values([b"last"])
     assert got.values == [b"a1", b"b1", b"a1", b"b1", b"last"]
+
+
+def test_batches_with_and_without_keys_and_headers_are_delivered_as_one(
+    make: Make, start: Start
+) -> None:
+    queue = make(1)
+    headers = [("n", b"1"), ("", b""), ("n", b"\xff"), ("ü", b"2")]
+    start()
+    got = Received()
+    with queue.subscriber(Subscription("s"), got):
+        for number in range(3):
+            queue.put(Message("t", b"plain %d" % number))
+            queue.put(Message("t", b"keyed %d" % number, b"k"))
+            queue.put(
+                [
+                    Message("t", b"none %d" % number),
+                    Message("u", b"empty %d" % number, b""),
+                    Message("t", b"all %d" % number, b"k", headers),
+                    Message("u", b"headers %d" % number, headers=headers),
+                ],
+                partition=0,
+            )
+        got.await_values([b"headers 2"])
+    assert got.messages == list(queue.scan())
+    assert {m.key for m in got.messages} == {None, b"", b"k"}
+
+
+@pytest.mark.in_memory_first
+def test_one_message_may_have_as_many_headers_as_fit_a_batch(make: Make, start: Start) -> None:
+    queue = make(1)
+    start()
+    got = Received()
+    with queue.subscriber(Subscription("s"), got):
+        # Each has 8 bytes in a batch, and nearly twice as many in a call.
+        queue.put(Message("t", b"", headers=[("", b"")] * (BATCH_BYTES_MAX // 8 - 4)))
+        queue.put(Message("t", b"next"))
+        got.await_values([b"next"])
+    assert got.messages == list(queue.scan())
 
 
 @pytest.mark.in_memory_first
@@ -175,20 +214,31 @@ def test_a_message_that_is_retried_too_often_becomes_a_dead_letter(
 ) -> None:
     class Failing(Received):
         def answer(self, messages: Sequence[ReceivedMessage]) -> ListenerAnswer:
-            if messages[0].value == b"poison":
+            if messages[0].value == b"poison" and not waiting:
                 raise ValueError("a bug in a listener")
             return None
 
+    waiting: list[DeadLetter] = []
     queue = make(1)
     start()
     got = Failing()
     options = DeliveryOptions(attempts_max=3, backoff_ms_min=10, batch_messages_max=1)
+    poison = Message("t", b"poison", b"key", [("n", b"1"), ("n", b"\xff")])
     with queue.subscriber(Subscription("s", delivery=options), got):
-        queue.put([Message("t", b"poison"), Message("t", b"good")])
+        queue.put([poison, Message("t", b"good")])
         got.await_values([b"good"])
-    assert got.values == [b"poison"] * 3 + [b"good"]
-    (letter,) = queue.dead_letters.waiting("s")
-    assert (letter.message.value, letter.attempts) == (b"poison", 3)
+        (letter,) = waiting = list(queue.dead_letters.waiting("s"))
+        queue.dead_letters.redrive(waiting)
+        wait_for(lambda: len(got.messages) == 5, "the redrive came")
+    assert got.values == [b"poison"] * 3 + [b"good", b"poison"]
+    assert letter.message == got.messages[0]
+    assert letter.attempts == 3
+    assert letter.reason == (
+        "the subscriber's attempts are used up: ValueError: a bug in a listener"
+    )
+    assert {(m.key, m.headers) for m in got.messages if m.value == b"poison"} == {
+        (poison.key, poison.headers)
+    }
 
 
 @pytest.mark.in_memory_first

@@ -15,6 +15,7 @@ from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.format import encode_bodies
 from hqueue.message import (
     ConsumedMessage,
+    Headers,
     Message,
     Messages,
     ReceivedMessage,
@@ -28,7 +29,8 @@ from hqueue.settings.limits import (
     TIMESTAMP_MS_MAX,
     TOPIC_BYTES_MAX,
 )
-from tests.support.batches import headers, keys, messages
+from tests.support.batches import messages
+from tests.support.extras import headers, keys
 
 timestamps = st.integers(0, TIMESTAMP_MS_MAX)
 sequences = st.integers(0, SEQUENCE_MAX)
@@ -231,10 +233,10 @@ def test_an_empty_key_and_none_are_told_apart() -> None:
 
 @given(keys, headers)
 def test_keys_and_headers_come_as_they_were_given(
-    key: bytes | None, given_headers: list[tuple[str, bytes]]
+    key: bytes | None, given_headers: Headers
 ) -> None:
     message = Message("t", b"v", key, given_headers)
-    assert (message.key, list(message.headers)) == (key, given_headers)
+    assert (message.key, message.headers) == (key, given_headers)
     pairs = sum(len(name.encode()) + len(value) for name, value in given_headers)
     assert message.size == 1 + len(key or b"") + pairs
     alike = Message(

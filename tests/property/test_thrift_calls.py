@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -18,13 +19,15 @@ from thriftpy2.thrift import TPayload, TType
 from thriftpy2.transport import TCyMemoryBuffer, TMemoryBuffer
 
 from hqueue import MessageID, ReceivedMessage, Status
-from hqueue.push.listener import Listeners
+from hqueue.message import Headers
+from hqueue.push.listener import Answer, Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.calls import CallWalk, NoCallError
 from hqueue.rpc.server import ThriftServer, _Connection
 from hqueue_workers.delivery.wire import METHOD, call_head, call_tail, encode_message
 from tests.fuzz.damage import Damage, damaged, damages
+from tests.support.extras import headers, keys
 
 BYTES_MAX = 100_000
 HEAD = struct.pack(">Ii6si", 0x80010001, 6, b"method", 7)
@@ -198,7 +201,10 @@ class Served:
 
     def _consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         self._got.append(list(messages))
-        return Status(len(messages[0].value) % 3)
+        status = len(messages[0].value) % 4
+        if status == 3:
+            raise ValueError(messages[0].topic)
+        return Status(status)
 
     def answer(self, data: bytes, sizes: Sequence[int]) -> Answered:
         """The messages of the calls in these bytes, and the answers to them."""
@@ -216,18 +222,35 @@ class Served:
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Served, Served]]:
     served = Served(quick=True), Served(quick=False)
+    logger = logging.getLogger("hqueue.push.listener")
+    logger.disabled = True
     yield served
+    logger.disabled = False
     for each in served:
         each.close()
 
 
 texts = st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable())
 ids = st.builds(MessageID, st.integers(0, 2**48 - 1), st.integers(0, 32_767))
-messages = st.builds(ReceivedMessage, texts, st.binary(max_size=99), ids, st.integers(-1, 32_766))
+messages = st.builds(
+    ReceivedMessage, texts, st.binary(max_size=99), ids, st.integers(-1, 32_766),
+    key=keys, headers=headers,
+)  # fmt: skip
 own_calls = st.lists(messages, max_size=5).map(
     lambda given: b"".join([call_head(7, len(given)), *map(encode_message, given), call_tail])
 )
 
+
+def _text(number: int, text: bytes) -> bytes:
+    return struct.pack(">Bhi", 11, number, len(text)) + text
+
+
+foreign_headers = st.lists(
+    st.sampled_from(
+        [_text(1, b"n"), _text(2, b"v"), _text(1, b"\xff"), struct.pack(">Bhb", 3, 9, 1)]
+    ),
+    max_size=3,
+).map(lambda parts: b"".join(parts) + b"\0")
 fields: dict[str, st.SearchStrategy[bytes]] = {
     "id": st.builds(struct.Struct(">BhBhqBhhB").pack, *map(st.just, (12, 1, 10, 1)),
                     st.integers(-1, 2**48), *map(st.just, (6, 2)), st.integers(-1, 9), st.just(0)),
@@ -236,12 +259,15 @@ fields: dict[str, st.SearchStrategy[bytes]] = {
     "topic": st.sampled_from([b"t", b"", b"\xff", b"u" * 256]).map(
         lambda topic: struct.pack(">Bhi", 11, 3, len(topic)) + topic
     ),
-    "value": st.binary(max_size=9).map(
-        lambda value: struct.pack(">Bhi", 11, 4, len(value)) + value
+    "value": st.binary(max_size=9).map(partial(_text, 4)),
+    "key": st.binary(max_size=9).map(partial(_text, 5)),
+    "headers": st.lists(foreign_headers, max_size=2).map(
+        lambda of: struct.pack(">BhBi", 15, 6, 12, len(of)) + b"".join(of)
     ),
+    "no headers": st.just(struct.pack(">BhBi", 15, 6, 8, 1) + bytes(4)),
     "unknown": st.just(struct.pack(">BhBi", 15, 9, 8, 1) + bytes(4)),
 }  # fmt: skip
-foreign_messages = st.lists(st.sampled_from(list(fields)), unique=True, max_size=5).flatmap(
+foreign_messages = st.lists(st.sampled_from(list(fields)), unique=True, max_size=8).flatmap(
     lambda names: st.tuples(*(fields[name] for name in names)).map(lambda of: b"".join(of) + b"\0")
 )
 arguments = st.lists(foreign_messages, max_size=3).map(
@@ -278,9 +304,9 @@ def test_a_worker_s_call_read_quickly_says_what_it_says_to_a_thrift_library(
 def test_a_worker_s_call_needs_no_thrift_library(given: list[ReceivedMessage], size: int) -> None:
     got: list[ReceivedMessage] = []
 
-    def consume(messages: Sequence[ReceivedMessage]) -> Status:
+    def consume(messages: Sequence[ReceivedMessage]) -> Answer:
         got.extend(messages)
-        return Status.REJECT
+        return Answer(Status.REJECT, "why")
 
     data = b"".join([call_head(7, len(given)), *map(encode_message, given), call_tail])
     call, came, end = WorkerCall(consume, BYTES_MAX), bytearray(), None
@@ -290,5 +316,64 @@ def test_a_worker_s_call_needs_no_thrift_library(given: list[ReceivedMessage], s
         end = call.end(came)
     assert end == len(data)
     head = struct.pack(">Ii", 0x80010002, len(METHOD)) + METHOD + struct.pack(">i", 7)
-    assert call.answer() == head + struct.pack(">BhiB", 8, 0, 2, 0)
+    reason = struct.pack(">Bhi", 11, 2, 3) + b"why"
+    assert call.answer() == head + struct.pack(">Bhi", 8, 0, 2) + reason + b"\0"
     assert got == given
+
+
+class Counting(WorkerCall):
+    """Counts the bytes that it looks at."""
+
+    def __init__(self, got: list[ReceivedMessage]) -> None:
+        super().__init__(lambda messages: got.extend(messages) or Answer(Status.DONE), BYTES_MAX)
+        self.seen = 0
+
+    def _read(self, piece: bytes) -> int:
+        self.seen += len(piece)
+        return super()._read(piece)
+
+
+def _given(key: bytes | None, headers: Headers) -> ReceivedMessage:
+    return ReceivedMessage("topic", b"value", MessageID(5, 6), 7, key=key, headers=headers)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        _given(None, ()),
+        _given(b"", ()),
+        _given(b"key", ()),
+        _given(None, (("name", b"v"), ("", b""), ("name", b"w"))),
+        _given(b"key", (("ü", b"\0"),)),
+    ],
+)
+def test_each_field_may_be_cut_at_each_byte(message: ReceivedMessage) -> None:
+    data = b"".join([call_head(7, 2), *map(encode_message, [message] * 2), call_tail])
+    for cut in range(1, len(data)):
+        got: list[ReceivedMessage] = []
+        call = Counting(got)
+        assert call.end(data[:cut]) is None
+        assert call.end(data) == len(data)
+        call.answer()
+        assert got == [message, message]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        _given(b"k" * 60_000, ()),
+        _given(None, (("n" * 40_000, b"v" * 40_000),)),
+        _given(b"key", (("name", b"value"),) * 3_000),
+    ],
+)
+def test_byte_by_byte_a_message_is_read_in_a_time_like_its_length(message: ReceivedMessage) -> None:
+    data = call_head(7, 1) + encode_message(message) + call_tail
+    got: list[ReceivedMessage] = []
+    call, came = Counting(got), bytearray()
+    for byte in data:
+        came.append(byte)
+        end = call.end(came)
+    assert end == len(data)
+    call.answer()
+    assert got == [message]
+    assert call.seen < 50 * len(data)

@@ -15,7 +15,9 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
 from hqueue import MessageID, ReceivedMessage
+from hqueue.settings.limits import REASON_LENGTH_MAX
 from hqueue_workers.delivery.wire import (
+    Reply,
     ReplyError,
     call_head,
     call_tail,
@@ -23,6 +25,7 @@ from hqueue_workers.delivery.wire import (
     encode_message,
     read_reply,
 )
+from tests.support.extras import headers, keys
 
 IDL = Path(__file__).parents[2] / "thrift" / "subscriber.thrift"
 SERVICE = thriftpy2.load(str(IDL), module_name="test_wire_thrift").HQueueSubscriberService
@@ -36,6 +39,8 @@ MESSAGES = st.lists(
         st.binary(max_size=200),
         st.builds(MessageID, st.integers(0, 2**48 - 1), st.integers(0, 32_767)),
         st.integers(0, 32_766),
+        key=keys,
+        headers=headers,
     ),
     max_size=20,
 )
@@ -55,11 +60,11 @@ def reader(data: bytes) -> Callable[[int], Awaitable[bytes]]:
     return read
 
 
-def finished(work: Coroutine[Any, Any, int]) -> int:
+def finished(work: Coroutine[Any, Any, Reply]) -> Reply:
     """The result of what never has to wait."""
     with pytest.raises(StopIteration) as ended:
         work.send(None)
-    result: int = ended.value.value
+    result: Reply = ended.value.value
     return result
 
 
@@ -89,9 +94,19 @@ def test_a_call_is_what_thrift_reads(messages: list[ReceivedMessage], seqid: int
     assert name in ("consumeMessages", b"consumeMessages")
     assert (kind, read_seqid) == (TMessageType.CALL, seqid)
     assert [
-        (m.topic.decode(), m.value, MessageID(m.id.timestamp, m.id.sequenceID), m.partitionID)
+        ReceivedMessage(
+            m.topic.decode(),
+            m.value,
+            MessageID(m.id.timestamp, m.id.sequenceID),
+            m.partitionID,
+            key=m.key,
+            headers=[(header.name.decode(), header.value) for header in m.headers or ()],
+        )
         for m in arguments.messages
     ] == messages
+    assert [m.headers for m in arguments.messages if not m.headers] == [
+        None for m in messages if not m.headers
+    ]
     assert protocol.trans.read(1) == b""
 
 
@@ -100,11 +115,43 @@ def test_what_was_encoded_can_be_read_back(messages: list[ReceivedMessage]) -> N
     assert decode_messages(b"".join(map(encode_message, messages))) == messages
 
 
+def test_the_bytes_of_messages_are_these() -> None:
+    plain = ReceivedMessage("top", b"value", MessageID(1_700_000_000_000, 7), 3)
+    bare = bytes.fromhex(
+        "0c00010a00010000018bcfe568000600020007000600020003"
+        "0b000300000003746f70" "0b00040000000576616c7565"
+    )  # fmt: skip
+    assert encode_message(plain) == bare + b"\0"
+    more = ReceivedMessage(
+        plain.topic, plain.value, plain.id, plain.partition,
+        key=b"k", headers=[("n", b"v"), ("n", b"")],
+    )  # fmt: skip
+    assert encode_message(more) == bare + bytes.fromhex(
+        "0b0005000000016b" "0f00060c00000002"
+        "0b0001000000016e" "0b00020000000176" "00"
+        "0b0001000000016e" "0b000200000000" "00" "00"
+    )  # fmt: skip
+
+
 @given(st.integers(-(2**31), 2**31 - 1), SEQIDS)
 def test_a_status_is_read(status: int, seqid: int) -> None:
     result = SERVICE.consumeMessages_result(success=status)
     data = reply("consumeMessages", TMessageType.REPLY, seqid, result)
-    assert finished(read_reply(reader(data), seqid)) == status
+    assert finished(read_reply(reader(data), seqid)) == (status, "")
+
+
+@given(st.binary(max_size=2_000), SEQIDS)
+def test_a_reason_beside_a_status_is_read_as_one_short_line(text: bytes, seqid: int) -> None:
+    data = reply(
+        "consumeMessages", TMessageType.REPLY, seqid, SERVICE.consumeMessages_result(success=1)
+    )
+    field = b"\x0b\0\2" + len(text).to_bytes(4, "big") + text
+    status, reason = finished(read_reply(reader(data[:-1] + field + data[-1:]), seqid))
+    assert status == 1
+    assert reason.isprintable()
+    assert len(reason) == min(len(text.decode(errors="replace")), REASON_LENGTH_MAX)
+    if text.decode(errors="replace").isprintable():
+        assert reason == text.decode(errors="replace")[:REASON_LENGTH_MAX]
 
 
 @given(st.text(max_size=100), SEQIDS)

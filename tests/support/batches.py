@@ -14,13 +14,13 @@ from hqueue.log import Batch
 from hqueue.message import Message
 from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
 
+from .extras import headers, keys
+
 __all__ = [
     "ROW",
     "bodies_lists",
     "few_topics",
     "header_bytes",
-    "headers",
-    "keys",
     "lists_in",
     "messages",
     "partitions",
@@ -37,14 +37,9 @@ topics = st.sampled_from(["a", "b", "ü", "topic", "x" * 255, "日本", "b\x00",
 )
 
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
-keys = st.none() | st.binary(max_size=10)
-headers = st.lists(st.tuples(texts | st.just("h"), st.binary(max_size=10)), max_size=3)
-
-
 def messages_in(names: st.SearchStrategy[str], *, with_more: bool) -> st.SearchStrategy[Message]:
     """Messages in these topics, some of them with keys and headers if that is wanted."""
-    more = (keys, headers | st.just([])) if with_more else ()
+    more = (keys, headers) if with_more else ()
     drawn = st.tuples(names, st.binary(max_size=40), *more)
     return drawn.map(lambda fields: Message(*fields))
 

@@ -8,13 +8,32 @@ import hqueue
 from hqueue import ConsumedMessage, Consumer, Message
 from tests.support.waiting import wait_for
 
-__all__ = ["put_numbered", "settle", "take", "values"]
+__all__ = ["EXTRAS", "put_numbered", "put_with_extras", "settle", "take", "values"]
 
 
 def put_numbered(queue: hqueue.Queue, count: int, *, first: int = 0, topic: str = "t") -> None:
     """Put so many messages, spread over the partitions one by one."""
     for number in range(first, first + count):
         queue.put(Message(topic, b"%d" % number), partition=number % queue.partitions)
+
+
+EXTRAS = 9
+"""The messages that `put_with_extras` puts."""
+
+
+def put_with_extras(queue: hqueue.Queue) -> None:
+    """Put messages with and without keys and headers into the first partition, in batches of both
+    kinds.
+    """
+    headers = [("n", b"1"), ("", b""), ("n", b"\xff"), ("ü", b"2")]
+    for more in (
+        [Message("t", b"0"), Message("t", b"1")],
+        [Message("t", b"2", b"k")],
+        [Message("t", b"3"), Message("u", b"4", b""), Message("t", b"5", b"k", headers)],
+        [Message("u", b"6", headers=headers)],
+        [Message("t", b"7"), Message("u", b"8")],
+    ):
+        queue.put(more, partition=0)
 
 
 def values(messages: Sequence[ConsumedMessage]) -> list[int]:

@@ -50,6 +50,8 @@ class Delivering:
                     message.partition,
                     message.topic.encode(),
                     message.value,
+                    message.key,
+                    [_idl.THeader(name.encode(), value) for name, value in message.headers] or None,
                 )
                 for message in messages
             ]

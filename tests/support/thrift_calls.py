@@ -48,6 +48,7 @@ HOSTILE: Mapping[str, bytes] = {
     "a text without end": field(STRING, 1, struct.pack(">i", 2**31 - 1)),
     "a text of less than nothing": field(STRING, 1, struct.pack(">i", -5)),
     "the same, unknown, in a list": field(LIST, 9, listed(STRING, 1, struct.pack(">i", -5))),
+    "headers without end": field(LIST, 1, listed(STRUCT, 1, field(LIST, 6, listed(STRUCT, 2**30)))),
     "a field of nothing": field(VOID, 1),
     "a field that is not known": field(0xFF, 1),
 }

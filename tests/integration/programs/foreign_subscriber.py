@@ -3,8 +3,8 @@
 Its arguments: the IDL's file, ZooKeeper, the root, the queue, the subscriber's name, the partitions
 with commas between, a file, and the statuses that it answers first, one a call, with commas
 between; after them 0. It appends each message to the file before it answers, as a JSON document
-a line: partition, timestamp, sequence, topic, value, and the status of its call. It prints
-"ready" when it is present, and ends when its stdin does.
+a line: partition, timestamp, sequence, topic, value, key, headers, and the status of its call. It
+prints "ready" when it is present, and ends when its stdin does.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ class Handler:
                     "sequence": message.id.sequenceID,
                     "topic": message.topic.decode(),
                     "value": message.value.decode(errors="replace"),
+                    "key": None if message.key is None else message.key.decode(errors="replace"),
+                    "headers": [
+                        [header.name.decode(), header.value.decode(errors="replace")]
+                        for header in message.headers or []
+                    ],
                     "status": status,
                 }
                 self._file.write(json.dumps(seen) + "\n")

@@ -35,7 +35,12 @@ class Log:
         self.batches.append(len(messages))
         for each in messages:
             message_id = MessageID(len(self.messages) + 1)
-            self.messages.append(ReceivedMessage(each.topic, each.value, message_id, partition))
+            self.messages.append(
+                ReceivedMessage(
+                    each.topic, each.value, message_id, partition,
+                    key=each.key, headers=each.headers,
+                )
+            )  # fmt: skip
 
     def expire(self, message_id: MessageID) -> None:
         self.messages = [each for each in self.messages if each.id != message_id]
@@ -79,8 +84,8 @@ def letters(log: Log) -> DeadLetters:
     return DeadLetters(cast(QueueLog, log))
 
 
-def original(log: Log, value: bytes, partition: int = 0) -> ReceivedMessage:
-    log.put([Message("t", value)], partition=partition)
+def original(log: Log, value: bytes, partition: int = 0, **more: Any) -> ReceivedMessage:
+    log.put([Message("t", value, **more)], partition=partition)
     return log.messages[-1]
 
 
@@ -128,6 +133,64 @@ def test_a_value_that_fits_no_batch_stays_where_it_was(log: Log, letters: DeadLe
     assert [(each.message.value, each.expired) for each in letters.waiting("s")] == [(b"", True)]
     with pytest.raises(InvalidInputError, match="has expired"):
         letters.redrive(letters.waiting("s"))
+
+
+HEADERS = (("n", b"v"), ("", b""), ("n", b"w"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"key": b"k"}, {"key": b""}, {"headers": HEADERS}, {"key": b"\n", "headers": HEADERS}],
+)
+def test_the_key_and_headers_stay_the_originals_all_the_way(
+    log: Log, letters: DeadLetters, more: dict[str, Any]
+) -> None:
+    wanted = original(log, b"v", **more)
+    letters.put([DeadLetter(wanted, "s", "why", 3)])
+    assert (log.messages[-1].key, log.messages[-1].headers) == (wanted.key, wanted.headers)
+    (letter,) = letters.waiting("s")
+    assert letter.message == wanted
+    letters.redrive([letter])
+    redriven = log.messages[-1]
+    delivered = letters.unwrap(redriven)
+    assert delivered == ReceivedMessage("t", b"v", redriven.id, 0, key=wanted.key,
+                                        headers=wanted.headers)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "more"),
+    [
+        (b"", {"key": bytes(BATCH_BYTES_MAX - 50)}),
+        (b"v", {"headers": [("n", bytes(BATCH_BYTES_MAX - 50))]}),
+        (bytes(BATCH_BYTES_MAX - 1_000_000), {"key": b"k", "headers": [("", b"")] * 124_995}),
+    ],
+)
+def test_what_fits_no_batch_with_its_key_and_headers_stays_where_it_was_with_them(
+    log: Log, letters: DeadLetters, value: bytes, more: dict[str, Any]
+) -> None:
+    large = original(log, value, **more)
+    letters.put([DeadLetter(large, "s", "why", 3)])
+    put = log.messages[-1]
+    assert (put.key, put.headers) == (None, ())
+    assert len(put.value) < 1_000
+    (letter,) = letters.waiting("s")
+    assert (letter.message, letter.expired) == (large, False)
+    letters.redrive([letter])
+    redriven = log.messages[-1]
+    assert letters.unwrap(redriven) == ReceivedMessage(
+        "t", value, redriven.id, 0, key=large.key, headers=large.headers
+    )
+    log.expire(large.id)
+    assert letters.unwrap(redriven) is None
+
+
+def test_headers_count_toward_the_size_of_what_is_put_together(
+    log: Log, letters: DeadLetters
+) -> None:
+    many = original(log, b"", headers=[("", b"")] * (BATCH_BYTES_MAX // 40))
+    log.batches.clear()
+    letters.put([DeadLetter(many, "s", "why", 3)] * 5)
+    assert log.batches == [2, 2, 1]
 
 
 def test_they_are_put_in_batches_of_one_partition_and_of_a_bounded_size(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import logging
 import threading
 from collections.abc import Sequence
 
@@ -17,7 +18,8 @@ from hqueue import (
     Status,
     Subscription,
 )
-from hqueue.push.listener import Listener, Listeners
+from hqueue.push.listener import Answer, Listener, Listeners
+from hqueue.settings.limits import REASON_LENGTH_MAX
 
 MESSAGES = [ReceivedMessage("t", value, MessageID(1, n), 0) for n, value in enumerate((b"a", b"b"))]
 TIMEOUT_MS = 5_000
@@ -70,7 +72,7 @@ def test_a_subscription_that_can_not_be_is_refused(arguments: dict[str, object])
         Subscription(**arguments)  # type: ignore[arg-type]
 
 
-def answer(*listeners: Listener, timeout_ms: int = TIMEOUT_MS) -> Status:
+def answer(*listeners: Listener, timeout_ms: int = TIMEOUT_MS) -> Answer:
     called = Listeners(listeners, timeout_ms)
     called.start()
     try:
@@ -103,7 +105,7 @@ def test_listeners_of_every_kind_are_called_in_turn_with_the_messages() -> None:
     async def coroutine(messages: Sequence[ReceivedMessage]) -> None:
         calls.append(("async function", [m.value for m in messages]))
 
-    assert answer(Plain(), Async(), Called(), function, coroutine) is Status.DONE
+    assert answer(Plain(), Async(), Called(), function, coroutine) == (Status.DONE, "")
     kinds = ["class", "async class", "async callable", "function", "async function"]
     assert calls == [(kind, [b"a", b"b"]) for kind in kinds]
 
@@ -113,7 +115,7 @@ def test_the_first_that_is_not_done_answers_for_all(status: int) -> None:
     def fail(messages: Sequence[ReceivedMessage]) -> None:
         raise AssertionError("called after one that was not done")
 
-    assert answer(lambda messages: None, lambda messages: status, fail) == status
+    assert answer(lambda messages: None, lambda messages: status, fail) == (status, "")
 
 
 @pytest.mark.parametrize("wrong", [ValueError("no"), 7, "done", True, b""])
@@ -125,7 +127,7 @@ def test_a_listener_that_raises_or_answers_nonsense_means_retry_and_is_logged(
             raise wrong
         return wrong
 
-    assert answer(listener) is Status.RETRY
+    assert answer(listener).status is Status.RETRY
     assert "a listener failed" in caplog.text
     assert "b'a'" not in caplog.text, "payloads are never logged"
 
@@ -140,8 +142,38 @@ def test_an_async_listener_that_takes_too_long_is_cancelled_and_means_retry() ->
             cancelled.set()
             raise
 
-    assert answer(slow, timeout_ms=100) is Status.RETRY
+    assert answer(slow, timeout_ms=100) == (Status.RETRY, "TimeoutError")
     assert cancelled.wait(5)
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("it has no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("no good"), "ValueError: no good"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (RuntimeError(), "RuntimeError"),
+        (ValueError("half a \udc80"), "ValueError: half a ?"),
+        (ValueError("x" * 5_000), ("ValueError: " + "x" * 5_000)[:REASON_LENGTH_MAX]),
+        (UnspeakableError(), "UnspeakableError"),
+    ],
+)
+def test_what_a_listener_raises_is_the_reason(
+    error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("hqueue.push.listener"), "disabled", True)
+
+    def plain(messages: Sequence[ReceivedMessage]) -> None:
+        raise error
+
+    async def coroutine(messages: Sequence[ReceivedMessage]) -> None:
+        raise error
+
+    assert answer(plain) == answer(coroutine) == (Status.RETRY, reason)
 
 
 @pytest.mark.parametrize("listeners", [[], None, 5, ["x"], [None]])

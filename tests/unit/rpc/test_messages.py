@@ -10,7 +10,7 @@ from thriftpy2.thrift import TApplicationException, TClient
 from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.rpc.calls import check_call
-from hqueue.rpc.messages import Processor, RefusedCallError, encode_call
+from hqueue.rpc.messages import Processor, Reasoned, RefusedCallError, encode_call
 from hqueue.rpc.services import load
 
 SUBSCRIBER: Any = load("subscriber").HQueueSubscriberService
@@ -18,27 +18,34 @@ WORKER: Any = load("worker").HQueueWorkerService
 
 
 class Handler:
-    def __init__(self, answer: int | Exception = 1) -> None:
+    def __init__(self, answer: int | Reasoned | Exception = 1) -> None:
         self.got: list[Any] = []
         self._answer = answer
 
     def appended(self, *arguments: Any) -> None:
         self.got.append(arguments)
 
-    def consumeMessages(self, messages: Any) -> int:  # noqa: N802  (the IDL's)
+    def consumeMessages(self, messages: Any) -> int | Reasoned:  # noqa: N802  (the IDL's)
         self.got.append(messages)
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
 
 
+def client_of(received: TCyMemoryBuffer, sent: TCyMemoryBuffer) -> TClient:
+    return TClient(SUBSCRIBER, TCyBinaryProtocol(received), TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
+
+
+def replied(handler: Handler) -> bytes:
+    """The reply to a call."""
+    sent = TCyMemoryBuffer()
+    client_of(TCyMemoryBuffer(), sent)._send("consumeMessages", messages=[])
+    return Processor(SUBSCRIBER, handler).answer(sent.getvalue())
+
+
 def asked(handler: Handler) -> Any:
     """What a client makes of the reply to a call."""
-    sent, received = TCyMemoryBuffer(), TCyMemoryBuffer()
-    client = TClient(SUBSCRIBER, TCyBinaryProtocol(received), TCyBinaryProtocol(sent))  # type: ignore[no-untyped-call]
-    client._send("consumeMessages", messages=[])
-    received.setvalue(Processor(SUBSCRIBER, handler).answer(sent.getvalue()))
-    return client._recv("consumeMessages")
+    return client_of(TCyMemoryBuffer(replied(handler)), TCyMemoryBuffer())._recv("consumeMessages")
 
 
 @pytest.mark.parametrize(("decodes", "queue"), [(True, "q"), (False, b"q")])
@@ -54,6 +61,15 @@ def test_a_call_reaches_its_handler_and_one_that_wants_no_reply_gets_none(
 
 def test_an_answer_comes_back() -> None:
     assert asked(Handler(2)) == 2
+
+
+@pytest.mark.parametrize(("reason", "field"), [("", b""), ("wäre", b"\x0b\0\2\0\0\0\5w\xc3\xa4re")])
+def test_an_answer_with_a_reason_is_the_same_to_whoever_knows_the_idl_alone(
+    reason: str, field: bytes
+) -> None:
+    assert asked(Handler(Reasoned(2, reason))) == 2
+    bare = replied(Handler(2))
+    assert replied(Handler(Reasoned(2, reason))) == bare[:-1] + field + bare[-1:]
 
 
 def test_a_call_that_is_refused_is_told_why() -> None:

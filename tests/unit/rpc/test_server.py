@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import socket
 import struct
@@ -20,11 +21,13 @@ from thriftpy2.thrift import TApplicationException
 from thriftpy2.transport import TTransportException
 
 from hqueue import MessageID, ReceivedMessage, Status
+from hqueue.metadata import Address
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
 from hqueue_workers.delivery.wire import call_head, call_tail, encode_message
+from tests.support.delivering import Delivering
 from tests.support.thrift_calls import HOSTILE, head
 
 IDL = Path(__file__).parents[3] / "thrift" / "subscriber.thrift"
@@ -118,9 +121,67 @@ def test_a_client_with_nothing_but_the_idl_delivers_messages_and_gets_the_status
     assert len(got) == 4
 
 
+def test_keys_and_headers_arrive_and_missing_ones_are_told_from_empty_ones(serve: Serve) -> None:
+    got: list[ReceivedMessage] = []
+    served = serve(got.extend)
+    sent = [
+        ReceivedMessage("t", b"v", MessageID(1, at), 3, key=key, headers=headers)
+        for at, (key, headers) in enumerate(
+            itertools.product(
+                (None, b"", b"k\xff"), ((), [("n", b"\xff"), ("", b""), ("n", b"2")], [("ü", b"")])
+            )
+        )
+    ]
+    with Delivering(Address("127.0.0.1", served.port)) as worker:
+        assert worker.deliver(sent) == 0
+    with served.connect() as caller:
+        caller.sendall(call_of(1, sent))
+        assert caller.recv(1_000)[-5:] == bytes(5)
+    assert got == sent * 2
+
+
+@pytest.mark.parametrize("library", [True, False])
+def test_what_a_listener_raised_stands_in_the_answer(serve: Serve, library: bool) -> None:
+    def listener(messages: Sequence[ReceivedMessage]) -> None:
+        raise ValueError("a bug")
+
+    served = serve(listener)
+    call = own_call(1, 1)
+    if library:
+        call = call[:-2] + b"\x06\0\x63\0\0" + call[-2:]
+    with served.connect() as caller:
+        caller.sendall(call)
+        answer = caller.recv(1_000)
+    reason = b"ValueError: a bug"
+    fields = struct.pack(">Bhi", 8, 0, 1) + struct.pack(">Bhi", 11, 2, len(reason)) + reason
+    assert answer.endswith(fields + b"\0")
+    with contextlib.closing(served.client()) as client:
+        assert client.consumeMessages([message(1)]) == Status.RETRY
+
+
+def test_a_header_whose_name_is_no_text_is_an_error_and_the_connection_stays(
+    serve: Serve,
+) -> None:
+    served = serve()
+    name = b"a name that is long"
+    sent = ReceivedMessage("t", b"v", MessageID(1, 1), 3, headers=[(name.decode(), b"v")])
+    with served.connect() as caller:
+        caller.sendall(call_of(1, [sent]).replace(name, b"\xff" * len(name)))
+        assert b"could be in no queue" in caller.recv(1_000)
+        caller.sendall(call_of(1, [sent]))
+        assert caller.recv(1_000)[-5:] == bytes(5)
+
+
+def _with_headers(*headers: Any) -> Any:
+    return foreign.TMessage(foreign.TMessageID(1, 0), 0, b"t", b"v", None, list(headers))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        _with_headers(foreign.THeader(b"\xff", b"v")),
+        _with_headers(foreign.THeader(b"n", b"v"), foreign.THeader(None, b"v")),
+        _with_headers(foreign.THeader(b"n", None)),
         foreign.TMessage(topic=b"\xff", value=b"v"),
         foreign.TMessage(topic=b"", value=b"v"),
         foreign.TMessage(topic=b"t" * 256, value=b"v"),
@@ -183,10 +244,15 @@ def test_whoever_promises_what_never_comes_is_hung_up_on_at_once_and_others_go_o
         assert time.monotonic() - began_s < 10
 
 
-def own_call(seqid: int, *sequences: int) -> bytes:
+def call_of(seqid: int, sent: Sequence[ReceivedMessage]) -> bytes:
     """A call as workers write it."""
-    sent = [ReceivedMessage("t", b"v", MessageID(1, sequence), 3) for sequence in sequences]
     return b"".join([call_head(seqid, len(sent)), *map(encode_message, sent), call_tail])
+
+
+def own_call(seqid: int, *sequences: int) -> bytes:
+    return call_of(
+        seqid, [ReceivedMessage("t", b"v", MessageID(1, sequence), 3) for sequence in sequences]
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 4])

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from hqueue.metadata import Address
 from hqueue_workers.delivery.cursor import Call
-from hqueue_workers.delivery.wire import ReplyError, call_head, call_tail, read_reply
+from hqueue_workers.delivery.wire import Reply, ReplyError, call_head, call_tail, read_reply
 
 __all__ = ["Connection", "ConnectionPool", "NoAnswerError"]
 
@@ -79,8 +79,8 @@ class Connection:
         self._failure: Exception | None = None
         self._changed: asyncio.Future[None] | None = None
 
-    async def call(self, call: Call, timeout_s: float) -> int:
-        """Call the subscriber; its status.
+    async def call(self, call: Call, timeout_s: float) -> Reply:
+        """Call the subscriber; its answer.
 
         Nothing is sent from the moment on at which it may not be: a call that is cut off in its
         middle is none.
@@ -108,7 +108,7 @@ class Connection:
             self._socket.close()
             self._socket = None
 
-    async def _call(self, call: Call, timeout_s: float) -> int:
+    async def _call(self, call: Call, timeout_s: float) -> Reply:
         seqid = next(self._seqids)
         data = b"".join((call_head(seqid, call.count), *call.parts, call_tail))
         if self._socket is None:

@@ -141,14 +141,15 @@ class Segment:
             if message is None:
                 continue
             message_id = int(message.id)
-            length = len(message.value)
+            part = encode_message(message)
+            length = len(part)
             if parts and (len(parts) >= filter_.messages_max or size + length > filter_.bytes_max):
                 close(message_id, to_ordinal + message_id)
                 start, size = message_id, 0
                 parts.clear()
             if not parts:
                 first = message_id
-            parts.append(encode_message(message))
+            parts.append(part)
             size += length
         close(self.end, self.ordinal)
         return slices

@@ -12,7 +12,7 @@ from hqueue.push import Status
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import Call, SubscriberCursor
-from hqueue_workers.delivery.wire import decode_messages
+from hqueue_workers.delivery.wire import Reply, decode_messages
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics
 from hqueue_workers.node.runtime import Runtime
@@ -67,6 +67,8 @@ class MessageSender:
         self._metrics = metrics
         self._attempts = 0
         self._failures = 0
+        self._reason = ""
+        """What the subscriber said last of why the messages that come next are not done."""
         self._repeat_to: int | None = None
         self._calling = self._stopping = False
         self._task = runtime.start(self._run())
@@ -119,11 +121,11 @@ class MessageSender:
         try:
             async with self._pool.connection() as connection:
                 call = await self.cursor.take(self._repeat_to, self._is_due)
-                status = Status.DONE
+                reply = Reply(Status.DONE)
                 if call is not None and call.count:
-                    status = _status(await connection.call(call, self._options.timeout_ms / 1e3))
+                    reply = await connection.call(call, self._options.timeout_ms / 1e3)
             if call is not None:
-                pause_ms = await self._answered(call, status)
+                pause_ms = await self._answered(call, reply)
         except NoAnswerError as exc:
             pause_ms = self._unanswered(call, exc)
         finally:
@@ -136,9 +138,10 @@ class MessageSender:
         due_ms = timestamp_of(message_id) + self._options.delay_ms
         return not self._options.delay_ms or due_ms <= self._runtime.clock.wall_ms()
 
-    async def _answered(self, call: Call, status: Status) -> float:
-        """Take in a status; the pause until the call is made again, 0 if it is not."""
+    async def _answered(self, call: Call, reply: Reply) -> float:
+        """Take in an answer; the pause until the call is made again, 0 if it is not."""
         self._failures = 0
+        status = _status(reply.status)
         if status is Status.DONE:
             if call.count:
                 self._metrics.delivered(call.count, self._age_ms(call))
@@ -146,12 +149,13 @@ class MessageSender:
             return 0.0
         self._attempts += 1
         if status is Status.REJECT:
-            await self._dead_letter(call, "rejected by the subscriber")
+            await self._dead_letter(call, "rejected by the subscriber", reply.reason)
             return 0.0
+        self._reason = reply.reason or self._reason
         self._metrics.retried(call.count)
         attempts_max = self._options.attempts_max
         if attempts_max is not None and self._attempts >= attempts_max:
-            await self._dead_letter(call, "the subscriber's attempts are used up")
+            await self._dead_letter(call, "the subscriber's attempts are used up", self._reason)
             return 0.0
         self._repeat_to = call.end
         return self._backoff_ms(self._attempts)
@@ -175,18 +179,24 @@ class MessageSender:
 
     def _pass(self, call: Call) -> None:
         """Go on after a call that is done with."""
-        self._attempts, self._repeat_to = 0, None
+        self._attempts, self._reason, self._repeat_to = 0, "", None
         self.ordinal = call.ordinal
         self.checkpoint.advance(call.end)
         self.cursor.advance(call.end)
 
-    async def _dead_letter(self, call: Call, reason: str) -> None:
+    async def _dead_letter(self, call: Call, why: str, said: str) -> None:
         """Put the messages of a call to the dead letters; then go on after it.
+
+        Args:
+            call: the call.
+            why: why they go there.
+            said: what the subscriber said of it; empty if nothing.
 
         Raises:
             HQueueError: they could not be written. The call will be made again.
         """
         subscriber = self.checkpoint.key.subscriber
+        reason = f"{why}: {said}" if said else why
         letters = [
             DeadLetter(message, subscriber, reason, self._attempts)
             for message in decode_messages(b"".join(call.parts))

@@ -2,8 +2,11 @@
 
     call     80 01 00 01 │ name │ seqid │ 0f 00 01 0c count │ message … │ 00
     message  0c 00 01 ( 0a 00 01 timestamp, 06 00 02 sequence, 00 ), 06 00 02 partition,
-             0b 00 03 length topic, 0b 00 04 length value, 00
-    reply    80 01 00 02 │ name │ seqid │ 08 00 00 status │ 00
+             0b 00 03 length topic, 0b 00 04 length value,
+             if it has a key 0b 00 05 length key, if it has headers 0f 00 06 0c count header …, 00
+    header   0b 00 01 length name, 0b 00 02 length value, 00
+    reply    80 01 00 02 │ name │ seqid │ 08 00 00 status,
+             if it says why 0b 00 02 length reason │ 00
 
 Encoded messages can be put one behind another in any call. So what was read once is encoded once,
 for all subscribers that want it, which no general Thrift library does; and it is four times
@@ -14,11 +17,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 from hqueue import MessageID, ReceivedMessage
-from hqueue.settings.limits import SEQUENCE_BITS, SEQUENCE_MAX
+from hqueue.message import Headers
+from hqueue.settings.limits import REASON_LENGTH_MAX, SEQUENCE_BITS, SEQUENCE_MAX
 
 __all__ = [
+    "Reply",
     "ReplyError",
     "call_head",
     "call_tail",
@@ -35,15 +41,26 @@ _FIXED_BYTES = {2: 1, 3: 1, 4: 8, _I16: 2, _I32: 4, _I64: 8}
 _TEXT_BYTES_MAX = 64 * 1024
 """The longest text that is believed in a reply."""
 _FIELDS_MAX = 8
-"""Fields that a reply may have: a status, or a text with a type, and what later releases add."""
+"""Fields that a reply may have: a status and a reason, or a text with a type, and what later
+releases add."""
+_REASON_NUMBER = 2
 
 _HEAD = struct.Struct(f">Ii{len(METHOD)}siBhBi")
 _MESSAGE = struct.Struct(">BhBhqBhhBBhhBhi")
 _VALUE = struct.Struct(">Bhi")
+_HEADERS = struct.Struct(">BhBi")
 _WORD = struct.Struct(">i")
 
 call_tail = b"\0"
 """What follows the messages of a call."""
+
+
+class Reply(NamedTuple):
+    """A subscriber's answer."""
+
+    status: int
+    reason: str = ""
+    """Why the messages are not done, if it said so."""
 
 
 class ReplyError(Exception):
@@ -57,21 +74,38 @@ def call_head(seqid: int, count: int) -> bytes:
 
 def encode_message(message: ReceivedMessage) -> bytes:
     """A message that was read, as an element of the call's list."""
-    topic, value, message_id = message.topic.encode(), message.value, message.id
+    fields: Any = message  # As a tuple, for that is read fastest.
+    name, value, key, headers, message_id, partition = fields[:6]
+    topic = name.encode()
     return b"".join(
         (
             _MESSAGE.pack(
                 _STRUCT, 1,
                 _I64, 1, message_id >> SEQUENCE_BITS,
                 _I16, 2, message_id & SEQUENCE_MAX, _STOP,
-                _I16, 2, message.partition, _STRING, 3, len(topic),
+                _I16, 2, partition, _STRING, 3, len(topic),
             ),
             topic,
             _VALUE.pack(_STRING, 4, len(value)),
             value,
-            b"\0",
+            b"\0" if key is None and not headers else _encode_rest(key, headers),
         )
     )  # fmt: skip
+
+
+def _encode_rest(key: bytes | None, headers: Headers) -> bytes:
+    """What follows the value of a message that has a key, or headers."""
+    parts = [] if key is None else [_VALUE.pack(_STRING, 5, len(key)), key]
+    if headers:
+        parts.append(_HEADERS.pack(_LIST, 6, _STRUCT, len(headers)))
+    for name, value in headers:
+        encoded = name.encode()
+        parts += (
+            _VALUE.pack(_STRING, 1, len(encoded)), encoded,
+            _VALUE.pack(_STRING, 2, len(value)), value, b"\0",
+        )  # fmt: skip
+    parts.append(b"\0")
+    return b"".join(parts)
 
 
 def decode_messages(data: bytes) -> list[ReceivedMessage]:
@@ -82,22 +116,42 @@ def decode_messages(data: bytes) -> list[ReceivedMessage]:
         fields = _MESSAGE.unpack_from(data, at)
         topic_at = at + _MESSAGE.size
         topic_end = topic_at + fields[-1]
-        value_at = topic_end + _VALUE.size
-        value_end = value_at + _VALUE.unpack_from(data, topic_end)[2]
+        value, at = _text_at(data, topic_end)
+        key: bytes | None = None
+        if data[at] == _STRING:
+            key, at = _text_at(data, at)
+        headers: list[tuple[str, bytes]] = []
+        if data[at] == _LIST:
+            count = _HEADERS.unpack_from(data, at)[3]
+            at += _HEADERS.size
+            for _ in range(count):
+                name, at = _text_at(data, at)
+                content, at = _text_at(data, at)
+                headers.append((name.decode(), content))
+                at += 1
         messages.append(
             ReceivedMessage(
                 data[topic_at:topic_end].decode(),
-                data[value_at:value_end],
+                value,
                 MessageID(fields[4], fields[7]),
                 fields[11],
+                key=key,
+                headers=headers,
             )
         )
-        at = value_end + 1
+        at += 1
     return messages
 
 
-async def read_reply(read: Callable[[int], Awaitable[bytes]], seqid: int) -> int:
-    """Read the answer to a call; its status.
+def _text_at(data: bytes, at: int) -> tuple[bytes, int]:
+    """The bytes of a field, and where it ends."""
+    begin = at + _VALUE.size
+    end = begin + int(_VALUE.unpack_from(data, at)[2])
+    return data[begin:end], end
+
+
+async def read_reply(read: Callable[[int], Awaitable[bytes]], seqid: int) -> Reply:
+    """Read the answer to a call.
 
     Reads no more than a megabyte, whatever the subscriber sends.
 
@@ -114,7 +168,7 @@ async def read_reply(read: Callable[[int], Awaitable[bytes]], seqid: int) -> int
     if kind not in (_REPLY, _EXCEPTION) or name != METHOD or answered != seqid:
         raise ReplyError("the subscriber's answer is none of Thrift's binary protocol to our call")
     status: int | None = None
-    said = ""
+    said = reason = ""
     fields = 0
     while (field := (await read(1))[0]) != _STOP:
         fields += 1
@@ -126,13 +180,19 @@ async def read_reply(read: Callable[[int], Awaitable[bytes]], seqid: int) -> int
             status = word if kind == _REPLY and number == 0 else status
         elif field == _STRING:
             said = (await _text(read)).decode(errors="replace")
+            reason = _line(said) if number == _REASON_NUMBER else reason
         elif field in _FIXED_BYTES:
             await read(_FIXED_BYTES[field])
         else:
             raise ReplyError("the subscriber's answer has a field that it can't have")
     if status is None:
         raise ReplyError(said or "the subscriber's answer has no status")
-    return status
+    return Reply(status, reason)
+
+
+def _line(text: str) -> str:
+    """The beginning of a text, without what a terminal would take for more than that."""
+    return "".join([each if each.isprintable() else " " for each in text[:REASON_LENGTH_MAX]])
 
 
 async def _word(read: Callable[[int], Awaitable[bytes]]) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from hqueue import ReceivedMessage, Status
 from hqueue.metadata import Address
+from hqueue.push.listener import Answer
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.messages import RefusedCallError
 from hqueue_workers.delivery.connection_pool import (
@@ -19,7 +20,7 @@ from hqueue_workers.delivery.connection_pool import (
     NoAnswerError,
 )
 from hqueue_workers.delivery.cursor import Call
-from hqueue_workers.delivery.wire import METHOD
+from hqueue_workers.delivery.wire import METHOD, Reply
 
 Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -68,7 +69,7 @@ async def subscriber(converse: Converse) -> AsyncIterator[ConnectionPool]:
         await asyncio.gather(*talks, return_exceptions=True)
 
 
-async def made(pool: ConnectionPool, timeout_s: float = 10, size: int = 10) -> int:
+async def made(pool: ConnectionPool, timeout_s: float = 10, size: int = 10) -> Reply:
     async with pool.connection() as connection:
         return await connection.call(call(size), timeout_s)
 
@@ -87,14 +88,14 @@ def test_calls_follow_each_other_on_one_connection() -> None:
 
     async def scene() -> None:
         async with subscriber(converse) as pool:
-            assert [await made(pool) for _ in range(4)] == [0, 1, 2, 0]
+            assert [await made(pool) for _ in range(4)] == [(status, "") for status in (0, 1, 2, 0)]
 
     asyncio.run(scene())
     assert connections == 1
 
 
 def test_a_refusal_is_no_answer_and_says_why() -> None:
-    def refuse(messages: Sequence[ReceivedMessage]) -> Status:
+    def refuse(messages: Sequence[ReceivedMessage]) -> Answer:
         raise RefusedCallError("another member's")
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -112,13 +113,31 @@ def test_a_refusal_is_no_answer_and_says_why() -> None:
     asyncio.run(scene())
 
 
+def test_what_a_listener_raised_comes_with_the_status() -> None:
+    def consume(messages: Sequence[ReceivedMessage]) -> Answer:
+        return Answer(Status.RETRY, "ValueError: böse\nnext")
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answered = WorkerCall(consume, 100)
+        answered._seqid = await read_call(reader)
+        for byte in answered.answer():
+            writer.write(bytes([byte]))
+            await writer.drain()
+
+    async def scene() -> None:
+        async with subscriber(converse) as pool:
+            assert await made(pool) == (1, "ValueError: böse next")
+
+    asyncio.run(scene())
+
+
 def test_a_large_call_goes_through_a_subscriber_that_reads_slowly() -> None:
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(reply(await read_call(reader, CALL_BYTES)))
 
     async def scene() -> None:
         async with subscriber(converse) as pool:
-            assert await made(pool, size=CALL_BYTES) == 0
+            assert await made(pool, size=CALL_BYTES) == Reply(0)
 
     asyncio.run(scene())
 
@@ -136,7 +155,7 @@ def test_a_subscriber_that_closed_the_connection_meanwhile_is_called_on_another(
             for _ in range(3):
                 closed.clear()
                 async with pool.connection() as connection:
-                    assert await connection.call(call(), 10) == 0
+                    assert await connection.call(call(), 10) == Reply(0)
                 await closed.wait()
                 while connection._socket is not None:
                     await asyncio.sleep(0)
@@ -159,7 +178,7 @@ def test_a_subscriber_that_goes_or_babbles_gives_no_answer_and_the_next_call_is_
         async with subscriber(converse) as pool:
             with pytest.raises(NoAnswerError):
                 await made(pool)
-            assert await made(pool) == 2
+            assert await made(pool) == Reply(2)
 
     asyncio.run(scene())
 
@@ -188,7 +207,7 @@ def test_one_who_speaks_without_being_called_is_hung_up_on() -> None:
 
         async with subscriber(converse) as pool:
             async with pool.connection() as connection:
-                assert await connection.call(call(), 10) == 0
+                assert await connection.call(call(), 10) == Reply(0)
             while connection._socket is not None:
                 await asyncio.sleep(0)
 

@@ -21,13 +21,20 @@ from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import Call, SubscriberCursor
 from hqueue_workers.delivery.sender import MessageSender
-from hqueue_workers.delivery.wire import encode_message
+from hqueue_workers.delivery.wire import Reply, encode_message
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics, Metrics
 from tests.support.worker_doubles import SteppedRuntime, settle
 
 KEY = SubscriptionKey("q", 0, "s")
 DONE, RETRY, REJECT = 0, 1, 2
+
+
+def message(place: int) -> ReceivedMessage:
+    """The message at an ID."""
+    return ReceivedMessage(
+        "t", b"%d" % place, MessageID.from_int(place), 0, key=b"key", headers=[("n", b"v")]
+    )
 
 
 class Calls:
@@ -50,7 +57,7 @@ class Calls:
             self.repeated.append(until)
         elif not may_have(place):
             return None
-        data = encode_message(ReceivedMessage("t", b"%d" % place, MessageID.from_int(place), 0))
+        data = encode_message(message(place))
         return Call(place, place + 1, place, place + 1, 1, (data,))
 
     def advance(self, place: int) -> None:
@@ -63,7 +70,7 @@ class Calls:
 class Subscriber:
     """A channel whose subscriber gives these answers, one after another, and then done."""
 
-    def __init__(self, answers: Sequence[int | NoAnswerError]) -> None:
+    def __init__(self, answers: Sequence[int | Reply | NoAnswerError]) -> None:
         self.answers = list(answers)
         self.got: list[int] = []
 
@@ -71,12 +78,12 @@ class Subscriber:
     async def connection(self) -> AsyncIterator[Subscriber]:
         yield self
 
-    async def call(self, call: Call, timeout_s: float) -> int:
+    async def call(self, call: Call, timeout_s: float) -> Reply:
         self.got.append(call.first)
         answer = self.answers.pop(0) if self.answers else DONE
         if isinstance(answer, NoAnswerError):
             raise answer
-        return answer
+        return answer if isinstance(answer, Reply) else Reply(answer)
 
 
 class MovingCheckpoint:
@@ -126,7 +133,7 @@ class Scene:
     """A sender with everything around it."""
 
     def __init__(
-        self, answers: Sequence[int | NoAnswerError], count: int = 3, **options: Any
+        self, answers: Sequence[int | Reply | NoAnswerError], count: int = 3, **options: Any
     ) -> None:
         self.runtime = SteppedRuntime()
         self.cursor = Calls(count)
@@ -186,7 +193,32 @@ def test_used_up_attempts_end_with_the_dead_letters() -> None:
         await settle()
         # A status that nobody knows is a retry.
         assert it.subscriber.got == [0, 1, 1, 1, 2]
-        assert [(int(b.message.id), b.attempts) for b in it.dead_letters.letters] == [(1, 3)]
+        (letter,) = it.dead_letters.letters
+        assert letter == DeadLetter(message(1), "s", "the subscriber's attempts are used up", 3)
+
+    play(scene)
+
+
+def test_the_dead_letter_has_the_last_reason_that_its_own_call_was_answered_with() -> None:
+    async def scene() -> None:
+        it = Scene(
+            [
+                *(Reply(RETRY, "A: 1"), Reply(RETRY, "B: 2"), NoAnswerError("gone"), Reply(RETRY)),
+                *(Reply(RETRY), Reply(RETRY), Reply(RETRY)),
+                *(Reply(RETRY, "C: 3"), Reply(REJECT)),
+                Reply(REJECT, "D: 4"),
+                Reply(REJECT),
+            ],
+            count=5,
+            attempts_max=3,
+            backoff_ms_min=1,
+        )
+        await settle()
+        await settle()
+        used_up, rejected = "the subscriber's attempts are used up", "rejected by the subscriber"
+        assert [letter.reason for letter in it.dead_letters.letters] == [
+            f"{used_up}: B: 2", used_up, rejected, f"{rejected}: D: 4", rejected,
+        ]  # fmt: skip
 
     play(scene)
 
