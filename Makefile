@@ -91,7 +91,7 @@ $(KAFKA_STAMP): $(STAMP)
 
 .PHONY: test-spark
 test-spark: setup .venv-spark-$(SPARK)/installed  ## test the data source on an older PySpark (SPARK=4.0); takes some 10 minutes
-	.venv-spark-$(SPARK)/bin/python -m pytest $(foreach part,batch stream sink jobs located,tests/spark/test_$(part).py)
+	.venv-spark-$(SPARK)/bin/python -m pytest $(foreach part,batch stream sink jobs located carried,tests/spark/test_$(part).py)
 
 # Kafka's source is to be had for no newer Spark than 4.0.
 .PHONY: bench-kafka

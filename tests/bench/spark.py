@@ -79,7 +79,7 @@ class TupleReader(DataSourceReader):
             for message in queue.scan(partition=range_.partition, start=start, stop=stop):
                 yield (
                     message.partition, message.id.datetime, message.id.sequence, int(message.id),
-                    message.topic, message.value,
+                    message.topic, message.value, message.key,
                 )  # fmt: skip
 
 

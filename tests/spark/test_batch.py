@@ -41,9 +41,9 @@ def test_a_row_has_the_parts_of_the_messages_id_its_topic_and_its_value(
     frame = load(queue)
     assert frame.schema.simpleString() == (
         "struct<partition:int,timestamp:timestamp,sequence:smallint,id:bigint,topic:string,"
-        "value:binary>"
+        "value:binary,key:binary>"
     )
-    assert not any(field.nullable for field in frame.schema)
+    assert [field.name for field in frame.schema if field.nullable] == ["key"]
     rows = frame.orderBy("partition", "id").collect()
     assert [(r.partition, r.topic, bytes(r.value)) for r in rows] == [
         (0, "a", b""), (0, "ü", b"\xff"), (1, "a", b"one"),

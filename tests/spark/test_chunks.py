@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import InvalidInputError
+from hqueue import InvalidInputError, Message
 from hqueue.format.arrow import encode_record_batch
 from pyspark_hqueue.writing import chunks
 from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks
@@ -24,15 +24,21 @@ SCHEMA = pa.schema(
         ("value", pa.binary()),
         ("key", pa.string()),
         ("partition", pa.int32()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
+Fields = tuple[str, bytes, bytes | None, tuple[tuple[str, bytes], ...]]
 
 rows = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c"]),
         st.binary(max_size=30),
-        st.one_of(st.none(), st.sampled_from(["k", "l", "ü"])),
+        st.one_of(st.none(), st.sampled_from(["", "k", "ü"])),
         st.one_of(st.none(), st.integers(0, PARTITIONS - 1)),
+        st.one_of(
+            st.none(),
+            st.lists(st.tuples(st.sampled_from(["", "n", "ü"]), st.binary(max_size=9)), max_size=3),
+        ),
     ),
     max_size=80,
 )
@@ -50,10 +56,16 @@ def cut(pieces: Sequence[pa.RecordBatch], topic: str | None = None) -> list[Chun
     return full + list(cutter.flush())
 
 
-def flat(found: Sequence[Chunk]) -> dict[tuple[int, int], list[tuple[str, bytes]]]:
+def flat(found: Sequence[Chunk]) -> dict[tuple[int, int], list[Fields]]:
     return {
         (chunk.target, chunk.number): [
-            (row["topic"], row["value"]) for row in chunk.messages.to_pylist()
+            (
+                row["topic"],
+                row["value"],
+                row.get("key"),
+                tuple((each["key"], each["value"]) for each in row.get("headers") or ()),
+            )
+            for row in chunk.messages.to_pylist()
         ]
         for chunk in found
     }
@@ -70,10 +82,20 @@ def small() -> Iterator[None]:
 
 
 def target_of(row: tuple[Any, ...]) -> int:
-    _, _, key, partition = row
+    _, _, key, partition, _ = row
     if partition is not None:
         return int(partition)
     return ANY if key is None else zlib.crc32(key.encode()) % PARTITIONS
+
+
+def message_of(row: tuple[Any, ...]) -> Fields:
+    topic, value, key, _, headers = row
+    return topic, value, None if key is None else key.encode(), tuple(headers or ())
+
+
+def size_of(message: Fields) -> int:
+    topic, value, key, headers = message
+    return Message(topic, value, key, headers).size + 8 + 8 * len(headers)
 
 
 @given(rows, st.randoms(use_true_random=False))
@@ -96,7 +118,7 @@ def test_every_row_is_in_the_chunks_of_its_target_in_order(some: list[tuple[Any,
         numbers = sorted(number for there, number in found if there == target)
         assert numbers == list(range(len(numbers)))
         together = [message for number in numbers for message in found[target, number]]
-        assert together == [row[:2] for row in some if target_of(row) == target]
+        assert together == [message_of(row) for row in some if target_of(row) == target]
 
 
 @given(rows)
@@ -105,40 +127,77 @@ def test_each_chunk_is_within_its_bounds_and_full_but_for_the_last(
 ) -> None:
     found = flat(cut([frame(some)]))
     for (target, number), messages in found.items():
-        size = sum(len(value) + 8 for _, value in messages)
+        size = sum(map(size_of, messages))
         assert len(messages) <= 7
         assert size <= 120 or len(messages) == 1
-        assert len({topic for topic, _ in messages}) <= 2
+        assert len({message[0] for message in messages}) <= 2
         following = found.get((target, number + 1))
         if following is not None:
-            topic, value = following[0]
+            first = following[0]
             assert (
                 len(messages) == 7
-                or size + len(value) + 8 > 120
-                or len({topic, *(topic for topic, _ in messages)}) > 2
+                or size + size_of(first) > 120
+                or len({message[0] for message in (first, *messages)}) > 2
             )
 
 
 def test_a_chunk_is_a_batch_that_can_be_put() -> None:
-    for chunk in cut([frame([("a", b"x" * n, None, None) for n in range(50)])]):
+    for chunk in cut([frame([("a", b"x" * n, None, None, None) for n in range(50)])]):
         assert encode_record_batch(chunk.messages).count == chunk.messages.num_rows
+
+
+def test_keys_and_headers_are_columns_where_rows_have_them() -> None:
+    schema = pa.schema([SCHEMA.field(name) for name in ("topic", "value", "partition")])
+    (chunk,) = cut([frame([("a", b"x", 1)], schema)])
+    assert chunk.messages.schema.names == ["topic", "value"]
+    (chunk,) = cut([frame([("a", b"x", None, 1, None)])])
+    assert chunk.messages.schema.names == ["topic", "value", "key", "headers"]
+    plain = encode_record_batch(chunk.messages)
+    assert plain == encode_record_batch(chunk.messages.select(["topic", "value"]))
+
+
+def test_what_tells_many_small_headers_apart_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_MESSAGES", 10_000)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4 * 1024 * 1024)
+    messages, each = 10_000, 150
+    pairs = pa.StructArray.from_arrays(
+        [pa.repeat("n", messages * each), pa.repeat(pa.scalar(b""), messages * each)],
+        names=["key", "value"],
+    )
+    ends = pa.array(range(0, messages * each + 1, each), pa.int32())
+    found = cut(
+        [
+            pa.RecordBatch.from_pydict(
+                {
+                    "value": pa.repeat(pa.scalar(b""), messages),
+                    "headers": pa.ListArray.from_arrays(ends, pairs),
+                }
+            )
+        ],
+        topic="t",
+    )
+    assert sum(encode_record_batch(chunk.messages).count for chunk in found) == messages
+    assert len(found) > 1
 
 
 def test_strings_and_large_types_are_taken() -> None:
     schema = pa.schema([("value", pa.large_string()), ("key", pa.large_binary())])
     found = cut([frame([("ä", b"k"), ("b", None)], schema)], topic="t")
-    assert sorted(flat(found).values()) == [[("t", b"b")], [("t", "ä".encode())]]
+    assert sorted(flat(found).values()) == [
+        [("t", b"b", None, ())],
+        [("t", "ä".encode(), b"k", ())],
+    ]
 
 
 @pytest.mark.parametrize(
     ("row", "match"),
     [
-        ((None, b"", None, None), "never null"),
-        (("a", None, None, None), "never null"),
-        (("a", b"", None, 3), "no such partition"),
-        (("a", b"", "k", -1), "no such partition"),
+        ((None, b"", None, None, None), "never null"),
+        (("a", None, None, None, None), "never null"),
+        (("a", b"", None, 3, None), "no such partition"),
+        (("a", b"", "k", -1, None), "no such partition"),
     ],
 )
 def test_a_row_that_is_no_message_is_refused(row: tuple[Any, ...], match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
-        cut([frame([("a", b"", None, None), row])])
+        cut([frame([("a", b"", None, None, None), row])])

@@ -72,7 +72,7 @@ def test_only_the_columns_that_are_wanted_are_made(
     assert frame.columns == ["value", "sequence"]
     assert sorted(bytes(row.value) for row in frame.collect())[0] == b"0:0"
     with pytest.raises(InvalidInputError, match="no such column"):
-        read(spark, queue.name, columns=["key"])
+        read(spark, queue.name, columns=["headers"])
 
 
 def test_a_frame_holds_one_snapshot(make_queue: MakeQueue, spark: SparkSession) -> None:

@@ -32,6 +32,11 @@ def put(frame: DataFrame, connection: Connection, **options: str) -> None:
     frame.write.format("hqueue").mode("append").options(**connection, **options).save()
 
 
+def header(name: str, value: str) -> str:
+    """A column of headers: one pair in each row."""
+    return f"array(named_struct('key', {name}, 'value', {value})) as headers"
+
+
 def values(queue: hqueue.Queue, partition: int | None = None) -> list[int]:
     return [int(message.value) for message in queue.scan(partition=partition)]
 
@@ -152,6 +157,12 @@ def test_a_stream_is_written_and_goes_on_after_a_restart(
         ({"columns": ["topic", "id as value"]}, "column='value'"),
         ({"columns": ["topic", "value", "id as key"]}, "column='key'"),
         ({"columns": ["topic", "value", "topic as partition"]}, "column='partition'"),
+        ({"columns": ["topic", "value", "topic as headers"]}, "column='headers'"),
+        ({"columns": ["topic", "value", "array(topic) as headers"]}, "column='headers'"),
+        ({"columns": ["topic", "value", header("id", "value")]}, "column='headers'"),
+        ({"columns": ["topic", "value", header("topic", "id")]}, "column='headers'"),
+        ({"columns": ["topic", "value", header("topic", "nullif(value, value)")]}, "never null"),
+        ({"columns": ["topic", "value", header("nullif(topic, topic)", "value")]}, "never null"),
         ({"columns": ["topic", "value", "id as partition"]}, "no such partition"),
         ({"columns": ["topic", "nullif(value, value) as value"]}, "never null"),
         ({"topik": "x"}, "closest='topic'"),

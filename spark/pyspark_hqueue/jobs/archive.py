@@ -28,8 +28,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.rounds import Round, Rounds
+from pyspark_hqueue.jobs.sizes import message_bytes
 from pyspark_hqueue.reading.plan import Range
-from pyspark_hqueue.reading.schema import COLUMNS
+from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["FILES", "Archive", "RoundRecord", "archived_queue", "round_records"]
 
@@ -41,7 +42,7 @@ ROUND_MESSAGES = 10_000_000
 
 FILES = StructType(
     [
-        *(field for field in COLUMNS if field.name != "topic"),
+        *(field for field in WITH_HEADERS if field.name != "topic"),
         StructField("date", StringType()),
         StructField("topic", StringType()),
     ]
@@ -193,7 +194,7 @@ class Archive:
         by = ("date", "topic")
         frame: DataFrame = round_.frame.withColumn("date", F.expr(_DATE))
         frame = frame.observe(
-            seen, F.count(F.lit(1)).alias("messages"), F.sum(F.length("value")).alias("bytes")
+            seen, F.count(F.lit(1)).alias("messages"), F.sum(message_bytes()).alias("bytes")
         )
         # Files of a good size, whatever the number of tasks and of topics.
         frame = frame.hint("rebalance", *map(F.col, by)).sortWithinPartitions(

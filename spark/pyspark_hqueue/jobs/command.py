@@ -43,7 +43,7 @@ By = Annotated[
     str | None,
     typer.Option(
         help="What decides on the partition: 'partition' (the source's, modulo their number), "
-        "'topic', 'key' (a column), or an expression of Spark's SQL over the columns."
+        "'topic', 'key', or an expression of Spark's SQL over the columns."
     ),
 ]
 DryRun = Annotated[
@@ -183,6 +183,7 @@ def replay(
     help=unwrapped("""
 Copy a queue into another, which may have another number of partitions, each message once.
 
+Messages keep their partitions; in another number of partitions those with a key lie where it says.
 A run goes on where the last one with this checkpoint ended, and can be killed anywhere.
 """)
 )
@@ -194,7 +195,7 @@ def copy(
         str, typer.Option("--checkpoint", "-c", help="A folder, one for each copy.")
     ],
     *,
-    by: By = "partition",
+    by: By = None,
     topic: Topics = None,
     start: Start = None,
     round_messages: RoundMessages = None,
@@ -216,7 +217,7 @@ def copy(
             source,
             target,
             checkpoint,
-            by=by or "partition",
+            by=by,
             topics=topic or (),
             round_messages=round_messages or ROUND_MESSAGES,
             options=options,

@@ -16,7 +16,7 @@ from pyspark_hqueue.jobs.rounds import Round, Rounds
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.decode import client_of
 from pyspark_hqueue.reading.plan import Range
-from pyspark_hqueue.reading.schema import COLUMNS
+from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["Copy"]
 
@@ -34,7 +34,8 @@ class Copy:
         source: the name of the queue that is read.
         target: the name of the queue that is written.
         checkpoint: a folder, one for each copy; with a new one all is copied again.
-        by: what decides on a message's partition; see `pyspark_hqueue.jobs.targets`.
+        by: what decides on a message's partition; see `pyspark_hqueue.jobs.targets`. If None,
+            the source's partition where the target has as many, else the key.
         topics: the topics wanted; all if empty.
         round_messages: of one round.
         options: of the data source's stream, as ``startingOffsets`` and ``hqueue.gateways``.
@@ -51,7 +52,7 @@ class Copy:
         target: str,
         checkpoint: str,
         *,
-        by: str = "partition",
+        by: str | None = None,
         topics: Sequence[str] = (),
         round_messages: int = ROUND_MESSAGES,
         options: Mapping[str, str] | None = None,
@@ -64,8 +65,10 @@ class Copy:
             given["subscribe"] = ",".join(topics)
         self._rounds = Rounds(spark, source, Folder(spark, checkpoint), given, round_messages)
         queue = client_of(self._rounds.options.settings).queue(target)
+        if by is None:
+            by = "partition" if queue.partitions == self._rounds.queue.partitions else "key"
         self._target = Target(target, queue.partitions, by, settings)
-        self._target.check(spark.createDataFrame([], COLUMNS))
+        self._target.check(spark.createDataFrame([], WITH_HEADERS))
 
     def pending(self) -> list[Range]:
         """What a run would copy. Raises as `Rounds.pending`."""

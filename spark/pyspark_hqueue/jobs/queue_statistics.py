@@ -2,7 +2,7 @@
 
 The headers of the log tell it without a message being read, some hundred times faster than reading
 them: so that is how it is done, without a Spark job, where nothing else is asked for. A condition
-or an expression over the messages' values needs them, and is counted in Spark.
+or an expression over the messages needs them, and is counted in Spark.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from hqueue import InvalidInputError, MessageID
 from pyspark_hqueue.jobs.failures import translated
+from pyspark_hqueue.jobs.sizes import message_bytes
 from pyspark_hqueue.reading.decode import client_of, topics_named
 from pyspark_hqueue.reading.located import frame_of
 from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Range, snapshot
-from pyspark_hqueue.reading.schema import COLUMNS
+from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["Count", "Counting", "Statistics"]
 
@@ -38,7 +39,9 @@ COUNTS_MAX = 1_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Count:
-    """What a window has of a topic, or of whatever else it was counted by."""
+    """What a window has of a topic, or of whatever else it was counted by: messages, and the bytes
+    of their values, keys and headers.
+    """
 
     window_ms: int
     group: str
@@ -130,7 +133,8 @@ class Counting:
         return self._ranges
 
     def by_headers(self) -> Statistics:
-        """Count without reading messages. A batch counts where its first message lies.
+        """Count without reading messages. A batch counts where its first message lies, and keys and
+        headers as many bytes as their columns have in the log.
 
         Raises:
             InvalidInputError: an expression needs the messages.
@@ -150,7 +154,7 @@ class Counting:
                     if wanted is None or entry.topic in wanted:
                         count = found[window, entry.topic]
                         count[0] += entry.count
-                        count[1] += entry.value_bytes
+                        count[1] += entry.value_bytes + entry.values_at
         counts = [Count(*key, *count) for key, count in sorted(found.items())]
         return Statistics(self._queue.name, window_ms, counts)
 
@@ -164,7 +168,7 @@ class Counting:
         """
         window_ms = self._window()
         self.check(spark)
-        frame = frame_of(spark, self._options, self.pending(), COLUMNS)
+        frame = frame_of(spark, self._options, self.pending(), WITH_HEADERS)
         if self._where is not None:
             frame = frame.where(self._where)
         group = F.expr(self._by or "topic").cast("string")
@@ -174,7 +178,7 @@ class Counting:
                     F.window("timestamp", f"{window_ms} milliseconds").alias("window"),
                     F.coalesce(group, F.lit("")).alias("group"),
                 )
-                .agg(F.count(F.lit(1)).alias("messages"), F.sum(F.length("value")).alias("bytes"))
+                .agg(F.count(F.lit(1)).alias("messages"), F.sum(message_bytes()).alias("bytes"))
                 .select(F.unix_millis("window.start"), "group", "messages", "bytes")
                 .limit(COUNTS_MAX + 1)
                 .collect()
@@ -189,13 +193,13 @@ class Counting:
     def check(self, spark: SparkSession) -> None:
         """Refuse expressions that can't be evaluated. Reads nothing."""
         try:
-            frame = spark.createDataFrame([], COLUMNS).where(self._where or "true")
+            frame = spark.createDataFrame([], WITH_HEADERS).where(self._where or "true")
             frame.select(F.expr(self._by or "topic").cast("string")).schema  # noqa: B018
         except AnalysisException as exc:
             reason = str(exc).splitlines()[0]
             raise InvalidInputError(
                 "an expression is Spark's SQL, over the columns of a queue",
-                columns=COLUMNS.names,
+                columns=WITH_HEADERS.names,
                 reason=reason,
             ) from exc
 

@@ -22,7 +22,7 @@ from pyspark_hqueue.reading.decode import client_of
 from pyspark_hqueue.reading.located import frame_of
 from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Position, Range, partitions_of, ranges_between, starts_of
-from pyspark_hqueue.reading.schema import COLUMNS
+from pyspark_hqueue.reading.schema import WITH_HEADERS
 
 __all__ = ["Round", "Rounds"]
 
@@ -35,7 +35,7 @@ class Round:
         name: the stream's, which it has from its checkpoint.
         number: rounds are counted from 0 on.
         messages: how many of all topics there are.
-        frame: what is to be read, with the data source's columns.
+        frame: what is to be read, with the data source's columns, headers among them.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Rounds:
             name = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert name is not None
             messages = sum(range_.messages for range_ in found)
-            frame = frame_of(self._spark, self.options, found, COLUMNS)
+            frame = frame_of(self._spark, self.options, found, WITH_HEADERS)
             try:
                 if found:
                     function(Round(name, number, messages, frame))

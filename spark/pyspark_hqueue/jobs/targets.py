@@ -3,7 +3,7 @@
 What decides on the partition, ``by``:
 
     partition   the source's, modulo the number of the queue's partitions
-    key         the column key, as `hqueue.Queue.put` takes it
+    key         the message's key; where it is null, the partition
     topic       the topic, as a key
     other       an expression of Spark's SQL over the columns, as a key; where it is null,
                 the partition
@@ -25,6 +25,7 @@ from pyspark.sql.types import BinaryType
 
 from hqueue import InvalidInputError
 from pyspark_hqueue.jobs.failures import translated
+from pyspark_hqueue.writing.options import check_headers
 
 __all__ = ["Target"]
 
@@ -51,8 +52,10 @@ class Target:
         """Refuse a rule that can't be applied to these columns.
 
         Raises:
-            InvalidInputError: it is no expression, or gives another value each time.
+            InvalidInputError: it is no expression, or gives another value each time; or the
+                headers have a type that they can't have.
         """
+        check_headers(frame.schema)
         if self.by in ("partition", "key") and self.by not in frame.columns:
             raise InvalidInputError(
                 "there is no such column to choose partitions by",
@@ -78,7 +81,8 @@ class Target:
         """Write a frame, with its messages in order in each partition of the queue, once.
 
         Args:
-            frame: its columns are ``topic``, ``value``, those of `order` and of the rule.
+            frame: its columns are ``topic``, ``value``, ``key`` and ``headers`` if there are any,
+                those of `order` and of the rule.
             order: columns that no two messages share all of. What is written is the same each
                 time that the same frame is given, however Spark divides it.
             write_id: what this is known by, with `epoch`, so that it is there once.
@@ -93,10 +97,14 @@ class Target:
             JobError: Spark failed.
         """
         order_columns = [f"order_{index}" for index in range(len(order))]
+        message = {"topic": F.col("topic"), "value": F.col("value")}
+        if "key" in frame.columns:
+            message["key"] = _as_key(frame, F.col("key"))
+        if "headers" in frame.columns:
+            message["headers"] = F.col("headers")
         columns = [
             self._partition(frame).alias("partition"),
-            F.col("topic"),
-            F.col("value"),
+            *(column.alias(name) for name, column in message.items()),
             *(F.col(name).alias(column) for name, column in zip(order, order_columns, strict=True)),
         ]
         spread = ["partition"] if self.by is not None else order_columns[:1]
@@ -107,7 +115,7 @@ class Target:
             .observe(seen, F.count(F.lit(1)).alias("messages"))
             .repartition(tasks, *spread)
             .sortWithinPartitions("partition", *order_columns)
-            .select("partition", "topic", "value")
+            .select("partition", *message)
         )
         given = {"queue": self.queue, "writeId": write_id, "writeEpoch": str(epoch)}
         with translated():
@@ -117,13 +125,16 @@ class Target:
     def _partition(self, frame: DataFrame) -> Column:
         if self.by is None:
             return F.lit(None).cast("int")
+        same = F.pmod(F.col("partition").cast("long"), F.lit(self.partitions)).cast("int")
         if self.by == "partition":
-            return F.pmod(F.col("partition").cast("long"), F.lit(self.partitions)).cast("int")
+            return same
         key = F.expr(self.by) if self.by not in ("key", "topic") else F.col(self.by)
-        if not isinstance(frame.select(key).schema[0].dataType, BinaryType):
-            key = key.cast("string").cast("binary")
-        chosen = (F.crc32(key) % self.partitions).cast("int")
-        if "partition" in frame.columns and self.by not in ("key", "topic"):
-            fallback = F.pmod(F.col("partition").cast("long"), F.lit(self.partitions)).cast("int")
-            return F.coalesce(chosen, fallback)
-        return chosen
+        chosen = (F.crc32(_as_key(frame, key)) % self.partitions).cast("int")
+        return F.coalesce(chosen, same) if "partition" in frame.columns else chosen
+
+
+def _as_key(frame: DataFrame, column: Column) -> Column:
+    """A column as a key: what is no binary as its text."""
+    if isinstance(frame.select(column).schema[0].dataType, BinaryType):
+        return column
+    return column.cast("string").cast("binary")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StructType
 
 from hqueue import Client, MessageID, Queue, Scan, Settings, connect
 from hqueue.runtime.clock import SYSTEM_CLOCK
@@ -28,7 +29,7 @@ def client_of(settings: Settings) -> Client:
 
 
 def read_ranges(
-    options: ReadOptions, ranges: Sequence[Range], columns: Sequence[str] = COLUMNS.names
+    options: ReadOptions, ranges: Sequence[Range], columns: StructType = COLUMNS
 ) -> Iterator[pa.RecordBatch]:
     """The wanted messages of some ranges, in order, some megabytes at a time.
 
@@ -38,8 +39,7 @@ def read_ranges(
         DataLossError: messages of it are gone, and that is to be an error.
     """
     queue = client_of(options.settings).queue(options.queue)
-    schema = arrow_schema(COLUMNS)
-    schema = pa.schema([schema.field(name) for name in columns])
+    schema = arrow_schema(columns)
     for range_ in ranges:
         for batch in _read(queue, range_, options):
             yield _columns(batch, schema)

@@ -23,7 +23,6 @@ from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.hosts import names_of
 from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, snapshot
-from pyspark_hqueue.reading.schema import COLUMNS
 
 __all__ = ["foreach_batch", "frame_of", "read"]
 
@@ -47,18 +46,20 @@ def read(
     Args:
         spark: the session.
         queue: the queue's name.
-        columns: the columns wanted; all if None. Others are not made.
+        columns: the columns wanted; all if None, ``headers`` with the option ``includeHeaders``.
+            Others are not made.
         options: the data source's batch options.
 
     Raises:
         InvalidInputError: an option is unknown or has a wrong value, or there is no such column.
     """
     given = {**_texts(options), "queue": queue}
-    wanted = _wanted(columns)
     if not _has_jvm(spark):
         _say_once()
-        return spark.read.format("hqueue").options(**given).load().select(*wanted.names)
+        frame = spark.read.format("hqueue").options(**given).load()
+        return frame.select(*_wanted(columns, frame.schema).names)
     parsed = ReadOptions.of(given, "batch")
+    wanted = _wanted(columns, parsed.columns)
     ranges = snapshot(client_of(parsed.settings).queue(queue), parsed)
     return frame_of(spark, parsed, ranges, wanted)
 
@@ -81,16 +82,17 @@ def foreach_batch(
         spark: the session.
         queue: the queue's name.
         function: called with the frame of each batch, and the batch's ID.
-        columns: the columns wanted; all if None. Others are not made.
+        columns: the columns wanted, as of `read`.
         options: the data source's stream options.
     """
     given = {**_texts(options), "queue": queue}
-    wanted = _wanted(columns)
     if not _has_jvm(spark):
         _say_once()
         frame = spark.readStream.format("hqueue").options(**given).load()
-        return frame.select(*wanted.names).writeStream.foreachBatch(function)
+        names = _wanted(columns, frame.schema).names
+        return frame.select(*names).writeStream.foreachBatch(function)
     parsed = ReadOptions.of(given, "stream")
+    wanted = _wanted(columns, parsed.columns)
 
     def located(ranges: DataFrame, batch_id: int) -> None:
         found = [Range(**row.asDict()) for row in ranges.collect()]
@@ -108,12 +110,12 @@ def _texts(options: Mapping[str, str | bool | float]) -> dict[str, str]:
     }
 
 
-def _wanted(columns: Sequence[str] | None) -> StructType:
-    names = COLUMNS.names if columns is None else list(columns)
+def _wanted(columns: Sequence[str] | None, there: StructType) -> StructType:
+    names = there.names if columns is None else list(columns)
     for name in names:
-        if name not in COLUMNS.names:
-            raise InvalidInputError("there is no such column", column=name, columns=COLUMNS.names)
-    return StructType([COLUMNS[name] for name in names])
+        if name not in there.names:
+            raise InvalidInputError("there is no such column", column=name, columns=there.names)
+    return StructType([there[name] for name in names])
 
 
 def _has_jvm(spark: SparkSession) -> bool:
@@ -133,12 +135,11 @@ def frame_of(
 ) -> DataFrame:
     """The messages of some ranges, read by tasks on the hosts of their regions."""
     tasks = _located_tasks(options, ranges, spark.sparkContext.defaultParallelism)
-    names = columns.names
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
-                yield from read_ranges(options, pickle.loads(packed), names)
+                yield from read_ranges(options, pickle.loads(packed), columns)
 
     return _placed(spark, tasks).mapInArrow(decode, columns)
 

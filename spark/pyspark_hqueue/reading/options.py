@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+from pyspark.sql.types import StructType
+
 from hqueue import InvalidInputError, MessageID, Settings
 from hqueue.message import topic_bytes
 from hqueue.message_id import as_message_id
@@ -22,6 +24,7 @@ from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.settings.names import with_closest
 from hqueue.settings.numbers import is_whole, read_whole, whole_number
 from pyspark_hqueue.reading.pushdown import Narrowing
+from pyspark_hqueue.reading.schema import COLUMNS, WITH_HEADERS
 
 __all__ = ["Bound", "Boundary", "Option", "ReadOptions", "duration_ms", "parse_options", "whole"]
 
@@ -234,6 +237,7 @@ _OPTIONS = (
     Option("minOffsetsPerTrigger", "trigger_messages_min", _POSITIVE, "stream"),
     Option("maxTriggerDelay", "trigger_delay_ms_max", duration_ms, "stream"),
     Option("rangesOnly", "ranges_only", _flag, "stream"),
+    Option("includeHeaders", "include_headers", _flag),
     Option("minPartitions", "tasks_min", _POSITIVE),
     Option("maxRecordsPerPartition", "task_messages_max", _POSITIVE),
     Option("failOnDataLoss", "fail_on_data_loss", _flag),
@@ -241,7 +245,6 @@ _OPTIONS = (
 
 _OF_KAFKA = {
     "kafka.bootstrap.servers": "the gateways are given as hqueue.gateways",
-    "includeheaders": "messages of a queue have no headers",
     "groupidprefix": "a read belongs to no consumer group",
     "startingoffsetsbytimestampstrategy": "a time beyond the last message is the end of the log",
 }
@@ -313,7 +316,13 @@ class ReadOptions:
     trigger_messages_min: int | None = None
     trigger_delay_ms_max: int = 900_000
     ranges_only: bool = False
+    include_headers: bool = False
     narrowing: Narrowing = dataclasses.field(default_factory=Narrowing)
+
+    @property
+    def columns(self) -> StructType:
+        """The columns of the messages that are read."""
+        return WITH_HEADERS if self.include_headers else COLUMNS
 
     def start_in(self, partition: int) -> Boundary:
         """Where the read begins in a partition."""

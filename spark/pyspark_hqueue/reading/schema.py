@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
@@ -16,23 +17,37 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-__all__ = ["COLUMNS", "RANGES", "arrow_schema"]
+__all__ = ["COLUMNS", "HEADERS", "RANGES", "WITH_HEADERS", "arrow_schema"]
 
 
 def _required(*fields: tuple[str, DataType]) -> StructType:
     return StructType([StructField(name, kind, nullable=False) for name, kind in fields])
 
 
-COLUMNS = _required(
-    ("partition", IntegerType()),
-    ("timestamp", TimestampType()),
-    ("sequence", ShortType()),
-    ("id", LongType()),
-    ("topic", StringType()),
-    ("value", BinaryType()),
+COLUMNS = StructType(
+    [
+        *_required(
+            ("partition", IntegerType()),
+            ("timestamp", TimestampType()),
+            ("sequence", ShortType()),
+            ("id", LongType()),
+            ("topic", StringType()),
+            ("value", BinaryType()),
+        ),
+        StructField("key", BinaryType()),
+    ]
 )
 """A row a message. ``timestamp`` (milliseconds) and ``sequence`` are the parts of its MessageID;
-``id`` is the same as one integer, which sorts as the messages of a partition do."""
+``id`` is the same as one integer, which sorts as the messages of a partition do. ``key`` is null
+where there is none."""
+
+HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+"""Headers, pairs of a name and a value, as Spark's Kafka source has them."""
+
+WITH_HEADERS = StructType([*COLUMNS, StructField("headers", HEADERS)])
+"""A row a message, with its ``headers``: null where there are none."""
 
 RANGES = _required(
     ("partition", IntegerType()),
@@ -57,11 +72,20 @@ _ARROW: dict[type[DataType], pa.DataType] = {
 }
 
 
+def _arrow_type(kind: DataType) -> pa.DataType:
+    if isinstance(kind, ArrayType):
+        element = _arrow_type(kind.elementType)
+        return pa.list_(pa.field("element", element, nullable=kind.containsNull))
+    if isinstance(kind, StructType):
+        return pa.struct(list(arrow_schema(kind)))
+    return _ARROW[type(kind)]
+
+
 def arrow_schema(columns: StructType) -> pa.Schema:
     """The Arrow schema that Spark wants of these columns; it takes no other.
 
     PySpark has a function for it, which each of its versions wants to be called in another way.
     """
     return pa.schema(
-        [pa.field(f.name, _ARROW[type(f.dataType)], nullable=f.nullable) for f in columns]
+        [pa.field(f.name, _arrow_type(f.dataType), nullable=f.nullable) for f in columns]
     )

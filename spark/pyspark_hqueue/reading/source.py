@@ -15,7 +15,7 @@ from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Task, cut, pieces_of, snapshot
 from pyspark_hqueue.reading.pushdown import narrowing_of, pushes_filters
-from pyspark_hqueue.reading.schema import COLUMNS, RANGES
+from pyspark_hqueue.reading.schema import COLUMNS, RANGES, WITH_HEADERS
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -25,29 +25,42 @@ __all__ = ["batch_reader", "check_schema", "schema_of"]
 
 def schema_of(options: Mapping[str, str]) -> StructType:
     """The columns that a read with these options has."""
-    return RANGES if options.get("rangesonly", "").lower() == "true" else COLUMNS
+    if options.get("rangesonly", "").lower() == "true":
+        return RANGES
+    return WITH_HEADERS if options.get("includeheaders", "").lower() == "true" else COLUMNS
 
 
-def check_schema(given: StructType, wanted: StructType) -> None:
-    """Refuse a schema of the user's own, unless it is what comes anyway."""
-    if [(f.name, f.dataType) for f in given] != [(f.name, f.dataType) for f in wanted]:
+def check_schema(given: StructType, there: StructType) -> None:
+    """Refuse a schema of the user's own, unless it chooses among the columns that are there."""
+    wrong = [
+        field.name
+        for field in given
+        if field.name not in there.names
+        or field.dataType != there[field.name].dataType
+        or there[field.name].nullable > field.nullable
+    ]
+    if wrong or not len(given):
         raise InvalidInputError(
-            "the columns of a queue are fixed: give no schema", given=given.simpleString()
+            "a read has these columns and no others: give no schema, or choose some of them",
+            wrong=wrong,
+            columns=there.simpleString(),
         )
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """A reader for these options. Raises as `ReadOptions.of`."""
     options = ReadOptions.of(given, "batch")
-    check_schema(schema, COLUMNS)
-    return PushingReader(options) if pushes_filters() else QueueReader(options)
+    check_schema(schema, options.columns)
+    kind = PushingReader if pushes_filters() else QueueReader
+    return kind(options, schema)
 
 
 class QueueReader(DataSourceReader):
     """Reads what is in the queue at the time of planning."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: StructType) -> None:
         self.options = options
+        self.columns = columns
 
     def partitions(self) -> list[InputPartition]:
         queue = client_of(self.options.settings).queue(self.options.queue)
@@ -58,7 +71,7 @@ class QueueReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        return read_ranges(self.options, partition.ranges)
+        return read_ranges(self.options, partition.ranges, self.columns)
 
 
 class PushingReader(QueueReader):

@@ -38,7 +38,7 @@ from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.end_offsets import EndOffsets
 from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Position, Task, cut, pieces_of, ranges_between, starts_of
-from pyspark_hqueue.reading.schema import COLUMNS, RANGES, arrow_schema
+from pyspark_hqueue.reading.schema import RANGES, arrow_schema
 from pyspark_hqueue.reading.source import check_schema
 
 __all__ = ["QueueStreamReader", "stream_reader"]
@@ -49,18 +49,19 @@ Positions = dict[int, Position]
 def stream_reader(given: Mapping[str, str], schema: StructType) -> QueueStreamReader:
     """A stream reader for these options. Raises as `ReadOptions.of`."""
     options = ReadOptions.of(given, "stream")
-    check_schema(schema, RANGES if options.ranges_only else COLUMNS)
+    check_schema(schema, RANGES if options.ranges_only else options.columns)
     limited = options.trigger_messages_max is not None or options.trigger_messages_min is not None
     if limited and not ADMITS:
         raise InvalidInputError("maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2")
-    return QueueStreamReader(options)
+    return QueueStreamReader(options, schema)
 
 
 class QueueStreamReader(AvailableNow, DataSourceStreamReader):
     """Names offsets, on the driver, in one process for the whole query; reads, on the executors."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: StructType) -> None:
         self.options = options
+        self._columns = columns
         self._end_offsets = EndOffsets(
             lambda: client_of(options.settings).queue(options.queue), options
         )
@@ -134,8 +135,8 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         assert isinstance(partition, Task)
         if self.options.ranges_only:
             rows = [dataclasses.asdict(range_) for range_ in partition.ranges]
-            return iter([pa.RecordBatch.from_pylist(rows, schema=arrow_schema(RANGES))])
-        return read_ranges(self.options, partition.ranges)
+            return iter([pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._columns))])
+        return read_ranges(self.options, partition.ranges, self._columns)
 
     def _now(self, *, refresh: bool = False) -> Positions:
         offsets = self._end_offsets.offsets(refresh=refresh)

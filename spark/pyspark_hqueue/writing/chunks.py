@@ -30,6 +30,7 @@ TASK_BYTES = 128 * 1024 * 1024
 """What a task holds at most: of a queue with many partitions the chunks are smaller."""
 
 MESSAGE_OVERHEAD_BYTES = 8
+HEADER_OVERHEAD_BYTES = 8
 
 
 class Chunk(NamedTuple):
@@ -40,7 +41,7 @@ class Chunk(NamedTuple):
     number: int
     """How many chunks the task had for that target before."""
     messages: pa.RecordBatch
-    """Its columns are ``topic`` and ``value``."""
+    """Its columns are ``topic`` and ``value``, and ``key`` and ``headers`` where rows have them."""
 
 
 class Chunks:
@@ -84,13 +85,18 @@ class Chunks:
             topics = pa.repeat(pa.scalar(self._topic, pa.string()), rows.num_rows)
         if topics.null_count or values.null_count:
             raise InvalidInputError("a message has a topic and a value, never null")
-        return pa.RecordBatch.from_arrays([topics, values], names=["topic", "value"])
+        columns = {"topic": topics, "value": values}
+        if "key" in rows.schema.names:
+            columns["key"] = rows.column("key").cast(pa.binary())
+        if "headers" in rows.schema.names:
+            columns["headers"] = rows.column("headers")
+        return pa.RecordBatch.from_pydict(columns)
 
     def _by_target(
         self, rows: pa.RecordBatch, messages: pa.RecordBatch
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The messages of each target, in their order."""
-        targets = self._targets(rows)
+        targets = self._targets(rows, messages)
         if targets is None:
             yield ANY, messages
             return
@@ -101,7 +107,7 @@ class Chunks:
             yield target, messages.take(order.slice(start, end - start))
             start = end
 
-    def _targets(self, rows: pa.RecordBatch) -> pa.Array | None:
+    def _targets(self, rows: pa.RecordBatch, messages: pa.RecordBatch) -> pa.Array | None:
         """Each row's target; None if no row names one."""
         names = rows.schema.names
         targets = pa.nulls(rows.num_rows, pa.int64())
@@ -109,7 +115,7 @@ class Chunks:
             targets = rows.column("partition").cast(pa.int64())
             self._check_partitions(targets)
         if "key" in names and targets.null_count:
-            keys = rows.column("key").cast(pa.binary()).dictionary_encode()
+            keys = messages.column("key").dictionary_encode()
             distinct = keys.dictionary.to_pylist()
             chosen = [partition_of_key(key, self._partitions) for key in distinct]
             targets = pc.coalesce(targets, pa.array(chosen, pa.int64()).take(keys.indices))
@@ -141,8 +147,7 @@ class _Pending:
     def full(self, target: int, bytes_max: int) -> Iterator[Chunk]:
         """The chunks that the next message would make too large."""
         while self.messages >= CHUNK_MESSAGES or self._bytes > bytes_max:
-            sizes = pc.add(pc.binary_length(self._whole().column("value")), MESSAGE_OVERHEAD_BYTES)
-            sums = pc.cumulative_sum(sizes.cast(pa.int64()))
+            sums = pc.cumulative_sum(_sizes(self._whole()))
             most = min(CHUNK_MESSAGES, self.messages)
             fitting = bisect_right(range(most), bytes_max, key=lambda row: sums[row].as_py())
             yield self.cut(target, max(1, fitting))
@@ -168,5 +173,30 @@ class _Pending:
 
 
 def _bytes_of(messages: pa.RecordBatch) -> int:
-    size = pc.sum(pc.binary_length(messages.column("value"))).as_py()
-    return int((size or 0) + MESSAGE_OVERHEAD_BYTES * messages.num_rows)
+    return int(pc.sum(_sizes(messages)).as_py() or 0)
+
+
+def _sizes(messages: pa.RecordBatch) -> pa.Array:
+    """The bytes of each message, and of what tells it and its headers apart."""
+    sizes = pc.add(_lengths(messages.column("value")), MESSAGE_OVERHEAD_BYTES)
+    if "key" in messages.schema.names:
+        sizes = pc.add(sizes, _lengths(messages.column("key")))
+    if "headers" in messages.schema.names:
+        sizes = pc.add(sizes, _headers_sizes(messages.column("headers")))
+    return sizes
+
+
+def _lengths(column: pa.Array) -> pa.Array:
+    return pc.binary_length(column).cast(pa.int64()).fill_null(0)
+
+
+def _headers_sizes(headers: pa.Array) -> pa.Array:
+    names, values = headers.flatten().flatten()
+    pairs = pc.add(pc.add(_lengths(names), _lengths(values)), HEADER_OVERHEAD_BYTES)
+    before = _sums(pairs).take(_sums(pc.list_value_length(headers).cast(pa.int64()).fill_null(0)))
+    return pc.subtract(before.slice(1), before.slice(0, len(headers)))
+
+
+def _sums(numbers: pa.Array) -> pa.Array:
+    """The sums of none of these numbers, of the first, of the first two, …"""
+    return pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(numbers)])

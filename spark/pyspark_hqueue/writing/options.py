@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     ByteType,
     DataType,
@@ -22,8 +23,9 @@ from hqueue import InvalidInputError, Settings
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from pyspark_hqueue.reading.options import Option, parse_options, whole
+from pyspark_hqueue.reading.schema import HEADERS
 
-__all__ = ["WriteOptions", "check_columns"]
+__all__ = ["WriteOptions", "check_columns", "check_headers"]
 
 TEXT: tuple[type[DataType], ...] = (StringType,)
 BYTES: tuple[type[DataType], ...] = (StringType, BinaryType)
@@ -94,8 +96,8 @@ def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool)
     missing = [name for name in needed if name not in types]
     if missing:
         raise InvalidInputError(
-            "a write needs the columns value and topic (or the option topic), and takes key or "
-            "partition",
+            "a write needs the columns value and topic (or the option topic), and takes key, "
+            "headers and partition",
             missing=missing,
             columns=sorted(types),
         )
@@ -107,3 +109,30 @@ def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool)
                 type=types[name].simpleString(),
                 types=[kind().simpleString() for kind in kinds],
             )
+    check_headers(schema)
+
+
+def check_headers(schema: StructType) -> None:
+    """Refuse headers that are none, if there is a column of that name.
+
+    Raises:
+        InvalidInputError: it has another type.
+    """
+    if "headers" in schema.names and not _are_headers(schema["headers"].dataType):
+        raise InvalidInputError(
+            "a column has a type that it can't have here",
+            column="headers",
+            type=schema["headers"].dataType.simpleString(),
+            types=[HEADERS.simpleString()],
+        )
+
+
+def _are_headers(kind: DataType) -> bool:
+    """Whether these are pairs of a name and a value, whatever may be null in them."""
+    pair = kind.elementType if isinstance(kind, ArrayType) else None
+    return (
+        isinstance(pair, StructType)
+        and pair.names == ["key", "value"]
+        and isinstance(pair["key"].dataType, TEXT)
+        and isinstance(pair["value"].dataType, BYTES)
+    )

@@ -63,6 +63,7 @@ def test_what_is_not_given_reads_all_there_is_in_batch_and_what_comes_in_a_strea
         ("minPartitions", "7", "tasks_min", 7),
         ("maxRecordsPerPartition", "10", "task_messages_max", 10),
         ("failOnDataLoss", "False", "fail_on_data_loss", False),
+        ("includeHeaders", "True", "include_headers", True),
     ],
 )
 def test_options_of_a_batch_read(name: str, text: str, field: str, value: Any) -> None:
@@ -81,6 +82,7 @@ def test_options_of_a_batch_read(name: str, text: str, field: str, value: Any) -
         ("maxTriggerDelay", "250", "trigger_delay_ms_max", 250),
         ("maxTriggerDelay", "2h", "trigger_delay_ms_max", 7_200_000),
         ("rangesOnly", "true", "ranges_only", True),
+        ("includeHeaders", "true", "include_headers", True),
     ],
 )
 def test_options_of_a_stream(name: str, text: str, field: str, value: Any) -> None:
@@ -102,7 +104,7 @@ def test_an_unknown_option_names_the_closest(given: str, closest: str) -> None:
     assert caught.value.closest == closest
 
 
-@pytest.mark.parametrize("given", ["kafka.bootstrap.servers", "includeHeaders", "groupIdPrefix"])
+@pytest.mark.parametrize("given", ["kafka.bootstrap.servers", "groupIdPrefix"])
 def test_an_option_that_only_kafka_has_says_what_is_there_instead(given: str) -> None:
     with pytest.raises(InvalidInputError, match="unknown option") as caught:
         batch(**{given: "true"})
