@@ -29,8 +29,8 @@ def main() -> None:
         # A producer sends messages of many keys: each goes where its key says.
         with queue.producer() as producer:
             for number in range(6):
-                key = b"user-%d" % (number % 3)
-                producer.send(Message("visits", b"page %d" % number, key=key))
+                visitor = b"user-%d" % (number % 3)
+                producer.send(Message("visits", b"page %d" % number, key=visitor))
 
         with queue.scan(topics=["bills"]) as scanner:
             for message in scanner:
