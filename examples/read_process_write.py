@@ -44,7 +44,7 @@ BYTES_MAX = 4 * 1024 * 1024
 
 def process(message: ReceivedMessage) -> list[Message]:
     """What comes of a message: nothing, one message or several."""
-    return [Message(message.topic, message.value.upper())]
+    return [Message(message.topic, message.value.upper(), message.key, message.headers)]
 
 
 class Cut(NamedTuple):
@@ -62,7 +62,7 @@ def cut(messages: Iterable[ReceivedMessage], results_max: int, bytes_max: float)
     size = 0
     for message in messages:
         more = process(message)
-        size += sum(len(result.value) for result in more)
+        size += sum(result.size for result in more)
         if taken and (len(results) + len(more) > results_max or size > bytes_max):
             break
         taken.append(message)

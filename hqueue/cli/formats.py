@@ -1,11 +1,11 @@
 """How messages are written to stdout.
 
-``text`` is for people: a line a message, with what can't be shown escaped. The others lose
-nothing of what they hold:
+``text`` is for people: a line a message, with what can't be shown escaped, and with its key and
+headers if they are asked for. The others lose nothing of what they hold:
 
     json             {"partition":3,"id":"1700000000000-0","timestamp":"2023-11-14T22:13:20.000Z",
                       "topic":"clicks","value":"hello"}
-                     on one line; "value_base64" instead of "value" where it is not UTF-8
+                     on one line, with the key and headers of a message that has some: `documents`
     raw              the value, and a newline
     length-prefixed  the value's length, 4 bytes big-endian, and the value
 """
@@ -16,14 +16,25 @@ import base64
 import datetime
 import enum
 import functools
+import json
 from collections.abc import Callable
 from json.encoder import encode_basestring
 
+from hqueue.cli.documents import extra_fields
 from hqueue.cli.framing import length_prefixed
-from hqueue.message import ReceivedMessage
+from hqueue.errors import InvalidInputError
+from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID, sequence_of, timestamp_of
 
-__all__ = ["Encode", "Format", "encoder", "iso_timestamp", "printable"]
+__all__ = [
+    "Encode",
+    "Format",
+    "encoder",
+    "headers_text",
+    "iso_timestamp",
+    "key_text",
+    "printable",
+]
 
 Encode = Callable[[ReceivedMessage], bytes]
 
@@ -54,6 +65,8 @@ def encoder(
     aligned: bool = False,
     partitions: int = 1,
     zone: datetime.tzinfo | None = None,
+    print_key: bool = False,
+    print_headers: bool = False,
 ) -> Encode:
     """What turns a message that was read into bytes.
 
@@ -62,14 +75,29 @@ def encoder(
         aligned: text in columns for a terminal, instead of tabs.
         partitions: of the queue: how wide their column is.
         zone: the time zone of text; the system's if None.
+        print_key, print_headers: a column of text for each. In json they are in any case.
+
+    Raises:
+        InvalidInputError: they are asked for where there is nothing but values.
     """
+    if (print_key or print_headers) and chosen in (Format.RAW, Format.LENGTH_PREFIXED):
+        raise InvalidInputError(
+            "this format has the values alone: text and json show keys and headers",
+            format=chosen.value,
+        )
     if chosen is Format.RAW:
         return _raw
     if chosen is Format.LENGTH_PREFIXED:
         return _length_prefixed
     if chosen is Format.JSON:
         return _json_line
-    return _text(aligned=aligned, partitions=partitions, zone=zone)
+    return _text(
+        aligned=aligned,
+        partitions=partitions,
+        zone=zone,
+        print_key=print_key,
+        print_headers=print_headers,
+    )
 
 
 def iso_timestamp(timestamp_ms: int, zone: datetime.tzinfo | None = _UTC) -> str:
@@ -92,6 +120,16 @@ _utc = functools.lru_cache(maxsize=256)(iso_timestamp)
 _quoted = functools.lru_cache(maxsize=256)(encode_basestring)
 
 
+def key_text(message: Message) -> str:
+    """Its key for people; ``-`` if it has none."""
+    return "-" if message.key is None else printable(message.key)
+
+
+def headers_text(message: Message) -> str:
+    """Its headers for people, ``name=value,name=value``; ``-`` if it has none."""
+    return ",".join(f"{printable(n)}={printable(v)}" for n, v in message.headers) or "-"
+
+
 def _raw(message: ReceivedMessage) -> bytes:
     return message.value + b"\n"
 
@@ -105,6 +143,9 @@ def _json_line(message: ReceivedMessage) -> bytes:
         text = '"value":' + encode_basestring(message.value.decode())
     except UnicodeDecodeError:
         text = f'"value_base64":"{base64.b64encode(message.value).decode()}"'
+    if message.headers or message.key is not None:
+        extra = json.dumps(extra_fields(message), ensure_ascii=False, separators=(",", ":"))
+        text = f"{extra[1:-1]},{text}"
     timestamp_ms = timestamp_of(message.id)
     name = f"{timestamp_ms}-{sequence_of(message.id)}"
     return (
@@ -113,7 +154,14 @@ def _json_line(message: ReceivedMessage) -> bytes:
     ).encode()
 
 
-def _text(*, aligned: bool, partitions: int, zone: datetime.tzinfo | None) -> Encode:
+def _text(
+    *,
+    aligned: bool,
+    partitions: int,
+    zone: datetime.tzinfo | None,
+    print_key: bool,
+    print_headers: bool,
+) -> Encode:
     at = functools.lru_cache(maxsize=256)(lambda ms: iso_timestamp(ms, zone))
     shown = functools.lru_cache(maxsize=256)(printable)
     width = len(str(partitions - 1))
@@ -126,6 +174,10 @@ def _text(*, aligned: bool, partitions: int, zone: datetime.tzinfo | None) -> En
             line = f"{at(timestamp_ms)}  {partition:>{width}}  {name:<19}  {topic:<8}  "
         else:
             line = f"{at(timestamp_ms)}\t{partition}\t{name}\t{topic}\t"
+        if print_key:
+            line += f"{key_text(message):<8}  " if aligned else f"{key_text(message)}\t"
+        if print_headers:
+            line += headers_text(message) + ("  " if aligned else "\t")
         return f"{line}{printable(message.value)}\n".encode("utf-8", "backslashreplace")
 
     return columns

@@ -1,6 +1,7 @@
 """Cutting a stream of bytes into messages, and the reverse.
 
 lines            each line is a message, without its newline; the last one may have none
+json             each line is a message as a document: `documents`
 length-prefixed  +--------------------+-----------------+
                  | length: 4B, big-e. | that many bytes |   and so on
                  +--------------------+-----------------+
@@ -18,6 +19,9 @@ from hqueue.settings.limits import BATCH_BYTES_MAX
 
 __all__ = ["Framing", "length_prefixed", "read_length_prefixed", "read_lines", "read_values"]
 
+DOCUMENT_BYTES_MAX = 8 * BATCH_BYTES_MAX
+"""Of a message in JSON, where a byte may take six."""
+
 _LENGTH = struct.Struct(">I")
 
 
@@ -25,6 +29,7 @@ class Framing(str, enum.Enum):
     """How messages are told apart in a stream."""
 
     LINES = "lines"
+    JSON = "json"
     LENGTH_PREFIXED = "length-prefixed"
 
 
@@ -47,20 +52,22 @@ def read_values(stream: BinaryIO, framing: Framing, name: str) -> Iterator[bytes
     """
     if framing is Framing.LINES:
         return read_lines(stream, name)
+    if framing is Framing.JSON:
+        return read_lines(stream, name, DOCUMENT_BYTES_MAX)
     return read_length_prefixed(stream, name)
 
 
-def read_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+def read_lines(stream: BinaryIO, name: str, bytes_max: int = BATCH_BYTES_MAX) -> Iterator[bytes]:
     """The lines of a stream, without their newlines. Errors as of `read_values`."""
     offset = 0
-    while line := stream.readline(BATCH_BYTES_MAX + 2):
+    while line := stream.readline(bytes_max + 2):
         value = line[:-1] if line.endswith(b"\n") else line
-        if len(value) > BATCH_BYTES_MAX:
+        if len(value) > bytes_max:
             raise MessageTooLargeError(
                 "a line is longer than a message may be",
                 input=name,
                 offset=offset,
-                bytes_max=BATCH_BYTES_MAX,
+                bytes_max=bytes_max,
             )
         yield value
         offset += len(line)

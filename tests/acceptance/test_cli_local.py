@@ -64,7 +64,9 @@ def test_the_demo_ships_real_input_reads_it_back_and_draws_what_happened(
             messages = list(queue.scan())
         assert sum(message.topic == "words.txt" for message in messages) == 3_000
         assert [m.value for m in messages if m.topic == "stdin"] == [b"piped"]
-        assert any(message.topic == "INFO" for message in messages)
+        logged = [message for message in messages if message.topic == "INFO"]
+        assert logged
+        assert all(m.key and [name for name, _ in m.headers] == ["process"] for m in logged)
         assert f"put       {len(messages):,} messages" in text
         assert f"delivered {len(messages):,} to a listener" in text
         assert f"counted   {len(messages):,} messages in a Spark job" in text

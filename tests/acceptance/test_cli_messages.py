@@ -79,6 +79,91 @@ def test_any_bytes_go_through_length_prefixed(run: Run, name: str) -> None:
     assert run("scan", name, "--format", "length-prefixed").out == data
 
 
+def test_a_key_and_headers_are_stored_and_shown(run: Run, opened: hqueue.Queue, name: str) -> None:
+    options = ("--message-key", "user-42", "-H", "trace=a", "-H", "trace=", "-H", b"n=\xff=")
+    assert run("put", name, "-t", "t", *options, "a", "b").code == 0
+    assert run("put", name, "-t", "t", "-p", "1", "--message-key", "", "-q", stdin=b"c\n").code == 0
+    assert run("put", name, "-t", "t", "--key", "user-42", "d").code == 0
+    headers = (("trace", b"a"), ("trace", b""), ("n", b"\xff="))
+    found = {m.value: (m.partition, m.key, m.headers) for m in opened.scan()}
+    where = opened.choose_partition(None, "user-42")
+    assert found == {
+        b"a": (where, b"user-42", headers),
+        b"b": (where, b"user-42", headers),
+        b"c": (1, b"", ()),
+        b"d": (where, None, ()),
+    }
+    shown = run("scan", name, "--print-key", "--print-headers").lines
+    assert {tuple(line.split("\t")[4:]) for line in shown} == {
+        *(("user-42", "trace=a,trace=,n=\\xff=", value) for value in "ab"),
+        ("", "-", "c"),
+        ("-", "-", "d"),
+    }
+    assert {tuple(line.split("\t")[4:]) for line in run("tail", name, "--print-key").lines} == {
+        *(("user-42", "a"), ("user-42", "b"), ("", "c"), ("-", "d"))
+    }
+
+
+def test_documents_of_one_queue_are_put_into_another_with_all_that_they_have(
+    run: Run, client: hqueue.Client, opened: hqueue.Queue, name: str
+) -> None:
+    messages = [
+        hqueue.Message("t", b"plain"),
+        hqueue.Message("t", b"\xff", b"k"),
+        hqueue.Message("u", "grün".encode(), b"\xff", [("n", b"\xff"), ("n", b""), ("", b"v")]),
+        hqueue.Message("u", b"", b""),
+    ]
+    for partition in range(3):
+        opened.put(messages, partition=partition)
+    other = client.create_queue(f"{name}-b", partitions=4)
+    written = run("scan", name, "--format", "json").out
+    put = run("put", other.name, "--format", "json", "--print-ids", stdin=written)
+    assert (put.code, len(put.lines)) == (0, 12), put.err
+    found = [hqueue.Message(m.topic, m.value, m.key, m.headers) for m in other.scan()]
+    assert sorted(found, key=repr) == sorted(messages * 3, key=repr)
+    for message in other.scan():
+        if message.key is not None:
+            assert message.partition == other.choose_partition(None, message.key)
+    again = run("put", other.name, "--format", "json", "-p", "0", stdin=written)
+    assert "12 messages" in again.err
+    consumed = run("consume", other.name, "-g", name, "-n", "24", "--format", "json")
+    keys = [json.loads(line).get("key") for line in consumed.lines]
+    assert (keys.count("k"), keys.count("")) == (6, 6)
+
+
+def test_lines_with_keys_are_cut_at_their_separator(
+    run: Run, opened: hqueue.Queue, name: str
+) -> None:
+    lines = b"".join(b"user-%d\tvisit %d\n" % (n % 20, n) for n in range(1_000))
+    put = run("put", name, "-t", "t", "--key-separator", "\t", "-q", "--print-ids", stdin=lines)
+    assert (put.code, len(put.lines)) == (0, 1_000)
+    order: dict[bytes | None, list[int]] = {}
+    for message in opened.scan():
+        order.setdefault(message.key, []).append(int(message.value.split()[1]))
+        assert message.key is not None
+        assert message.partition == opened.choose_partition(None, message.key)
+    assert order == {b"user-%d" % n: [*range(n, 1_000, 20)] for n in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("options", "lines", "said"),
+    [
+        (("--format", "json"), b'{"value":"a"}\n{"value":"b"\n{"value":"c"}\n', "no JSON"),
+        (("--format", "json"), b'{"value":"a"}\n\n{"value":"c"}', "no JSON"),
+        (("--format", "json"), b'{"value":"a"}\n{"value":"b","kye":"k"}\n', "field='kye'"),
+        (("-K", ":"), b"k:a\nb\nk:c\n", "no key separator"),
+    ],
+)
+def test_a_line_that_is_wrong_is_told_by_its_number_and_what_came_before_is_written(
+    run: Run, name: str, options: tuple[str, ...], lines: bytes, said: str
+) -> None:
+    put = run("put", name, "-t", "t", *options, stdin=lines)
+    assert put.code == 2
+    assert said in put.err
+    assert "input='stdin', line=2" in put.err
+    assert run("scan", name, "--format", "raw").out == b"a\n"
+
+
 def test_an_input_that_is_cut_short_is_told_and_what_came_before_is_written(
     run: Run, name: str
 ) -> None:

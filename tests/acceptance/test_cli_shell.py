@@ -59,6 +59,23 @@ def test_the_plain_syntax_and_comments_work_as_well(run: Run, name: str) -> None
     assert run("scan", name, "--topic", "a b", "--format", "raw").out == b"x y\n"
 
 
+def test_a_key_and_headers_are_said_in_either_syntax(run: Run, name: str) -> None:
+    script = f"""
+    create '{name}', 2, 86400
+    put '{name}', 't', 'a', {{'message_key' => 'k', 'header' => 'n=1', 'header' => 'n=2'}}
+    put {name} -t t --message-key k -H 'n=3' b
+    scan '{name}', {{'format' => 'json'}}
+    scan {name} --print-key --print-headers
+    """
+    ended = run("shell", stdin=script.encode())
+    assert ended.code == 0, ended.err
+    first, second = map(json.loads, ended.lines[:2])
+    assert (first["key"], second["key"]) == ("k", "k")
+    assert [header["value"] for header in first["headers"]] == ["1", "2"]
+    shown = [line.split("\t")[4:] for line in ended.lines[2:]]
+    assert shown == [["k", "n=1,n=2", "a"], ["k", "n=3", "b"]]
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [

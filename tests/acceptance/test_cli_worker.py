@@ -80,7 +80,8 @@ def test_a_worker_delivers_and_shows_what_it_does(
     options = DeliveryOptions(batch_messages_max=1)
     with opened.subscriber(Subscription("s", delivery=options), listener):
         for partition in range(3):
-            opened.put([Message("t", b"good"), Message("t", b"bad")], partition=partition)
+            bad = Message("t", b"bad", b"key %d" % partition, [("trace", b"a1")])
+            opened.put([Message("t", b"good"), bad], partition=partition)
         wait_for(lambda: len(listener.values) == 6, "all came")
         wait_for(lambda: metric(port, "hqueue_rejected_total", "s") == 3, "they are counted")
         assert metric(port, "hqueue_delivered_total", "s") == 3
@@ -99,6 +100,11 @@ def test_a_worker_delivers_and_shows_what_it_does(
 
         letters = [json.loads(line) for line in run("dead-letters", name, "s", "--json").lines]
         assert [letter["value"] for letter in letters] == ["bad"] * 3
+        assert [(letter["key"], letter["headers"]) for letter in letters] == [
+            (f"key {letter['partition']}", [{"name": "trace", "value": "a1"}]) for letter in letters
+        ]
+        rows = run("dead-letters", name, "s", "--print-key", "--print-headers", "-p", "2").lines
+        assert [row.split("\t")[6:] for row in rows] == [["key 2", "trace=a1", "bad"]]
         listener.mended = True
         one = letters[1]
         put = run("dead-letters", name, "s", "-p", str(one["partition"]), "--redrive", one["id"])

@@ -61,6 +61,22 @@ def test_put_and_scan_reads_back_what_it_put(
     assert first == f"put {hello.id}"
 
 
+def test_keys_and_headers_are_read_back_as_they_were_put(
+    examples: Examples, opened: hqueue.Queue, name: str
+) -> None:
+    assert examples.run("keys_and_headers.py", name) == [
+        "bills user-42 signed up",
+        "bills user-42 paid",
+        "  content-type: text/plain",
+        "  trace: a1",
+        "  trace: b2",
+        "newest: page 3, page 4, page 5",
+    ]
+    for message in opened.scan():
+        assert message.key is not None
+        assert message.partition == opened.choose_partition(None, message.key)
+
+
 def _after(line: str) -> hqueue.MessageID:
     return hqueue.MessageID.parse(line.removeprefix("put ")).next()
 

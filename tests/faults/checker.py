@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from .history import History, Put, Read, View
+from .messages import name_of
 
 __all__ = ["KINDS", "Violation", "check"]
 
@@ -20,6 +21,7 @@ KINDS = {
     "doubled": "a message that lies in the log more than once",
     "resurrected": "a message of a failed put that is in the log all the same",
     "invented": "a message that nobody put",
+    "altered": "a message that is in the log with another topic, value, key or headers",
     "moved": "an ok message that lies elsewhere than its put was told",
     "unordered": (
         "IDs of a partition that do not grow; a put that began after another had ended and lies "
@@ -74,11 +76,13 @@ def _contents(history: History) -> Iterator[Violation]:
             yield from _kept(put, places)
         elif put.outcome == "fail" and there:
             yield Violation("resurrected", f"{there} of {_name(put)}: {put.error}")
+    names = {name_of(token) for token in known}
     for token, found in places.items():
         if len(found) > 1:
             yield Violation("doubled", f"{token} at {found}")
         if token not in known:
-            yield Violation("invented", f"{token} at {found}")
+            kind = "altered" if name_of(token) in names else "invented"
+            yield Violation(kind, f"{token} at {found}")
 
 
 def _kept(put: Put, places: Mapping[str, list[tuple[int, int]]]) -> Iterator[Violation]:

@@ -39,7 +39,7 @@ class Put:
     Args:
         producer: its name.
         number: the puts of a producer are numbered in the order in which it made them.
-        tokens: what tells the messages apart.
+        tokens: what tells the messages apart: `messages.token_of` them.
         partition: where they were to go; None if the queue was to choose.
         invoked_s: when it began.
         completed_s: when its outcome was known; None if it never was.

@@ -49,14 +49,17 @@ when its clock is wrong, one with `Producer`) and three readers (scans that go o
 scans from the middle, a follower) use a queue of six partitions through TCP proxies; two workers
 deliver it to two subscribers, of which one wants some messages again. Three consumers of a group
 share it (one polls and commits now and then; one iterates, and leaves commits to its consumer; one
-commits beside what it does, leaves and comes back). All the time a stranger tells
-the workers of batches that nobody put. A put gives up
+commits beside what it does, leaves and comes back). Half of the puts are messages with keys and
+headers of all kinds; in the others there are none, so that batches of both formats lie beside one
+another. All the time a stranger tells the workers of batches that nobody put. A put gives up
 after 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes
 are met.
 
 Each process writes down what it tries before it tries it, and what came of it: **ok**, **fail**
-(not applied) or **unknown**. Then the producers end, the readers read on to the end, and one last
-reader reads everything, while the log's links, ordinals and checksums are checked. From these
+(not applied) or **unknown**. With a message's name it writes a digest of topic, value, key and
+headers: one that came back with others is none that was put. Then the producers end, the readers
+read on to the end, and one last reader reads everything, while the log's links, ordinals and
+checksums are checked. From these
 histories alone the checkers ([checker.py](../tests/faults/checker.py) for the log,
 [delivery_checker.py](../tests/faults/delivery_checker.py) for push,
 [group_checker.py](../tests/faults/group_checker.py) for the group) look for:
@@ -184,13 +187,14 @@ def _run_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
     for outcome in ("ok", "fail", "unknown"):
         yield row(f"puts: {outcome}", lambda run, key=outcome: run["puts"][key])  # type: ignore[misc]
     yield row("messages in the log", lambda run: run["messages"])
+    yield row("with a key or headers", lambda run: run.get("with_key_or_headers", 0))
     yield row("messages read", lambda run: run["reads"])
     yield row("scans to the end", lambda run: run["scans"])
     yield row("messages delivered", lambda run: run["deliveries"])
     yield row("messages consumed by a group", lambda run: run["consumed"])
     yield row("faults", lambda run: sum(run["faults"].values()))
     for kind in (*KINDS, *DELIVERY_KINDS, *GROUP_KINDS):
-        yield row(f"**{kind}**", lambda run, key=kind: run["violations"][key])  # type: ignore[misc]
+        yield row(f"**{kind}**", lambda run, key=kind: run["violations"].get(key, 0))  # type: ignore[misc]
 
 
 def _fault_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:

@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Sequence
 
 from hqueue import HQueueError, Message, Outcome, Queue
 from hqueue.connecting import open_client
@@ -13,6 +14,7 @@ from hqueue.connecting import open_client
 from . import history
 from .clock import SettableClock
 from .history import Put, Recorder, now_s
+from .messages import KEYS, made, token_of
 from .specification import Specification
 
 __all__ = ["FILLING", "STYLES"]
@@ -23,7 +25,6 @@ STYLES = ("single", "batch", "keyed", "free", "careless", "buffered")
 `Producer`. A ``filling`` one is started by the nemesis now and then."""
 
 FILLING = "filling"
-TOPICS = ("red", "green", "blue")
 PAUSE_S = 0.08
 FILLING_MESSAGES = 32
 FILLING_BYTES = 256 * 1024
@@ -54,16 +55,14 @@ class _Process:
             write(queue)
             return
 
-    def _next(self, count: int, partition: int | None, size: int) -> tuple[Put, list[Message]]:
+    def _next(
+        self, count: int, partition: int | None, size: int, keys: Sequence[bytes | None]
+    ) -> tuple[Put, list[Message]]:
         name = self._specification.name
-        tokens = [f"{name}-{self._number}-{index}" for index in range(count)]
-        put = Put(name, self._number, tokens, partition, now_s())
+        names = [f"{name}-{self._number}-{index}" for index in range(count)]
+        messages = made(names, size, keys, self._random)
+        put = Put(name, self._number, [*map(token_of, messages)], partition, now_s())
         self._number += 1
-        filling = self._random.randbytes(size)
-        messages = [
-            Message(self._random.choice(TOPICS), token.encode() + b"|" + filling)
-            for token in tokens
-        ]
         return put, messages
 
     def _size(self) -> int:
@@ -71,31 +70,26 @@ class _Process:
 
     def _write(self, queue: Queue) -> None:
         while not self._specification.stopped():
-            partition: int | None = None
-            key: str | None = None
-            if self._style == "keyed":
-                key = f"key-{self._random.randrange(20)}"
-                partition = queue.choose_partition(None, key)
-            elif self._style != "free":
-                partition = self._random.randrange(queue.partitions)
+            how = {"keyed": "key", "free": "any"}.get(self._style, "partition")
+            partition, key, keys = self._target(queue, how)
             count = 1 if self._style == "single" else self._random.choice((1, 2, 5, 30))
-            put, messages = self._next(count, partition, self._size())
+            put, messages = self._next(count, partition, self._size(), keys)
             self._put(queue, put, messages, key)
             time.sleep(self._random.random() * PAUSE_S)
 
     def _fill(self, queue: Queue) -> None:
         """Write megabytes into one partition, and end."""
         for _ in range(FILLING_MESSAGES):
-            put, messages = self._next(1, self._specification.partition, FILLING_BYTES)
+            put, messages = self._next(1, self._specification.partition, FILLING_BYTES, KEYS)
             self._put(queue, put, messages, None)
 
-    def _put(self, queue: Queue, put: Put, messages: list[Message], key: str | None) -> None:
+    def _put(self, queue: Queue, put: Put, messages: list[Message], key: bytes | None) -> None:
         self._recorder.invoke(put)
         try:
             if key is None:
                 ids = queue.put(messages, partition=put.partition)
             else:
-                ids = queue.put(messages, key=key)
+                ids = queue.put(messages, key=_routing(messages[0], key))
         except HQueueError as exc:
             self._recorder.complete(put.number, _outcome(exc), [], str(exc))
         else:
@@ -104,8 +98,9 @@ class _Process:
     def _send(self, queue: Queue) -> None:
         with queue.producer(buffer_bytes_max=1024 * 1024, linger_ms=10) as producer:
             while not self._specification.stopped():
-                partition, key = self._target(queue)
-                put, (message,) = self._next(1, partition, self._size())
+                how = self._random.choice(("partition", "key", "any"))
+                partition, key, keys = self._target(queue, how)
+                put, (message,) = self._next(1, partition, self._size(), keys)
 
                 def done(
                     message_id: int | None, error: BaseException | None, number: int = put.number
@@ -120,18 +115,28 @@ class _Process:
                     self._recorder.invoke(put)
                 try:
                     chosen = partition if key is None else None
-                    producer.send(message, partition=chosen, key=key, callback=done)
+                    producer.send(
+                        message, partition=chosen, key=_routing(message, key), callback=done
+                    )
                 except HQueueError as exc:
                     done(None, exc)
                 time.sleep(self._random.random() * PAUSE_S / 2)
 
-    def _target(self, queue: Queue) -> tuple[int | None, str | None]:
-        """A partition of choice, that of a key, or none, with the key."""
-        how = self._random.choice(("partition", "key", "any"))
+    def _target(
+        self, queue: Queue, how: str
+    ) -> tuple[int | None, bytes | None, Sequence[bytes | None]]:
+        """A partition of choice, that of a key, or any; the key; and the messages' own keys."""
         if how == "key":
-            key = f"key-{self._random.randrange(20)}"
-            return queue.choose_partition(None, key), key
-        return (self._random.randrange(queue.partitions) if how == "partition" else None), None
+            key = b"key-%d" % self._random.randrange(20)
+            return queue.choose_partition(None, key), key, (key,)
+        if how == "any":
+            return None, None, (None,)
+        return self._random.randrange(queue.partitions), None, KEYS
+
+
+def _routing(message: Message, key: bytes | None) -> bytes | None:
+    """The key that a put is told: none where the message's own chooses."""
+    return key if message.key is None else None
 
 
 def _outcome(error: BaseException) -> history.Outcome:

@@ -12,6 +12,7 @@ from hqueue import HQueueError, MessageID, Queue, ReceivedMessage, Scan
 from hqueue.errors import CorruptLogError
 
 from .history import Recorder, now_s
+from .messages import token_of
 from .specification import Specification
 
 __all__ = ["STYLES", "noted"]
@@ -28,7 +29,7 @@ BACK_MS_MAX = 4_000
 
 def noted(message: ReceivedMessage) -> tuple[int, int, str]:
     """What is written down of a message: its partition, its ID, and what tells it apart."""
-    return message.partition, int(message.id), message.value.partition(b"|")[0].decode()
+    return message.partition, int(message.id), token_of(message)
 
 
 class _Process:

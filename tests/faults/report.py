@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from .checker import KINDS
 from .delivery_checker import DELIVERY_KINDS
 from .group_checker import GROUP_KINDS, takeovers
+from .messages import has_extras
 from .nemesis import Event
 from .run import Result
 from .schedule import FAULTS, SERVERS
@@ -65,6 +66,9 @@ def figures(result: Result) -> dict[str, object]:
         "duration_s": round(result.ended_s - result.began_s),
         "puts": {outcome: outcomes[outcome] for outcome in ("ok", "fail", "unknown")},
         "messages": sum(map(len, history.final.values())),
+        "with_key_or_headers": sum(
+            has_extras(read.token) for reads in history.final.values() for read in reads
+        ),
         "reads": sum(len(view.reads) for view in history.views),
         "scans": sum(len(view.passes) for view in history.views),
         "faults": {kind: faults[kind] for kind in FAULTS if kind in result.options.faults},

@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from hqueue import Message
+
 from .checker import KINDS, check
 from .history import History, Pass, Put, Read, View
+from .messages import token_of
 
 
 def right_history() -> History:
@@ -59,6 +62,12 @@ def resurrect(history: History) -> None:
 
 def invent(history: History) -> None:
     history.final[1].append(Read(1, 40, "nobody's", 9.0))
+
+
+def alter(history: History) -> None:
+    plain, other = Message("t", b"a0|"), Message("t", b"a0|", headers=[("trace", b"1")])
+    history.puts[0].tokens = [token_of(plain)]
+    history.final[0][0] = Read(0, 10, token_of(other), 9.0)
 
 
 def move(history: History) -> None:
@@ -133,6 +142,7 @@ def break_a_link(history: History) -> None:
         (double, "doubled"),
         (resurrect, "resurrected"),
         (invent, "invented"),
+        (alter, "altered"),
         (move, "moved"),
         (move_to_another_partition, "moved"),
         (reorder_ids, "unordered"),

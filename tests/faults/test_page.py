@@ -17,6 +17,7 @@ def run(seed: int, lost: int) -> dict[str, Any]:
         "duration_s": 600,
         "puts": {"ok": 1_000, "fail": 20, "unknown": 3},
         "messages": 5_000,
+        "with_key_or_headers": 2_400,
         "reads": 15_000,
         "scans": 70,
         "faults": dict.fromkeys(FAULTS, 2),
@@ -33,6 +34,7 @@ def test_all_runs_are_in_the_page_with_what_they_found() -> None:
     assert f"20 minutes of 2 runs, with {4 * len(FAULTS)} faults and 2,046 puts" in text
     assert "promises were broken 4 times" in text
     assert "| **lost** | 0 | 4 |" in text
+    assert "| with a key or headers | 2,400 | 2,400 |" in text
     assert "| messages consumed by a group | 6,000 | 6,000 |" in text
     assert "| `kill-meta` | 2 (12.5 s) | 2 (12.5 s) |" in text
     assert "![seed 1](reliability-seed-1.png)" in text

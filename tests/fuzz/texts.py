@@ -12,6 +12,7 @@ import tomli_w
 from hypothesis import strategies as st
 
 from hqueue import GatewayAddress, HQueueError, MessageID, ReceivedMessage, Settings
+from hqueue.cli.documents import message_of
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.shell.syntax import parse_line
@@ -36,6 +37,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "ttl": ("86400", "90s", "15m", "2w", "forever"),
     "gateways": ("host:9090/9091,other", "[::1]:9090/9091", " host "),
     "name": ("space:q-1", "q"),
+    "document": (
+        '{"partition":3,"id":"1-0","timestamp":"","topic":"t","key":"k","value":"hello"}',
+        '{"topic":"t","headers":[{"name":"n","value_base64":"/w=="}],"value_base64":"AA=="}',
+    ),
 }
 
 
@@ -68,14 +73,30 @@ def _attributes(text: str) -> None:
 def _encode(text: str) -> None:
     value = text.encode("utf-8", "surrogateescape")
     for number in (0, MESSAGE_ID_MAX):
-        message = ReceivedMessage(text, value, MessageID.from_int(number), 0)
-        for chosen in Format:
-            for aligned in (False, True):
-                assert encoder(chosen, aligned=aligned)(message)
+        plain = ReceivedMessage(text, value, MessageID.from_int(number), 0)
+        headers = [(text, value)] * 2
+        extra = ReceivedMessage(
+            text, value, MessageID.from_int(number), 0, key=value, headers=headers
+        )
+        for message in (plain, extra):
+            for chosen in Format:
+                for aligned in (False, True):
+                    assert encoder(chosen, aligned=aligned)(message)
+            text_line = encoder(Format.TEXT, print_key=True, print_headers=True)(message)
+            assert text_line.count(b"\n") == 1
+            again = message_of(encoder(Format.JSON)(message))
+            assert (again.key, again.headers) == (message.key, message.headers)
+            assert (again.topic, again.value) == (message.topic, message.value)
     assert "\n" not in printable(value) + printable(text)
 
 
+def _read_document(text: str) -> None:
+    message = message_of(text.encode("utf-8", "surrogateescape"), "t")
+    assert message.topic
+
+
 PARSERS: dict[str, Callable[[str], object]] = {
+    "document": _read_document,
     "line": parse_line,
     "moment": parse_moment,
     "number": lambda text: as_message_id(int.from_bytes(text.encode(errors="replace")[:9], "big")),

@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue import HQueueError, Message, Outcome, local
+from hqueue import HQueueError, Outcome, local
 from tests.faults.checker import check
 from tests.faults.consumer import STYLES
 from tests.faults.group_checker import check_group, takeovers
 from tests.faults.group_history import owners
 from tests.faults.history import History, Put, Recorder
+from tests.faults.messages import KEYS, made, token_of
 from tests.faults.processes import Processes
 from tests.faults.records import now_s
 from tests.faults.run import read_all
@@ -142,11 +143,14 @@ class Consumers:
     def _put(self) -> None:
         """One message into each partition in turn."""
         recorder, number = Recorder(self._folder / "putter.producer.jsonl"), 0
+        chance = random.Random(self._queue.name)
         while not self._stopped.wait(PUT_EVERY_S):
-            token, partition = f"m{number}", number % self._queue.partitions
-            recorder.invoke(Put("putter", number, [token], partition, now_s()))
+            partition = number % self._queue.partitions
+            messages = made([f"m{number}"], 0, KEYS, chance)
+            tokens = [token_of(message) for message in messages]
+            recorder.invoke(Put("putter", number, tokens, partition, now_s()))
             try:
-                ids = [self._queue.put(Message("t", token.encode()), partition=partition)]
+                ids = self._queue.put(messages, partition=partition)
             except HQueueError as exc:
                 outcome = "unknown" if exc.outcome is Outcome.UNKNOWN else "fail"
                 recorder.complete(number, outcome, [], str(exc))  # type: ignore[arg-type]

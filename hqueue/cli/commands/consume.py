@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hqueue.cli.commands.groups import PANEL
-from hqueue.cli.commands.scan import FormatOption, IdleOption, TopicsOption
+from hqueue.cli.commands.scan import (
+    FormatOption,
+    IdleOption,
+    PrintHeadersOption,
+    PrintKeyOption,
+    TopicsOption,
+)
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.output import Output
 from hqueue.cli.registering import add_command
@@ -73,6 +79,8 @@ def consume(
         typer.Option(help="Makes it a static member: back in time, it has its partitions again."),
     ] = None,
     chosen: FormatOption = Format.TEXT,
+    print_key: PrintKeyOption = False,
+    print_headers: PrintHeadersOption = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
     ] = None,
@@ -87,7 +95,9 @@ def consume(
     from hqueue.consumer import Consumer  # noqa: PLC0415  (not needed for help)
 
     client = session_of(context).client
-    encode = _encoder(client, queue or (), pattern, chosen)
+    encode = _encoder(
+        client, queue or (), pattern, chosen, print_key=print_key, print_headers=print_headers
+    )
     consumer = Consumer(
         group=group,
         client=client,
@@ -109,12 +119,24 @@ def consume(
         consumer.close(commit=True)
 
 
-def _encoder(client: Client, queues: Sequence[str], pattern: str | None, chosen: Format) -> Encode:
+def _encoder(
+    client: Client,
+    queues: Sequence[str],
+    pattern: str | None,
+    chosen: Format,
+    *,
+    print_key: bool,
+    print_headers: bool,
+) -> Encode:
     """What turns messages into bytes; with their queues' names if these may be several."""
     described = [client.describe_queue(name).partitions for name in queues]
     aligned = sys.stdout.isatty()
     encode = encoder(
-        chosen, aligned=aligned, partitions=max(described, default=PARTITIONS_OF_UNKNOWN)
+        chosen,
+        aligned=aligned,
+        partitions=max(described, default=PARTITIONS_OF_UNKNOWN),
+        print_key=print_key,
+        print_headers=print_headers,
     )
     if len(queues) == 1 and pattern is None:
         return encode

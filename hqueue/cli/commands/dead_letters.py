@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands.scan import PrintHeadersOption, PrintKeyOption
 from hqueue.cli.commands.subscribers import NameArgument, QueueArgument
-from hqueue.cli.formats import iso_timestamp, printable
+from hqueue.cli.documents import extra_fields
+from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
@@ -18,6 +20,7 @@ from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
+    from hqueue.message import Message
     from hqueue.push.dead_letters import DeadLetter
     from hqueue.queue import Queue
 
@@ -51,13 +54,16 @@ def dead_letters(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")
     ] = None,
+    print_key: PrintKeyOption = False,
+    print_headers: PrintHeadersOption = False,
     json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
 ) -> None:
     """List a subscriber's dead letters that were not put back, or put them back to it alone.
 
     The ID is the dead letter's own; "original" is the message's that was not taken. What is put
     back is delivered after all that its partition has now. Without a terminal: partition, ID,
-    original, topic, attempts, reason, value; with tabs between.
+    original, topic, attempts, reason, value; with tabs between. JSON has the key and headers of a
+    message that has some.
     """
     if redrive is not None and (redrive_all or partition is None):
         raise InvalidInputError("--redrive takes an ID and --partition, and no --redrive-all")
@@ -73,8 +79,14 @@ def dead_letters(
             for letter in letters:
                 write_json(_as_json(letter))
         else:
-            columns = ("partition", "id", "original", "topic", "attempts", "reason", "value")
-            show_table(columns, map(_cells, letters), numbers=("partition", "attempts"))
+            extra: dict[str, Callable[[Message], str]] = {}
+            if print_key:
+                extra["key"] = key_text
+            if print_headers:
+                extra["headers"] = headers_text
+            columns = ("partition", "id", "original", "topic", "attempts", "reason", *extra)
+            rows = (_cells(letter, extra.values()) for letter in letters)
+            show_table((*columns, "value"), rows, numbers=("partition", "attempts"))
 
 
 def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | None) -> None:
@@ -84,14 +96,15 @@ def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | N
     print(f"Put back: {count:,}.", file=sys.stderr)
 
 
-def _cells(letter: DeadLetter) -> tuple[object, ...]:
+def _cells(letter: DeadLetter, extra: Iterable[Callable[[Message], str]]) -> tuple[object, ...]:
     message, shown = letter.message, printable(letter.message.value)
     if letter.expired:
         shown = "(expired)"
     elif sys.stdout.isatty() and len(shown) > VALUE_SHOWN:
         shown = shown[: VALUE_SHOWN - 1] + "…"
     cells = (message.partition, letter.id, message.id, printable(message.topic))
-    return (*cells, letter.attempts, printable(letter.reason), shown)
+    told = (letter.attempts, printable(letter.reason))
+    return (*cells, *told, *(text_of(message) for text_of in extra), shown)
 
 
 def _as_json(letter: DeadLetter) -> dict[str, object]:
@@ -106,5 +119,6 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
         "attempts": letter.attempts,
         "reason": letter.reason,
         "expired": letter.expired,
+        **extra_fields(message),
         "value": message.value.decode("utf-8", "backslashreplace"),
     }

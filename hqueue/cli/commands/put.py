@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from hqueue.cli.commands.making import Make, message_maker, parse_headers
 from hqueue.cli.exits import ExitCode, exit_code_of, show_error
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.output import Output
@@ -47,19 +48,55 @@ def put(
         typer.Argument(metavar="VALUE", help="Messages; written all or none."),
     ] = None,
     *,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="The messages' topic.")] = "",
+    topic: Annotated[
+        str,
+        typer.Option(
+            "--topic", "-t", help="The messages' topic; of documents those that have none."
+        ),
+    ] = "",
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", help="The partition; any if not given.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", "-k", help="The same key, the same partition.")
+        str | None,
+        typer.Option(
+            "--key",
+            "-k",
+            help="Chooses the partition: the same key, the same partition. It is not stored.",
+        ),
+    ] = None,
+    message_key: Annotated[
+        str | None,
+        typer.Option(
+            "--message-key",
+            help="The messages' own key: stored with each, and chooses the partition, alike, "
+            "unless --partition or --key does.",
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="NAME=VALUE",
+            help="A header of each message. May be given several times; the order is kept.",
+        ),
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator",
+            "-K",
+            metavar="TEXT",
+            help="Each line of files and pipes is a message's own key, this text, and the value.",
+        ),
     ] = None,
     idempotency_key: Annotated[
         str | None,
         typer.Option(
             "--idempotency-key",
             help="What these values are known by in the partition: repeated with the same one "
-            "they are written once. Needs --partition or --key.",
+            "they are written once. Needs --partition, --key or --message-key.",
         ),
     ] = None,
     since: Annotated[
@@ -79,8 +116,9 @@ def put(
         Framing,
         typer.Option(
             "--format",
-            help="How messages are told apart in files and pipes: a line each, or a length of 4 "
-            "bytes (big-endian) before each.",
+            help="How messages are told apart in files and pipes: a line each, a document in JSON "
+            "a line as scan writes it (where it lay is not looked at), or a length of 4 bytes "
+            "(big-endian) before each.",
         ),
     ] = Framing.LINES,
     print_ids: Annotated[
@@ -91,25 +129,35 @@ def put(
     """Put messages into a queue: values given here, or what files or stdin hold.
 
     Values given as arguments are one batch, all or none. Files and stdin are written as they are
-    read; with --partition or --key in their order, else spread over the partitions. When
-    something fails, reading ends, and stderr says how many messages were written.
+    read; with --partition, --key or --message-key in their order, else those of one key in theirs,
+    and what has no key spread over the partitions. When something fails, reading ends, and stderr
+    says how many messages were written.
     """
     session = session_of(context)
-    if not topic:
-        raise InvalidInputError("put needs a topic: give --topic")
     if values and file:
         raise InvalidInputError("give values or files, not both")
     if idempotency_key is not None and not values:
         raise InvalidInputError(
             "an idempotency key is for values given as arguments, which are one batch"
         )
+    if values and key_separator is not None:
+        raise InvalidInputError("a key separator is for lines of files and pipes")
+    own = None if message_key is None else os.fsencode(message_key)
+    make = message_maker(
+        Framing.LINES if values else framing,
+        topic,
+        own,
+        parse_headers(header or ()),
+        key_separator,
+    )
     if session.in_shell and not values and (not file or STDIN in file):
         raise InvalidInputError("the shell reads stdin itself: give values or files")
     with session.client.queue(queue) as opened:
-        opened.choose_partition(partition, key)
+        where = opened.choose_partition(partition, None if key is None else os.fsencode(key))
+        if where is None:
+            where = opened.choose_partition(None, own)
         if values:
-            messages = [Message(topic, os.fsencode(value)) for value in values]
-            where = opened.choose_partition(partition, key)
+            messages = [make(os.fsencode(value)) for value in values]
             begins = None if since is None else parse_moment(since)
             _put_at_once(
                 lambda: opened.put(
@@ -122,7 +170,7 @@ def put(
                 quiet=quiet,
             )
             return
-        code = _Stream(session, opened, topic, partition, key).put(
+        code = _Stream(session, opened, make, where).put(
             file or [STDIN], framing, print_ids=print_ids, quiet=quiet
         )
     if code:
@@ -145,20 +193,18 @@ def _put_at_once(
         with Output() as out:
             out.write("".join(f"{message_id}\n" for message_id in ids).encode())
     if not quiet:
-        size = sum(len(message.value) for message in messages)
+        size = sum(message.size for message in messages)
         print(_summary(queue, len(messages), size, seconds, partition), file=sys.stderr)
 
 
 class _Stream:
     """Putting what files and pipes hold."""
 
-    def __init__(
-        self, session: Session, queue: Queue, topic: str, partition: int | None, key: str | None
-    ) -> None:
+    def __init__(self, session: Session, queue: Queue, make: Make, partition: int | None) -> None:
         self._session = session
         self._queue = queue
-        self._topic = topic
-        self._partition = queue.choose_partition(partition, key)
+        self._make = make
+        self._partition = partition
 
     def put(
         self, files: Sequence[str], framing: Framing, *, print_ids: bool, quiet: bool
@@ -170,7 +216,8 @@ class _Stream:
             if STDIN in files and sys.stdin.isatty():
                 print("Reading messages from the terminal; Ctrl-D ends.", file=sys.stderr)
             inputs = [(name, stack.enter_context(open_input(name))) for name in files]
-            bar = stack.enter_context(Advance(f"put {self._queue.name}", _total_bytes(inputs)))
+            total = None if framing is Framing.JSON else _total_bytes(inputs)
+            bar = stack.enter_context(Advance(f"put {self._queue.name}", total))
             out = stack.enter_context(Output(prompt=True)) if print_ids else None
 
             def written(delivery: Delivery[MessageID], size: int) -> None:
@@ -193,11 +240,18 @@ class _Stream:
     def _send(
         self, shipment: Shipment, inputs: Sequence[tuple[str, BinaryIO]], framing: Framing
     ) -> None:
-        topic, partition, send = self._topic, self._partition, shipment.send
+        make, partition, send = self._make, self._partition, shipment.send
+        unit = "message" if framing is Framing.LENGTH_PREFIXED else "line"
         for name, stream in inputs:
             name = "stdin" if name == STDIN else name  # noqa: PLW2901
-            for value in _reading(read_values(stream, framing, name), name):
-                send(Message(topic, value), partition=partition)
+            values = _reading(read_values(stream, framing, name), name)
+            for number, value in enumerate(values, 1):
+                try:
+                    message = make(value)
+                except HQueueError as exc:
+                    exc.facts = {"input": name, unit: number, **exc.facts}
+                    raise
+                send(message, partition=partition)
                 if shipment.error is not None:
                     return
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import sys
 from collections.abc import Iterable
@@ -26,6 +25,8 @@ __all__ = [
     "FormatOption",
     "IdleOption",
     "PartitionsOption",
+    "PrintHeadersOption",
+    "PrintKeyOption",
     "QueueArgument",
     "TopicsOption",
     "choose_encoder",
@@ -48,8 +49,19 @@ FormatOption = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="text: time, partition, ID, topic, value. json: a document a line. raw: the value "
-        "and a newline. length-prefixed: what put reads.",
+        help="text: time, partition, ID, topic, value. json: a document a line, with the key and "
+        "headers of a message that has some. raw: the value and a newline. length-prefixed: the "
+        "value behind its length. put reads the last three.",
+    ),
+]
+PrintKeyOption = Annotated[
+    bool, typer.Option("--print-key", help="In text: also the key, before the value; - if none.")
+]
+PrintHeadersOption = Annotated[
+    bool,
+    typer.Option(
+        "--print-headers",
+        help="In text: also the headers, before the value, as NAME=VALUE,NAME=VALUE; - if none.",
     ),
 ]
 IdleOption = Annotated[
@@ -71,6 +83,8 @@ def scan(
     stop: Annotated[str | None, typer.Option(help="Up to here, likewise, exclusive.")] = None,
     topic: TopicsOption = None,
     chosen: FormatOption = Format.TEXT,
+    print_key: PrintKeyOption = False,
+    print_headers: PrintHeadersOption = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help="At most so many messages.")
     ] = None,
@@ -98,7 +112,7 @@ def scan(
         scanner = opened.combined_partition_scanner(
             scans_of(opened, partition, wanted), follow=follow, by_id=by_id, idle_ms_max=idle_ms
         )
-        encode = choose_encoder(chosen, opened)
+        encode = choose_encoder(chosen, opened, print_key=print_key, print_headers=print_headers)
         with scanner, Output(prompt=follow, on_closed=scanner.close) as out:
             write_messages(itertools.islice(scanner, limit), encode, out, promptly=follow)
         tell_expired(scanner)
@@ -109,9 +123,19 @@ def scans_of(queue: Queue, partitions: Iterable[int] | None, wanted: Scan) -> di
     return dict.fromkeys(partitions or range(queue.partitions), wanted)
 
 
-def choose_encoder(chosen: Format, queue: Queue, zone: datetime.tzinfo | None = None) -> Encode:
-    """The encoder for this stdout."""
-    return encoder(chosen, aligned=sys.stdout.isatty(), partitions=queue.partitions, zone=zone)
+def choose_encoder(chosen: Format, queue: Queue, *, print_key: bool, print_headers: bool) -> Encode:
+    """The encoder for this stdout.
+
+    Raises:
+        InvalidInputError: as `encoder`.
+    """
+    return encoder(
+        chosen,
+        aligned=sys.stdout.isatty(),
+        partitions=queue.partitions,
+        print_key=print_key,
+        print_headers=print_headers,
+    )
 
 
 def write_messages(

@@ -81,7 +81,7 @@ class Shipment:
         """
         delivery = self._producer.send(message, partition=partition, key=key)
         self.sent += 1
-        self._deliveries.put((delivery, len(message.value)))
+        self._deliveries.put((delivery, message.size))
 
     def close(self) -> None:
         """Write what is buffered, and learn what became of it.

@@ -16,6 +16,8 @@ from hqueue.cli.commands.scan import (
     FormatOption,
     IdleOption,
     PartitionsOption,
+    PrintHeadersOption,
+    PrintKeyOption,
     QueueArgument,
     TopicsOption,
     choose_encoder,
@@ -59,6 +61,8 @@ def subscribe(
         bool, typer.Option("--reset", help="Begin there also if it has a checkpoint.")
     ] = False,
     chosen: FormatOption = Format.TEXT,
+    print_key: PrintKeyOption = False,
+    print_headers: PrintHeadersOption = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
     ] = None,
@@ -95,7 +99,8 @@ def subscribe(
         name, topic or (), start=parse_start(start), reset=reset, delivery=options
     ).add_partitions(partition or ())
     with session_of(context).client.queue(queue) as opened:
-        printer = _Printer(choose_encoder(chosen, opened), limit)
+        encode = choose_encoder(chosen, opened, print_key=print_key, print_headers=print_headers)
+        printer = _Printer(encode, limit)
         subscriber = opened.subscriber(wanted, printer.consume, host=host, port=port, shared=shared)
         printer.stop = subscriber.request_stop
         with (

@@ -12,6 +12,8 @@ from hqueue.cli.commands.scan import (
     FormatOption,
     IdleOption,
     PartitionsOption,
+    PrintHeadersOption,
+    PrintKeyOption,
     QueueArgument,
     TopicsOption,
     choose_encoder,
@@ -50,6 +52,8 @@ def tail(
     partition: PartitionsOption = None,
     topic: TopicsOption = None,
     chosen: FormatOption = Format.TEXT,
+    print_key: PrintKeyOption = False,
+    print_headers: PrintHeadersOption = False,
     idle_ms: IdleOption = None,
 ) -> None:
     """Show the newest messages of a queue, by ID, and with --follow those that come."""
@@ -59,7 +63,7 @@ def tail(
             opened.choose_partition(number, None)
         partitions = partition or range(opened.partitions)
         newest, positions = newest_messages(opened, partitions, topics, lines)
-        encode = choose_encoder(chosen, opened)
+        encode = choose_encoder(chosen, opened, print_key=print_key, print_headers=print_headers)
         if not follow:
             with Output() as out:
                 write_messages(newest, encode, out, promptly=False)

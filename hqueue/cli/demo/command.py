@@ -17,7 +17,6 @@ from hqueue.cli.exits import ExitCode
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import Session, session_of
 from hqueue.errors import HQueueError
-from hqueue.message import Message
 
 if TYPE_CHECKING:
     from hqueue.cli.demo.picture import Result
@@ -150,8 +149,8 @@ class _Demo:
             while not sources.ended and shipment.error is None and sources.error is None:
                 item = sources.next(timeout_s=BURST_OVER_S)
                 if item is not None:
-                    shipment.send(Message(item.topic, item.value), partition=item.partition)
-                    put.add(item.partition, item.topic, item.value)
+                    shipment.send(item.message, partition=item.partition)
+                    put.add(item.partition, item.message)
                 elif burst is None:
                     burst = put.total, shipment.seconds - BURST_OVER_S
                     changing.start()
@@ -217,6 +216,7 @@ def _conclude(result: Result) -> None:
         f"Try next:\n"
         f"  hqueue tail {name} -n 5 --follow\n"
         f"  hqueue scan {name} --topic WARN --start -10m --format json\n"
+        f"  hqueue tail {name} --print-key --print-headers\n"
         f"  echo hello | hqueue put {name} --topic greetings --print-ids\n"
         f"  hqueue describe {name}\n"
         f"  hqueue pipeline statistics {name} --plot demo.png\n"

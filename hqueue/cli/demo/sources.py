@@ -11,11 +11,11 @@ import select
 import stat
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hqueue.cli.commands.put import open_input
+from hqueue.message import Message, partition_of_key
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 
 __all__ = ["Item", "Sources", "file_items", "log_items"]
@@ -29,18 +29,18 @@ _HEAD = re.compile(r"\d{4}-\d\d-\d\dT[\d:,]+ ([A-Z]+)\s+\[.*?\] ([\w.$]+):")
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One message to be put."""
+    """One message to be put, and into which partition."""
 
-    topic: str
-    value: bytes
+    message: Message
     partition: int
 
 
 def log_items(folder: Path, partitions: int, timeout_s: float) -> Iterator[Item]:
     """All lines of the server's logs, and those it writes until the time is over.
 
-    The topic is the line's level. The lines of one logger share a partition, so they stay in
-    their order; a line without a head of its own, as of a stack trace, goes with the one above.
+    The topic is the line's level, and the key its logger: the lines of one share a partition, so
+    they stay in their order. A header says which process wrote it. A line without a head of its
+    own, as of a stack trace, goes with the one above.
     """
     from hqueue.local.logs import follow_lines  # noqa: PLC0415  (only for the demo)
 
@@ -50,7 +50,10 @@ def log_items(folder: Path, partitions: int, timeout_s: float) -> Iterator[Item]
         if head is not None:
             heads[line.process] = head[1], head[2]
         level, logger = heads.get(line.process, ("OTHER", line.process))
-        yield Item(level, line.text.encode(), zlib.crc32(logger.encode()) % partitions)
+        key = logger.encode()
+        headers = [("process", line.process.encode())]
+        message = Message(level, line.text.encode(), key, headers)
+        yield Item(message, partition_of_key(key, partitions))
 
 
 def file_items(name: str, partitions: int, timeout_s: float) -> Iterator[Item]:
@@ -67,7 +70,7 @@ def file_items(name: str, partitions: int, timeout_s: float) -> Iterator[Item]:
         endless = not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         deadline_s = time.monotonic() + timeout_s if endless else math.inf
         for number, line in enumerate(_lines(stream.fileno(), deadline_s)):
-            yield Item(topic, line, number // LINES_PER_PARTITION % partitions)
+            yield Item(Message(topic, line), number // LINES_PER_PARTITION % partitions)
 
 
 def _lines(descriptor: int, deadline_s: float) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from hqueue.errors import HQueueError
 from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
-    from hqueue.message import ReceivedMessage
+    from hqueue.message import Message, ReceivedMessage
     from hqueue.queue import Queue
 
 __all__ = ["Follower", "Reading", "Tally", "tally_of"]
@@ -38,13 +38,17 @@ class Tally:
         """All messages."""
         return sum(self.counts)
 
-    def add(self, partition: int, topic: str, value: bytes) -> None:
+    def add(self, partition: int, message: Message) -> None:
         """Count a message."""
+        topic, value = message.topic, message.value
         self.counts[partition] += 1
-        self.bytes += len(value)
+        self.bytes += message.size
         self.topics[topic] = self.topics.get(topic, 0) + 1
-        self._hashes[partition].update(b"%d %d %s" % (len(topic), len(value), topic.encode()))
-        self._hashes[partition].update(value)
+        hashed = self._hashes[partition]
+        hashed.update(b"%d %d %s" % (len(topic), len(value), topic.encode()))
+        hashed.update(value)
+        if message.key is not None or message.headers:
+            hashed.update(repr((message.key, message.headers)).encode())
 
     def add_read(self, message: ReceivedMessage) -> None:
         """Count a message that was read, and check that its ID is above the one before."""
@@ -55,7 +59,7 @@ class Tally:
         if self.first[partition] is None:
             self.first[partition] = message_id
         self.last[partition] = message_id
-        self.add(partition, message.topic, message.value)
+        self.add(partition, message)
 
     def differences(self, put: Tally, name: str) -> list[str]:
         """How what was read differs from what was put; nothing if it does not."""

@@ -80,7 +80,7 @@ TOOLKIT: Mapping[str, ToolkitForm] = {
     "put": ToolkitForm(
         ("", "--topic"),
         3,
-        "put 'queue_name', 'topic', 'value', ['value', ...]",
+        "put 'queue_name', 'topic', 'value', ['value', ...], [option dictionary]",
         "put 'q1', 'crawler', 'http://example.org/'",
     ),
     "scan": ToolkitForm(

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue.cli.formats import Format, encoder, iso_timestamp, printable
-from hqueue.message import ReceivedMessage
+from hqueue.errors import InvalidInputError
+from hqueue.message import Headers, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.settings.limits import TIMESTAMP_MS_MAX
 
@@ -19,8 +20,15 @@ ID = MessageID(1_700_000_000_123, 7)
 UTC = datetime.timezone.utc
 
 
+HEADERS = (("trace", b"a1"), ("grün\n", b"\xff"), ("trace", b""))
+
+
 def message(value: bytes, topic: str = "clicks") -> ReceivedMessage:
     return ReceivedMessage(topic, value, ID, 3)
+
+
+def keyed(key: bytes | None = None, headers: Headers = ()) -> ReceivedMessage:
+    return ReceivedMessage("clicks", b"hello", ID, 3, key=key, headers=headers)
 
 
 def test_raw_is_the_value_and_a_newline() -> None:
@@ -48,6 +56,49 @@ def test_a_json_line_is_one_line_and_gives_every_value_back(value: bytes, topic:
     assert (back if isinstance(back, bytes) else back.encode()) == value
     assert ("value" in read) != ("value_base64" in read)
     assert read["topic"] == topic
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "fields"),
+    [
+        (b"user-42", (), '"key":"user-42",'),
+        (b"", (), '"key":"",'),
+        (b"\xff", (), '"key_base64":"/w==",'),
+        (
+            None,
+            HEADERS,
+            '"headers":[{"name":"trace","value":"a1"},{"name":"grün\\n","value_base64":"/w=="},'
+            '{"name":"trace","value":""}],',
+        ),
+        (b"k", (("", b""),), '"key":"k","headers":[{"name":"","value":""}],'),
+    ],
+)
+def test_a_json_line_has_the_key_and_headers_of_a_message_that_has_some(
+    key: bytes | None, headers: Headers, fields: str
+) -> None:
+    plain, line = (encoder(Format.JSON)(each).decode() for each in (keyed(), keyed(key, headers)))
+    assert line == plain.replace('"value":"hello"', f'{fields}"value":"hello"')
+
+
+def test_raw_and_length_prefixed_are_the_value_alone() -> None:
+    for chosen in (Format.RAW, Format.LENGTH_PREFIXED):
+        assert encoder(chosen)(keyed(b"k", HEADERS)) == encoder(chosen)(keyed())
+        with pytest.raises(InvalidInputError, match="the values alone"):
+            encoder(chosen, print_key=True)
+
+
+def test_text_shows_keys_and_headers_where_they_are_asked_for() -> None:
+    plain = encoder(Format.TEXT, zone=UTC)
+    assert plain(keyed(b"k", HEADERS)) == plain(keyed())
+    shown = encoder(Format.TEXT, zone=UTC, print_key=True, print_headers=True)
+    before = plain(keyed()).decode().removesuffix("hello\n")
+    assert shown(keyed(b"\tk", HEADERS)).decode() == (
+        f"{before}\\tk\ttrace=a1,grün\\n=\\xff,trace=\thello\n"
+    )
+    assert shown(keyed()).decode() == f"{before}-\t-\thello\n"
+    assert shown(keyed(b"")).decode() == f"{before}\t-\thello\n"
+    aligned = encoder(Format.TEXT, aligned=True, zone=UTC, print_key=True)
+    assert aligned(keyed(b"k")).endswith(b"clicks    k         hello\n")
 
 
 def test_text_has_tabs_in_a_pipe_and_columns_on_a_terminal() -> None:
