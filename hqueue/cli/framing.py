@@ -17,7 +17,14 @@ from typing import BinaryIO
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.settings.limits import BATCH_BYTES_MAX
 
-__all__ = ["Framing", "length_prefixed", "read_length_prefixed", "read_lines", "read_values"]
+__all__ = [
+    "DOCUMENT_BYTES_MAX",
+    "Framing",
+    "length_prefixed",
+    "read_length_prefixed",
+    "read_lines",
+    "read_values",
+]
 
 DOCUMENT_BYTES_MAX = 8 * BATCH_BYTES_MAX
 """Of a message in JSON, where a byte may take six."""

@@ -62,7 +62,8 @@ def put(
         typer.Option(
             "--key",
             "-k",
-            help="Chooses the partition: the same key, the same partition. It is not stored.",
+            help="Chooses the partition: the same key, the same partition. It is not stored: "
+            "--message-key is.",
         ),
     ] = None,
     message_key: Annotated[

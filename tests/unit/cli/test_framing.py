@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.cli.framing import Framing, length_prefixed, read_values
+from hqueue.cli.framing import DOCUMENT_BYTES_MAX, Framing, length_prefixed, read_values
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.settings.limits import BATCH_BYTES_MAX
 
@@ -57,3 +57,10 @@ def test_a_line_may_be_as_long_as_a_message_and_no_longer() -> None:
     with pytest.raises(MessageTooLargeError) as caught:
         values_of(b"y\n" + longest + b"x\n", Framing.LINES)
     assert caught.value.facts["offset"] == 2
+
+
+def test_a_document_may_be_longer_than_the_message_that_it_is_of() -> None:
+    longer = b"x" * (BATCH_BYTES_MAX + 1)
+    assert values_of(longer + b"\n{}", Framing.JSON) == [longer, b"{}"]
+    with pytest.raises(MessageTooLargeError):
+        values_of(b"x" * (DOCUMENT_BYTES_MAX + 1), Framing.JSON)
