@@ -146,7 +146,9 @@ def test_a_reason_beside_a_status_is_read_as_one_short_line(text: bytes, seqid: 
         "consumeMessages", TMessageType.REPLY, seqid, SERVICE.consumeMessages_result(success=1)
     )
     field = b"\x0b\0\2" + len(text).to_bytes(4, "big") + text
-    status, reason = finished(read_reply(reader(data[:-1] + field + data[-1:]), seqid))
+    another = b"\x0b\0\3\0\0\0\1?"
+    sent = data[:-1] + another + field + another + data[-1:]
+    status, reason = finished(read_reply(reader(sent), seqid))
     assert status == 1
     assert reason.isprintable()
     assert len(reason) == min(len(text.decode(errors="replace")), REASON_LENGTH_MAX)
