@@ -114,13 +114,15 @@ class OpenMessage:
 
     def _text(self, piece: bytes, at: int, field: bytes, bytes_max: int) -> bytes | None:
         """The bytes of a field; None if they, and one byte more, are not there as a whole."""
-        head = piece[at : at + _TEXT.size]
-        if not may_become(head, ((0, field),)):
-            raise NoCallError("a message has another layout")
-        if len(head) < _TEXT.size:
-            return None
         begin = at + _TEXT.size
-        end = begin + int(_TEXT.unpack(head)[1])
+        if begin > len(piece):
+            if not may_become(piece[at:], ((0, field),)):
+                raise NoCallError("a message has another layout")
+            return None
+        found, length = _TEXT.unpack_from(piece, at)
+        if found != field:
+            raise NoCallError("a message has another layout")
+        end = begin + int(length)
         if end >= bytes_max:
             raise NoCallError("it is larger than it may be")
         # In any layout something follows, if only the end.

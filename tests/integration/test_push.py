@@ -107,11 +107,12 @@ def test_one_message_may_have_as_many_headers_as_fit_a_batch(make: Make, start: 
     queue = make(1)
     start()
     got = Received()
-    with queue.subscriber(Subscription("s"), got):
+    options = DeliveryOptions(timeout_ms=300_000)
+    with queue.subscriber(Subscription("s", delivery=options), got):
         # Each has 8 bytes in a batch, and nearly twice as many in a call.
         queue.put(Message("t", b"", headers=[("", b"")] * (BATCH_BYTES_MAX // 8 - 4)))
         queue.put(Message("t", b"next"))
-        got.await_values([b"next"])
+        got.await_values([b"next"], timeout_s=300)
     assert got.messages == list(queue.scan())
 
 

@@ -359,6 +359,25 @@ def test_each_field_may_be_cut_at_each_byte(message: ReceivedMessage) -> None:
 
 
 @pytest.mark.parametrize(
+    "rest",
+    [
+        struct.pack(">BhI", 11, 5, BYTES_MAX),
+        struct.pack(">Bhi", 11, 5, -1),
+        struct.pack(">BhBI", 15, 6, 12, BYTES_MAX // 15),
+        struct.pack(">BhBi", 15, 6, 12, -1),
+        struct.pack(">BhBIBhI", 15, 6, 12, 1, 11, 1, BYTES_MAX),
+        struct.pack(">BhBIBhIBhI", 15, 6, 12, 1, 11, 1, 0, 11, 2, BYTES_MAX),
+    ],
+)
+def test_what_promises_more_than_can_come_is_not_waited_for(rest: bytes) -> None:
+    begun = call_head(7, 1) + encode_message(_given(None, ()))[:-1]
+    call = Counting([])
+    assert call.end(begun + rest[:-4]) is None
+    with pytest.raises(NoCallError):
+        call.end(begun + rest)
+
+
+@pytest.mark.parametrize(
     "message",
     [
         _given(b"k" * 60_000, ()),

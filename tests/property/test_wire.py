@@ -110,6 +110,25 @@ def test_a_call_is_what_thrift_reads(messages: list[ReceivedMessage], seqid: int
     assert protocol.trans.read(1) == b""
 
 
+def test_a_subscriber_of_an_earlier_idl_passes_over_keys_and_headers(tmp_path: Path) -> None:
+    added = ",\n  5: optional binary key,\n  6: optional list<THeader> headers"
+    earlier, now = tmp_path / "earlier.thrift", IDL.read_text(encoding="utf-8")
+    assert added in now
+    earlier.write_text(now.replace(added, ""), encoding="utf-8")
+    service = thriftpy2.load(str(earlier), module_name="earlier_thrift").HQueueSubscriberService
+    sent = [
+        ReceivedMessage("t", b"1", MessageID(1), 0, key=b"k", headers=[("n", b"v"), ("n", b"")]),
+        ReceivedMessage("t", b"2", MessageID(2), 0),
+    ]
+    data = b"".join([call_head(1, 2), *map(encode_message, sent), call_tail])
+    protocol = TBinaryProtocol(TMemoryBuffer(data), decode_response=False)
+    protocol.read_message_begin()
+    arguments = service.consumeMessages_args()
+    protocol.read_struct(arguments)
+    assert [each.value for each in arguments.messages] == [b"1", b"2"]
+    assert not hasattr(arguments.messages[0], "key")
+
+
 @given(MESSAGES)
 def test_what_was_encoded_can_be_read_back(messages: list[ReceivedMessage]) -> None:
     assert decode_messages(b"".join(map(encode_message, messages))) == messages
@@ -146,7 +165,9 @@ def test_a_reason_beside_a_status_is_read_as_one_short_line(text: bytes, seqid: 
         "consumeMessages", TMessageType.REPLY, seqid, SERVICE.consumeMessages_result(success=1)
     )
     field = b"\x0b\0\2" + len(text).to_bytes(4, "big") + text
-    status, reason = finished(read_reply(reader(data[:-1] + field + data[-1:]), seqid))
+    another = b"\x0b\0\3\0\0\0\1?"
+    sent = data[:-1] + another + field + another + data[-1:]
+    status, reason = finished(read_reply(reader(sent), seqid))
     assert status == 1
     assert reason.isprintable()
     assert len(reason) == min(len(text.decode(errors="replace")), REASON_LENGTH_MAX)
