@@ -33,6 +33,10 @@ MESSAGE_OVERHEAD_BYTES = 200
 """What a buffered message takes beside its value, about."""
 
 
+HEADER_OVERHEAD_BYTES = 8
+"""What a header takes in a batch beside its name and value."""
+
+
 class Producer:
     """Buffers messages and appends them in batches, in the background. Thread-safe.
 
@@ -180,7 +184,7 @@ class Producer:
         size = len(value)
         if extra is not None:
             key, headers = extra
-            size += len(key or b"") + headers_size(headers)
+            size += len(key or b"") + headers_size(headers) + HEADER_OVERHEAD_BYTES * len(headers)
         with self._lock:
             batch = self._open.get(target)
             if (

@@ -148,6 +148,16 @@ def test_keys_and_headers_count_toward_what_a_producer_gathers(make_queue: MakeQ
     assert entry.header_bytes > 300
 
 
+def test_many_empty_headers_fill_a_batch_as_others_do(make_queue: MakeQueue) -> None:
+    queue = make_queue(1)
+    with queue.producer(linger_ms=60_000, batch_bytes_max=4 * 1024 * 1024) as producer:
+        message = Message("t", b"", None, [("", b"")] * 100_000)
+        sent_all = [producer.send(message) for _ in range(12)]
+        producer.flush()
+    assert all(each.exception(0) is None for each in sent_all)
+    assert len(list(queue.headers(0))) > 1
+
+
 def test_the_same_idempotency_key_with_other_keys_or_headers_is_refused(
     make_queue: MakeQueue,
 ) -> None:
