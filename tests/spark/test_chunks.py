@@ -146,6 +146,13 @@ def test_a_chunk_is_a_batch_that_can_be_put() -> None:
         assert encode_record_batch(chunk.messages).count == chunk.messages.num_rows
 
 
+@pytest.mark.parametrize("header", [(None, b"v"), ("n", None), None])
+def test_a_header_without_name_or_value_is_in_no_batch(header: tuple[Any, Any] | None) -> None:
+    (chunk,) = cut([frame([("a", b"", None, None, [("n", b"v"), header])])])
+    with pytest.raises(InvalidInputError, match="never null"):
+        encode_record_batch(chunk.messages)
+
+
 def test_keys_and_headers_are_columns_where_rows_have_them() -> None:
     schema = pa.schema([SCHEMA.field(name) for name in ("topic", "value", "partition")])
     (chunk,) = cut([frame([("a", b"x", 1)], schema)])

@@ -162,7 +162,6 @@ def test_a_stream_is_written_and_goes_on_after_a_restart(
         ({"columns": ["topic", "value", header("id", "value")]}, "column='headers'"),
         ({"columns": ["topic", "value", header("topic", "id")]}, "column='headers'"),
         ({"columns": ["topic", "value", header("topic", "nullif(value, value)")]}, "never null"),
-        ({"columns": ["topic", "value", header("nullif(topic, topic)", "value")]}, "never null"),
         ({"columns": ["topic", "value", "id as partition"]}, "no such partition"),
         ({"columns": ["topic", "nullif(value, value) as value"]}, "never null"),
         ({"topik": "x"}, "closest='topic'"),
