@@ -32,6 +32,9 @@ SPREAD_BYTES_MAX = 512
 """So little that nearly every test needs several sessions at ZooKeeper."""
 
 
+SESSION_MS = 5_000
+"""Longer than a busy machine stands still; what needs a session's end brings it about."""
+
 SHOWN_IN_MEMORY = pytest.mark.thorough("the same over a ZooKeeper in memory is in `make check`")
 SHOWN_ON_SERVERS = pytest.mark.thorough("in memory and on servers the same is in `make test`")
 
@@ -107,12 +110,12 @@ def metadata_backend(request: pytest.FixtureRequest) -> Iterator[MetadataBackend
             settings = Settings(
                 zookeeper=f"127.0.0.1:{server.port}",
                 zookeeper_root=root,
-                zookeeper_session_timeout_ms=1_000,
+                zookeeper_session_timeout_ms=SESSION_MS,
             )
             yield ZooKeeperBackend(settings, SPREAD_BYTES_MAX)
     else:
         settings = request.getfixturevalue("server").settings(
-            zookeeper_root=root, zookeeper_session_timeout_ms=2_000
+            zookeeper_root=root, zookeeper_session_timeout_ms=SESSION_MS
         )
         bytes_max = SESSION_BYTES_MAX if request.param == "zookeeper" else SPREAD_BYTES_MAX
         yield ZooKeeperBackend(settings, bytes_max)

@@ -29,7 +29,7 @@ from tests.support.zookeeper_faults import expire, zookeeper_proxy
 from tests.support.zookeeper_nodes import RawNodes
 
 HERE = Address("127.0.0.1", 5_001)
-SESSION_MS = 2_000
+SESSION_MS = 4_000
 BYTES_MAX = 2_048
 PARTITIONS = 100
 CLAIMS = {PartitionKey("q", partition) for partition in range(PARTITIONS)}

@@ -205,7 +205,7 @@ def test_while_cut_off_an_operation_fails_in_its_time_and_not_earlier(
             began = time.monotonic()
             with pytest.raises(StoreUnavailableError):
                 operation()
-            assert 0.9 < time.monotonic() - began < 10
+            assert 0.9 < time.monotonic() - began < 60
     wait_for(lambda: one.state is SessionState.CONNECTED, "it is back")
     assert one.checkpoints.read(KEY) == known
 
@@ -245,7 +245,7 @@ def test_without_a_zookeeper_every_operation_says_so_in_its_time(open_session: O
     began = time.monotonic()
     with pytest.raises(StoreUnavailableError):
         one.subscriptions.list()
-    assert 0.9 < time.monotonic() - began < 10
+    assert 0.9 < time.monotonic() - began < 60
     views: list[View] = []
     watch = one.subscriptions.watch(views.append)
     watch.close()
