@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
@@ -249,8 +251,8 @@ class Messages(Sequence[Message]):
                 raise InvalidInputError("a value is bytes; encode text first", type=kind.__name__)
         self.topic = topic
         self.values = cast("list[bytes]", given if kinds <= {bytes} else list(map(bytes, given)))
-        self.keys = None if keys is None else list(map(checked_key, keys))
-        self.headers = None if headers is None else list(map(checked_headers, headers))
+        self.keys = None if keys is None else _checked_keys(keys)
+        self.headers = None if headers is None else _checked_headers_of(headers)
         for name, more in (("keys", self.keys), ("headers", self.headers)):
             if more is not None and len(more) != len(self.values):
                 raise InvalidInputError(
@@ -313,6 +315,32 @@ def checked_headers(headers: Iterable[tuple[str, bytes | bytearray | memoryview]
             type=type(headers).__name__,
         )
     return tuple([_header(pair) for pair in headers])
+
+
+def _checked_keys(
+    keys: Iterable[bytes | bytearray | memoryview | None],
+) -> list[bytes | None]:
+    """The keys of many messages: what they should be already is looked at without a loop."""
+    given = list(keys)
+    if set(map(type, given)) <= {bytes, type(None)}:
+        return cast("list[bytes | None]", given)
+    return list(map(checked_key, given))
+
+
+def _checked_headers_of(
+    headers: Iterable[Iterable[tuple[str, bytes | bytearray | memoryview]]],
+) -> list[Headers]:
+    """The headers of many messages, likewise."""
+    given = list(headers)
+    if set(map(type, given)) <= {tuple}:
+        pairs = list(chain.from_iterable(given))
+        if set(map(type, pairs)) <= {tuple} and set(map(len, pairs)) <= {2}:
+            names, values = zip(*pairs, strict=True) if pairs else ((), ())
+            if set(map(type, names)) <= {str} and set(map(type, values)) <= {bytes}:
+                with contextlib.suppress(UnicodeEncodeError):
+                    "".join(names).encode()
+                    return cast("list[Headers]", given)
+    return list(map(checked_headers, given))
 
 
 def _header(pair: tuple[str, bytes | bytearray | memoryview]) -> tuple[str, bytes]:

@@ -78,8 +78,8 @@ def encode_headers(headers: Sequence[Headers]) -> bytes:
     pairs = list(chain.from_iterable(headers))
     if not pairs:
         return b""
-    names = [name.encode() for name, _ in pairs]
-    values = [value for _, value in pairs]
+    texts, values = zip(*pairs, strict=True)
+    names = list(map(str.encode, texts))
     return aligned([_offsets(headers), _offsets(names), _offsets(values), *names, *values])
 
 
@@ -185,10 +185,8 @@ def parse_headers(column: bytes, count: int, topic: str) -> list[Headers]:
         values = int32(column[parts.values_at : parts.names_data_at])
         if all(map(_ascending, (of_messages, names, values))):
             try:
-                texts = [
-                    name.decode()
-                    for name in _cut(column[parts.names_data_at : parts.values_data_at], names)
-                ]
+                found = _cut(column[parts.names_data_at : parts.values_data_at], names)
+                texts = list(map(bytes.decode, found))
             except UnicodeDecodeError as exc:
                 raise CorruptLogError("a header's name is no UTF-8", topic=topic) from exc
             pairs = list(
