@@ -113,7 +113,7 @@ _BINARY = (
     pa.types.is_fixed_size_binary,
     pa.types.is_binary_view,
 )
-_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map)
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 def _given(

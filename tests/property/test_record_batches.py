@@ -124,6 +124,10 @@ TOPIC, VALUE = pa.array(["t"]), pa.array([b"v"])
         ([TOPIC, VALUE, VALUE, VALUE], ["topic", "value", "key", "key"]),
         ([TOPIC, VALUE, VALUE], ["topic", "value", "headers"]),
         ([TOPIC, VALUE, pa.array([["h"]])], ["topic", "value", "headers"]),
+        (
+            [TOPIC, VALUE, pa.array([[("h", b"v")]], pa.map_(pa.string(), pa.binary()))],
+            ["topic", "value", "headers"],
+        ),
         ([TOPIC, VALUE, pa.array([[{"a": "h"}]])], ["topic", "value", "headers"]),
         ([TOPIC, VALUE, pa.array([[{"a": "h", "b": 1}]])], ["topic", "value", "headers"]),
         ([TOPIC, VALUE, pa.array([[{"a": 1, "b": b"v"}]])], ["topic", "value", "headers"]),
