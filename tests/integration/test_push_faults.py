@@ -73,6 +73,7 @@ def test_a_subscriber_that_was_killed_finds_its_checkpoint_when_it_comes_back(
         more = put_numbers(queue, range(20, 40))
         other.await_values(values + more)
         assert present(pushing, queue, "s"), "one that is dead delays no other"
+    wait_for(lambda: not present(pushing, queue, "s"), "its session is over")
     got = Received()
     with queue.subscriber(Subscription("s"), got):
         got.await_values(more)
