@@ -68,6 +68,16 @@ def test_a_layout_is_the_simplest_that_does(given_messages: list[Message]) -> No
     assert names == sorted(set(names))
 
 
+@given(bodies_lists)
+def test_a_header_alone_says_what_the_values_of_a_topic_weigh(
+    given_messages: list[Message],
+) -> None:
+    _, header = written(given_messages)
+    for entry in header.topics:
+        values = [message.value for message in given_messages if message.topic == entry.topic]
+        assert entry.value_bytes == sum(map(len, values))
+
+
 @given(
     bodies_lists,
     partitions,
