@@ -86,10 +86,10 @@ def distinct_keys(batch: pa.RecordBatch | pa.Table) -> Iterable[bytes | None]:
     """The keys in a record batch or a table that can be encoded."""
     if "key" not in batch.schema.names:
         return ()
-    return [
-        key.encode() if isinstance(key, str) else key
-        for key in pc.unique(batch.column("key")).to_pylist()
-    ]
+    column = batch.column("key")
+    keys = column if column.type == pa.binary() else column.cast(pa.binary())
+    distinct: list[bytes | None] = pc.unique(keys).to_pylist()
+    return distinct
 
 
 class _Part(NamedTuple):

@@ -11,8 +11,6 @@ keys and of headers, as `hqueue.format.columns` draws them, come before that.
 from __future__ import annotations
 
 import struct
-import sys
-from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, starmap
 from operator import itemgetter, lt
@@ -20,7 +18,13 @@ from typing import NamedTuple
 
 from hqueue.errors import CorruptLogError, InvalidInputError, MessageTooLargeError
 from hqueue.format.checksum import crc32
-from hqueue.format.columns import encode_headers, encode_keys, parse_headers, parse_keys
+from hqueue.format.columns import (
+    encode_headers,
+    encode_keys,
+    from_little_endian,
+    parse_headers,
+    parse_keys,
+)
 from hqueue.format.header import (
     CONTROL,
     FORMAT_1,
@@ -294,7 +298,7 @@ def positions(header: Header, entry: TopicEntry, cell: bytes) -> Sequence[int]:
     """
     if entry.layout != SCATTERED:
         return range(entry.first, entry.first + entry.count)
-    found = _from_little_endian("I", cell[entry.values_at : offsets_at(entry)])
+    found = from_little_endian("I", cell[entry.values_at : offsets_at(entry)])
     bounded = [entry.first - 1, *found, header.count]
     if found[0] != entry.first or not all(starmap(lt, pairwise(bounded))):
         raise CorruptLogError("the bodies have impossible positions", topic=entry.topic)
@@ -311,7 +315,7 @@ def decode_bodies(entry: TopicEntry, cell: bytes) -> Iterator[bytes]:
         return iter((cell[entry.values_at :],))
     at = offsets_at(entry)
     data_at = at + 4 * (entry.count + 1)
-    offsets = _from_little_endian("i", cell[at:data_at])
+    offsets = from_little_endian("i", cell[at:data_at])
     if offsets != sorted(offsets):  # Of what is sorted already that costs next to nothing.
         raise CorruptLogError("the bodies have impossible offsets", topic=entry.topic)
     data = cell[data_at:]
@@ -334,10 +338,3 @@ def decode_headers(entry: TopicEntry, cell: bytes) -> Sequence[Headers] | None:
     if not entry.header_bytes:
         return None
     return parse_headers(cell[entry.key_bytes : entry.values_at], entry.count, entry.topic)
-
-
-def _from_little_endian(code: str, data: bytes) -> list[int]:
-    numbers = array(code, data)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tolist()

@@ -27,7 +27,7 @@ __all__ = [
     "aligned",
     "encode_headers",
     "encode_keys",
-    "int32",
+    "from_little_endian",
     "packed_bits",
     "parse_headers",
     "parse_keys",
@@ -51,9 +51,9 @@ def packed_bits(flags: bytes) -> bytes:
 _DIGITS = b"01" + bytes(254)
 
 
-def int32(data: bytes) -> list[int]:
-    """Little-endian numbers."""
-    numbers = array("i", data)
+def from_little_endian(code: str, data: bytes) -> list[int]:
+    """Little-endian numbers, of a type as `array` calls it."""
+    numbers = array(code, data)
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tolist()
@@ -160,7 +160,7 @@ def parse_keys(column: bytes, count: int, topic: str) -> list[bytes | None]:
     """
     parts = KeysColumn.of(column, count)
     if parts is not None:
-        offsets = int32(column[: parts.validity_at])
+        offsets = from_little_endian("i", column[: parts.validity_at])
         valid = int.from_bytes(column[parts.validity_at : parts.data_at], "little")
         if _ascending(offsets):
             keys: list[bytes | None] = [*_cut(column[parts.data_at : parts.end], offsets)]
@@ -180,9 +180,9 @@ def parse_headers(column: bytes, count: int, topic: str) -> list[Headers]:
     """
     parts = HeadersColumn.of(column, count)
     if parts is not None:
-        of_messages = int32(column[: parts.names_at])
-        names = int32(column[parts.names_at : parts.values_at])
-        values = int32(column[parts.values_at : parts.names_data_at])
+        of_messages = from_little_endian("i", column[: parts.names_at])
+        names = from_little_endian("i", column[parts.names_at : parts.values_at])
+        values = from_little_endian("i", column[parts.values_at : parts.names_data_at])
         if all(map(_ascending, (of_messages, names, values))):
             try:
                 found = _cut(column[parts.names_data_at : parts.values_data_at], names)

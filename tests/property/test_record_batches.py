@@ -59,7 +59,16 @@ def test_a_table_of_chunks_is_one_batch(messages: list[Message], size: int) -> N
 
 @given(bodies_lists)
 def test_the_distinct_keys_are_those_of_the_messages(messages: list[Message]) -> None:
-    assert set(distinct_keys(batch_of(messages))) == {message.key for message in messages}
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        batch = batch_of(messages, value=kind)
+        assert set(distinct_keys(batch)) == {message.key for message in messages}
+
+
+def test_distinct_keys_that_are_texts_are_their_bytes() -> None:
+    texts = pa.array(["ü", "a", "ü"])
+    for keys in (texts, texts.cast(pa.string_view()), texts.dictionary_encode(), pa.nulls(3)):
+        found = set(distinct_keys(pa.record_batch({"key": keys})))
+        assert found == ({"ü".encode(), b"a"} if keys.type != pa.null() else {None})
 
 
 def test_what_is_null_takes_no_part() -> None:
