@@ -366,6 +366,15 @@ def test_a_connection_beyond_the_bound_waits_until_another_goes(serve: Serve) ->
     third.close()
 
 
+def test_a_connection_that_is_silent_for_too_long_leaves_its_place(serve: Serve) -> None:
+    served = serve(connections_max=2, silent_ms_max=400)
+    with served.connect() as silent, served.connect() as other:
+        with contextlib.closing(served.client()) as client:
+            assert client.consumeMessages([message(1)]) == 0
+        for each in (silent, other):
+            assert each.recv(1) == b""
+
+
 def test_calls_for_one_partition_never_overlap_though_others_do(serve: Serve) -> None:
     running: set[int] = set()
     together: list[set[int]] = []
