@@ -214,7 +214,7 @@ def test_it_is_served_beside_push_and_ends_in_order(
     make: Callable[..., hqueue.Queue], start: Callable[..., Served]
 ) -> None:
     queue = make(1)
-    worker = start(api_port=0)
+    worker = start(api_port=0, drain_ms=300_000)
     with ApacheClient(*worker.api_address()) as caller:
         answered: list[bool] = []
 
