@@ -1,4 +1,4 @@
-"""Workers: the process that reads partitions and calls their subscribers, and serves the Thrift API."""
+"""Workers: the process that delivers partitions to their subscribers, and serves the Thrift API."""
 
 from hqueue_workers.node.settings import WorkerSettings
 from hqueue_workers.worker import Worker
