@@ -4,7 +4,8 @@
  * any language is a server of this service that says in ZooKeeper where it listens: docs/push.md.
  */
 namespace java com.etao.hadoop.hbase.queue.thrift.generated
-namespace py hqueue.subscriber
+namespace py hqueue_thrift.subscriber
+namespace go subscriber
 
 /**
  * HQueue MessageID

@@ -126,6 +126,19 @@ class PartitionReader:
 
         return deadline.run(read)
 
+    def read_once(self, deadline: Deadline) -> list[Batch]:
+        """What one request gives: as `read`, but it may be nothing although the log goes on, where
+        none of the topics wanted lies; `at_tail` is false then.
+        """
+
+        def read() -> list[Batch]:
+            if self.finished:
+                self.at_tail = True
+                return []
+            return self._read_rows(deadline)
+
+        return deadline.run(read)
+
     def reopened(self, start: int, expired: int) -> PartitionReader:
         """The same reader, reopened: it begins elsewhere, and shares nothing with this one."""
         reader = PartitionReader(

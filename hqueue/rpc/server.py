@@ -27,6 +27,8 @@ BUFFER_BYTES = 64 * 1024
 ACCEPT_PAUSE_MS = 50
 CONTAINERS_MAX = 4 * BATCH_MESSAGES_MAX
 """Of a call: each message is a struct with another in it; headers are further ones."""
+LOOKS = 8
+"""How often it is looked, in the time that a connection may be silent."""
 STAY_MS = 50
 """How long a thread waits for the next call of the caller that it has just answered."""
 
@@ -49,6 +51,8 @@ class _Connection:
         self.peer = peer
         self.received = bytearray()
         """From the first byte of the call that comes, or came."""
+        self.silent_ms = 0.0
+        """Since when it is watched."""
 
     def take(self, count: int) -> bytes:
         """The first bytes of what was received, which are forgotten here."""
@@ -89,6 +93,8 @@ class ThriftServer:
         call_bytes_max: the bytes of a call.
         idle_ms_max: how long a call that has begun may stand still; and it may take twice that, and
             as long again for every 64 KiB.
+        silent_ms_max: how long a connection may be silent between calls; None for ever. So those
+            that nobody uses leave their places.
         quick: makes a reader for calls in the usual layout, given the bytes that a call may have.
             Calls in any other go to the handler.
     """
@@ -103,6 +109,7 @@ class ThriftServer:
         connections_max: int,
         call_bytes_max: int,
         idle_ms_max: int,
+        silent_ms_max: int | None = None,
         quick: Callable[[int], QuickCall] | None = None,
     ) -> None:
         self._processor = Processor(service, handler)
@@ -110,6 +117,7 @@ class ThriftServer:
         self._connections_max = connections_max
         self._call_bytes_max = call_bytes_max
         self._idle_ms_max = idle_ms_max
+        self._silent_ms_max = silent_ms_max
         self._quick = quick
         self._lock = threading.Lock()
         self._quiet = threading.Condition(self._lock)
@@ -119,6 +127,8 @@ class ThriftServer:
         self._free = 0
         """Threads that have no connection."""
         self._closing = False
+        self._looked_ms = 0.0
+        """When it was looked last whose connection is silent."""
         self._ready: queue.SimpleQueue[_Connection | None] = queue.SimpleQueue()
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
@@ -187,7 +197,7 @@ class ThriftServer:
                     answered, self._answered = self._answered, []
                     room = len(self._connections) < self._connections_max
                 for connection in answered:
-                    selector.register(connection.sock, selectors.EVENT_READ, connection)
+                    self._await_call(selector, connection)
                 if room != accepting:
                     accepting = room
                     if room:
@@ -195,7 +205,7 @@ class ThriftServer:
                     else:
                         logger.warning("no more than %d connections", self._connections_max)
                         selector.unregister(self._listener)
-                for key, _ in selector.select():
+                for key, _ in selector.select(self._hang_up_on_silent(selector)):
                     if key.fileobj is self._woken:
                         with contextlib.suppress(BlockingIOError):
                             self._woken.recv(4_096)
@@ -217,7 +227,30 @@ class ThriftServer:
         connection = _Connection(sock, peer)
         with self._lock:
             self._connections.add(connection)
-        selector.register(sock, selectors.EVENT_READ, connection)
+        self._await_call(selector, connection)
+
+    def _await_call(self, selector: selectors.BaseSelector, connection: _Connection) -> None:
+        connection.silent_ms = SYSTEM_CLOCK.monotonic_ms()
+        selector.register(connection.sock, selectors.EVENT_READ, connection)
+
+    def _hang_up_on_silent(self, selector: selectors.BaseSelector) -> float | None:
+        """Hang up on connections that were silent for too long; how many seconds may pass until
+        the next look.
+        """
+        if self._silent_ms_max is None:
+            return None
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
+        if now_ms < self._looked_ms + self._silent_ms_max / LOOKS:
+            return self._silent_ms_max / LOOKS / 1e3
+        self._looked_ms = now_ms
+        watched = [key.data for key in selector.get_map().values() if key.data is not None]
+        for connection in watched:
+            if now_ms - connection.silent_ms >= self._silent_ms_max:
+                selector.unregister(connection.sock)
+                with self._lock:
+                    self._connections.discard(connection)
+                connection.close()
+        return self._silent_ms_max / LOOKS / 1e3
 
     def _dispatch(self, connection: _Connection) -> None:
         with self._lock:

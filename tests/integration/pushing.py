@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 SESSION_MS = 4_000
+API_ADDRESS = re.compile(r"the Thrift API is served at (\S+):(\d+)\n")
 
 
 class WorkerProcess:
@@ -47,6 +49,7 @@ class WorkerProcess:
     ) -> None:
         self.name = f"worker-{uuid.uuid4().hex[:8]}"
         self._client = client
+        self._pushes = bool(settings.get("push", True))
         given = {"name": self.name, "host": "127.0.0.1", "metrics_port": 0, **settings}
         own = {f"HQUEUE_WORKER_{name.upper()}": str(value) for name, value in given.items()}
         self._process = subprocess.Popen(
@@ -76,6 +79,11 @@ class WorkerProcess:
         """What it said."""
         return "".join(self._log)
 
+    def api_address(self) -> tuple[str, int]:
+        """Where it serves the Thrift API."""
+        found = wait_for(lambda: API_ADDRESS.search(self.log), "the Thrift API is served")
+        return found[1], int(found[2])
+
     def owns(self, queue: hqueue.Queue) -> set[int]:
         """The partitions of a queue that it has claimed."""
         return owned_by(self._client, queue, self.name)
@@ -102,6 +110,8 @@ class WorkerProcess:
 
     def _is_there(self) -> bool:
         assert self._process.poll() is None, self.log
+        if not self._pushes:
+            return API_ADDRESS.search(self.log) is not None
         return self.name in self._client.coordination.workers.list()
 
     def _read(self) -> None:
@@ -133,6 +143,11 @@ class WorkerThread:
     def __exit__(self, *exc: object) -> None:
         self.terminate()
 
+    def api_address(self) -> tuple[str, int]:
+        """Where it serves the Thrift API."""
+        address = wait_for(lambda: self._worker.api_address, "the Thrift API is served")
+        return address.host, address.port
+
     def owns(self, queue: hqueue.Queue) -> set[int]:
         """The partitions of a queue that it has claimed."""
         return owned_by(self.client, queue, self.name)
@@ -147,9 +162,9 @@ class WorkerThread:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        worker = Worker(self.client, self._settings)
+        self._worker = Worker(self.client, self._settings)
         self._started.set()
-        await worker.run(self._stopping)
+        await self._worker.run(self._stopping)
 
 
 def owned_by(client: hqueue.Client, queue: hqueue.Queue, worker: str) -> set[int]:

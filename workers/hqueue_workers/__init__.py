@@ -1,4 +1,4 @@
-"""Push delivery: the process that reads partitions and calls their subscribers."""
+"""Workers: the process that delivers partitions to their subscribers, and serves the Thrift API."""
 
 from hqueue_workers.node.settings import WorkerSettings
 from hqueue_workers.worker import Worker

@@ -1,4 +1,4 @@
-"""``hqueue worker``: the process that delivers messages to their subscribers."""
+"""``hqueue worker``: the process that delivers messages, and serves the Thrift API."""
 
 from __future__ import annotations
 
@@ -57,8 +57,32 @@ def worker(
     drain_ms: Annotated[
         int | None, typer.Option(help="How long calls under way are waited for at a stop.")
     ] = None,
+    push: Annotated[
+        bool | None, typer.Option(help="Deliver to subscribers, which is the default.")
+    ] = None,
+    api_port: Annotated[
+        int | None, typer.Option(help="Serve the Thrift API there; 0 for a free one.")
+    ] = None,
+    api_host: Annotated[str | None, typer.Option(help="Where the Thrift API listens.")] = None,
+    api_threads: Annotated[
+        int | None, typer.Option(help="Calls of the Thrift API at a time.")
+    ] = None,
+    api_connections_max: Annotated[
+        int | None, typer.Option(help="Connections to the Thrift API.")
+    ] = None,
+    api_idle_ms: Annotated[
+        int | None, typer.Option(help="How long the API keeps an unused scanner or connection.")
+    ] = None,
+    scanners_max: Annotated[int | None, typer.Option(help="Scanners of the API.")] = None,
+    scanner_bytes_max: Annotated[
+        int | None, typer.Option(help="What a scanner of the API reads, and answers, at a time.")
+    ] = None,
+    scanners_bytes_max: Annotated[
+        int | None, typer.Option(help="What scanners of the API hold together.")
+    ] = None,
 ) -> None:
-    """Deliver messages to their subscribers, until SIGTERM or Ctrl-C.
+    """Deliver messages to their subscribers, and serve the Thrift API if it has a port, until
+    SIGTERM or Ctrl-C.
 
     One process a host is best, beside the region server; they share the partitions among them.
     The same settings can stand in HQUEUE_WORKER_* and in [worker] of the settings file. At the
@@ -80,6 +104,15 @@ def worker(
             "pushed_bytes_max": pushed_bytes_max,
             "checkpoint_ms": checkpoint_ms,
             "drain_ms": drain_ms,
+            "push": push,
+            "api_port": api_port,
+            "api_host": api_host,
+            "api_threads": api_threads,
+            "api_connections_max": api_connections_max,
+            "api_idle_ms": api_idle_ms,
+            "scanners_max": scanners_max,
+            "scanner_bytes_max": scanner_bytes_max,
+            "scanners_bytes_max": scanners_bytes_max,
         }
     )
 

@@ -1,4 +1,4 @@
-"""The worker: a process that delivers the partitions that it has claimed."""
+"""The worker: a process that delivers the partitions that it has claimed, and serves the API."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from hqueue import Client, HQueueError, SettingsError
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
+from hqueue_workers.api.server import ApiServer
 from hqueue_workers.delivery.append_keys import AppendKeyring
 from hqueue_workers.delivery.group_lag_meter import GroupLagMeter
 from hqueue_workers.delivery.lag_meter import LagMeter
@@ -34,7 +35,8 @@ LOAD_EVERY_MS = 10_000.0
 
 
 class Worker:
-    """Delivers the messages of some partitions to all their subscribers.
+    """Delivers the messages of some partitions to all their subscribers, and serves the Thrift
+    API, each if its settings say so.
 
     Any number of workers share the partitions that have subscribers. To be made within the event
     loop that it runs on.
@@ -65,6 +67,7 @@ class Worker:
         )
         self._share_bytes = SHARE_BYTES_MIN
         self._broker: BrokerRegistration | None = None
+        self._api: ApiServer | None = None
         self._claims: Claims[ServedPartition] = Claims(
             coordination=self._coordination,
             lease=self._lease,
@@ -73,43 +76,77 @@ class Worker:
             serve=self._serve,
         )
 
+    @property
+    def api_address(self) -> Address | None:
+        """Where the Thrift API is served; None while it is not."""
+        api = self._api
+        return None if api is None else api.address
+
     async def run(self, stopping: asyncio.Event) -> None:
-        """Deliver until `stopping` is set; then end the calls under way, and hand all over.
+        """Deliver, and answer calls, until `stopping` is set; then end what is under way, and hand
+        all over.
 
         Raises:
             SettingsError: it can't listen where the settings say, or another cluster has
                 registered the ``broker_id``.
             HQueueError: it could not register, or can't go on.
         """
-        runtime, claims = self._runtime, self._claims
+        runtime, settings = self._runtime, self._settings
         servers: list[asyncio.Server] = []
+        registration: Registration | None = None
         try:
-            servers += [await self._listen_for_notifications(), await self._serve_health()]
-            record = self._record(servers[0])
-            broker = self._broker = await self._open_broker(record)
-            for work in (self._lease, self._meter, self._keyring):
-                runtime.start(work.run())
-            registration = await runtime.coordinate(lambda: self._register(record))
-            await runtime.coordinate(claims.watch)
-            runtime.start(claims.run(record.name))
-            runtime.start(self._group_meter.run(record.name))
-            runtime.start(broker.run())
-            runtime.start(self._look_after(claims, record))
-            logger.info("worker %s takes notifications at %s", record.name, record.address)
+            if settings.push:
+                servers.append(await self._listen_for_notifications())
+            servers.append(await self._serve_health())
+            if settings.api_port is not None:
+                self._api = ApiServer(self._client, settings, runtime, self._metrics.registry)
+                runtime.start(self._api.run())
+            if settings.push:
+                registration = await self._begin_push(self._record(servers[0]))
             await self._until(stopping)
-            # The others plan without this one from now on, and claim what it releases.
-            await runtime.coordinate(registration.close)
-            await broker.release()
-            await claims.drain()
+            ending = asyncio.ensure_future(self._end_api())
+            try:
+                await self._end_push(registration)
+            finally:
+                await ending
         finally:
-            claims.close()
+            self._claims.close()
             if self._broker is not None:
                 self._broker.close()
             self._lease.close()
             self._keyring.close()
             for server in servers:
                 server.close()
+            await self._end_api()
             await runtime.close()
+
+    async def _begin_push(self, record: WorkerRecord) -> Registration:
+        """Be a worker that others know, and serve partitions."""
+        runtime, claims = self._runtime, self._claims
+        broker = self._broker = await self._open_broker(record)
+        for work in (self._lease, self._meter, self._keyring):
+            runtime.start(work.run())
+        registration = await runtime.coordinate(lambda: self._register(record))
+        await runtime.coordinate(claims.watch)
+        runtime.start(claims.run(record.name))
+        runtime.start(self._group_meter.run(record.name))
+        runtime.start(broker.run())
+        runtime.start(self._look_after(claims, record))
+        logger.info("worker %s takes notifications at %s", record.name, record.address)
+        return registration
+
+    async def _end_push(self, registration: Registration | None) -> None:
+        if registration is None or self._broker is None:
+            return
+        # The others plan without this one from now on, and claim what it releases.
+        await self._runtime.coordinate(registration.close)
+        await self._broker.release()
+        await self._claims.drain()
+
+    async def _end_api(self) -> None:
+        api, self._api = self._api, None
+        if api is not None:
+            await api.close()
 
     async def _until(self, stopping: asyncio.Event) -> None:
         """Wait for the end, wanted or not."""
@@ -174,12 +211,17 @@ class Worker:
             ) from exc
 
     async def _health_page(self) -> Answer:
-        well = self._lease.holds
-        document = {
-            "status": "delivering" if well else "waiting for ZooKeeper",
-            "partitions": len(self._claims.served),
-            "deliveries": sum(1 for p in self._claims.served.values() for _ in p.senders),
-        }
+        push = self._settings.push
+        well = self._lease.holds or not push
+        document: dict[str, object] = {"status": "waiting for ZooKeeper"}
+        if well:
+            document["status"] = "delivering" if push else "serving"
+        if push:
+            document["partitions"] = len(self._claims.served)
+            document["deliveries"] = sum(1 for p in self._claims.served.values() for _ in p.senders)
+        if self._api is not None:
+            document["api"] = str(self._api.address)
+            document["scanners"] = len(self._api.scanners)
         body = json.dumps(document).encode() + b"\n"
         return Answer(200 if well else 503, "application/json", body)
 

@@ -29,6 +29,7 @@ from hqueue.rpc.server import ThriftServer
 from hqueue_workers.delivery.wire import call_head, call_tail, encode_message
 from tests.support.delivering import Delivering
 from tests.support.thrift_calls import HOSTILE, head
+from tests.support.waiting import wait_for
 
 IDL = Path(__file__).parents[3] / "thrift" / "subscriber.thrift"
 foreign = thriftpy2.load(str(IDL), module_name="test_subscriber_thrift")
@@ -364,6 +365,21 @@ def test_a_connection_beyond_the_bound_waits_until_another_goes(serve: Serve) ->
     assert answered == [0]
     second.close()
     third.close()
+
+
+def test_a_connection_that_is_silent_for_too_long_leaves_its_place(serve: Serve) -> None:
+    served = serve(connections_max=2, silent_ms_max=500)
+
+    def is_answered() -> bool:
+        try:
+            with contextlib.closing(served.client()) as client:
+                return bool(client.consumeMessages([message(1)]) == 0)
+        except GONE:  # It stood still for so long itself.
+            return False
+
+    with served.connect() as silent, served.connect() as other:
+        wait_for(is_answered, "one of the two places was left")
+        assert silent.recv(1) == other.recv(1) == b""
 
 
 def test_calls_for_one_partition_never_overlap_though_others_do(serve: Serve) -> None:

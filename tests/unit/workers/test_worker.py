@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -13,10 +14,13 @@ import pytest
 import hqueue
 from hqueue import Subscription
 from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue_workers import Worker, WorkerSettings
 from tests.integration.pushing import Received, WorkerThread, put_numbers
+from tests.support.apache_thrift import ApacheClient, apache_module
 from tests.support.backends import MemoryBackend
 from tests.support.waiting import wait_for
 
+API = apache_module()
 Start = Callable[..., WorkerThread]
 
 
@@ -96,6 +100,52 @@ def test_its_health_and_its_metrics_say_what_it_does(
     assert worker.terminate() == 0
     with pytest.raises(OSError, match="refused"):
         page(port, "health")
+
+
+def test_the_api_alone_needs_no_zookeeper_and_shows_its_calls(
+    cluster: MemoryBackend, queue: hqueue.Queue
+) -> None:
+    port = free_port()
+    with cluster.connect() as client:
+        client.coordination.store.suspend()  # type: ignore[attr-defined]
+        with WorkerThread(client, push=False, api_port=0, metrics_port=port) as worker:
+            host, served = worker.api_address()
+            with ApacheClient(host, served) as caller:
+                caller.putMessage("q", API.TMessage(topic=b"t", value=b"v"))
+                caller.messageScannerOpen("q", 0, API.TMessageScan())
+                with pytest.raises(API.TIllegalArgument):
+                    caller.messageScannerOpen("q", 2, API.TMessageScan())
+                health = json.loads(page(port, "health"))
+                assert health == {"status": "serving", "api": f"{host}:{served}", "scanners": 1}
+                metrics = page(port, "metrics").decode()
+            with cluster.connect() as looking:
+                assert looking.coordination.workers.list() == {}
+    for line in (
+        'hqueue_api_calls_total{method="putMessage",result="ok"} 1.0',
+        'hqueue_api_calls_total{method="messageScannerOpen",result="illegal_argument"} 1.0',
+        'hqueue_api_call_seconds_count{method="messageScannerOpen"} 2.0',
+        "hqueue_api_scanners 1.0",
+        "hqueue_api_scanners_expired_total 0.0",
+    ):
+        assert line in metrics
+    with pytest.raises(ConnectionRefusedError), socket.create_connection((host, served), 10):
+        pass
+
+
+def test_the_apis_port_that_is_taken_is_an_error_that_names_the_settings(
+    cluster: MemoryBackend,
+) -> None:
+    async def run(taken: int) -> None:
+        with cluster.connect() as client:
+            settings = WorkerSettings(push=False, api_port=taken, metrics_port=0)
+            await Worker(client, settings).run(asyncio.Event())
+
+    with (
+        contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken,
+        pytest.raises(hqueue.SettingsError) as raised,
+    ):
+        asyncio.run(run(taken.getsockname()[1]))
+    assert "api_port" in raised.value.text
 
 
 def free_port() -> int:

@@ -24,7 +24,15 @@ _BOUNDS = {
     "pushed_bytes_max": (0, 2**40),
     "checkpoint_ms": (10, 600_000),
     "drain_ms": (0, 600_000),
+    "api_port": (0, PORT_MAX),
+    "api_threads": (1, 256),
+    "api_connections_max": (1, 65_536),
+    "api_idle_ms": (1_000, 86_400_000),
+    "scanners_max": (1, 1_000_000),
+    "scanner_bytes_max": (1_024, 64 * 1024 * 1024),
+    "scanners_bytes_max": (64 * 1024 * 1024, 2**40),
 }
+_SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,17 +91,55 @@ class WorkerSettings:
     again."""
 
     drain_ms: int = 10_000
-    """How long calls under way are waited for when a partition or a subscriber is given up."""
+    """How long calls under way are waited for when a partition or a subscriber is given up, and at
+    the end of the Thrift API."""
+
+    push: bool = True
+    """Whether it delivers to subscribers. Without, it is no worker to others, claims no partition
+    and needs no ZooKeeper: it serves the Thrift API alone."""
+
+    api_port: int | None = None
+    """The port of the Thrift API; a free one if 0. It is not served if this is not set."""
+
+    api_host: str = "127.0.0.1"
+    """Where the Thrift API listens; ``0.0.0.0`` for everybody, who may then read and write all
+    queues."""
+
+    api_threads: int = 16
+    """Calls of the Thrift API that are answered at a time."""
+
+    api_connections_max: int = 1_024
+    """Connections to the Thrift API; further ones wait."""
+
+    api_idle_ms: int = 300_000
+    """How long a scanner of the Thrift API is kept, and a connection to it, that nobody uses."""
+
+    scanners_max: int = 1_024
+    """Scanners of the Thrift API that are open at a time."""
+
+    scanner_bytes_max: int = 1024 * 1024
+    """What a scanner asks HBase for at a time, about, at least one batch; and the bytes of an
+    answer, at least one message."""
+
+    scanners_bytes_max: int = 128 * 1024 * 1024
+    """What scanners hold together between calls, about. Where it is more, those that were unused
+    for longest read again."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name in _BOUNDS:
+            if field.name == "api_port" and value is None:
+                continue
+            if field.name == "push":
+                object.__setattr__(self, field.name, _read_switch(value, field.name))
+            elif field.name in _BOUNDS:
                 low, high = _BOUNDS[field.name]
                 number = read_whole(value, low, high, error=SettingsError, setting=field.name)
                 object.__setattr__(self, field.name, number)
             elif not isinstance(value, str):
                 raise SettingsError("this setting is a text", setting=field.name, value=value)
+        if not self.push and self.api_port is None:
+            raise SettingsError("a worker without push and api_port has nothing to do")
         if not self.listen_host:
             object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
         if not self.host:
@@ -116,3 +162,11 @@ class WorkerSettings:
             SettingsError: a setting is unknown or has a wrong value.
         """
         return cls(**worker_settings(cls, arguments, environ))
+
+
+def _read_switch(value: object, setting: str) -> bool:
+    """A setting that is on or off; from the environment it comes as a text."""
+    read = _SWITCH.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(read, bool):
+        raise SettingsError("this setting is true or false", setting=setting, value=value)
+    return read

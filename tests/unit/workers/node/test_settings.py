@@ -34,3 +34,20 @@ def test_settings_come_from_the_environment_and_are_checked() -> None:
     for wrong in ({"port": 70_000}, {"name": "a b"}, {"threads": True}, {"lines": 1}):
         with pytest.raises(SettingsError):
             WorkerSettings.load(wrong, {})
+
+
+def test_the_api_is_served_if_it_has_a_port_and_push_can_be_left_out() -> None:
+    assert WorkerSettings.load({}, {}).api_port is None
+    alone = WorkerSettings.load({}, {"HQUEUE_WORKER_API_PORT": "0", "HQUEUE_WORKER_PUSH": "false"})
+    assert (alone.api_port, alone.push, alone.api_host) == (0, False, "127.0.0.1")
+    for wrong in (
+        {"push": False},
+        {"push": "perhaps"},
+        {"push": 1},
+        {"api_port": 70_000},
+        {"api_port": "x"},
+        {"api_threads": 0},
+        {"scanners_bytes_max": 1},
+    ):
+        with pytest.raises(SettingsError):
+            WorkerSettings.load(wrong, {})

@@ -1,0 +1,132 @@
+// A client of HQueue's Thrift API that knows nothing but the IDL: of that the code under gen is made.
+//
+// Its arguments: the API's address and a queue with two partitions. It puts messages in each of the
+// four ways, reads partition 1, and writes what came to its output: a JSON document a line.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"example/hqueue/gen/hqueue"
+	"example/hqueue/gen/subscriber"
+	"github.com/apache/thrift/lib/go/thrift"
+)
+
+const timeout = 60 * time.Second
+
+func main() {
+	if err := run(os.Args[1], hqueue.Text(os.Args[2])); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(address string, queue hqueue.Text) error {
+	socket, err := thrift.NewTSocketTimeout(address, timeout)
+	if err != nil {
+		return err
+	}
+	transport := thrift.NewTBufferedTransport(socket, 64*1024)
+	if err := transport.Open(); err != nil {
+		return err
+	}
+	defer transport.Close()
+	client := hqueue.NewHQueueServiceClientFactory(transport, thrift.NewTBinaryProtocolFactoryDefault())
+	ctx := context.Background()
+	if err := put(ctx, client, queue); err != nil {
+		return err
+	}
+	if err := scan(ctx, client, queue); err != nil {
+		return err
+	}
+	if err := refused(ctx, client, queue); err != nil {
+		return err
+	}
+	locations, err := client.GetQueueLocations(ctx, queue)
+	if err != nil {
+		return err
+	}
+	return show("locations", locations)
+}
+
+func message(value string) *subscriber.TMessage {
+	return &subscriber.TMessage{Topic: []byte("t"), Value: []byte(value)}
+}
+
+func put(ctx context.Context, client *hqueue.HQueueServiceClient, queue hqueue.Text) error {
+	full := message("full")
+	full.Topic, full.Key = []byte("ü"), []byte("k")
+	full.Headers = []*subscriber.THeader{
+		{Name: []byte("n"), Value: []byte("1")}, {Name: []byte("n"), Value: []byte{}},
+	}
+	if err := client.PutMessage(ctx, queue, message("any")); err != nil {
+		return err
+	}
+	if err := client.PutMessages(ctx, queue, []*subscriber.TMessage{message("a"), message("b")}); err != nil {
+		return err
+	}
+	if err := client.PutMessageWithPid(ctx, queue, 1, full); err != nil {
+		return err
+	}
+	var many []*subscriber.TMessage
+	for n := 0; n < 100; n++ {
+		many = append(many, message(fmt.Sprint(n)))
+	}
+	return client.PutMessagesWithPid(ctx, queue, 1, many)
+}
+
+func scan(ctx context.Context, client *hqueue.HQueueServiceClient, queue hqueue.Text) error {
+	scanner, err := client.MessageScannerOpen(ctx, queue, 1, &hqueue.TMessageScan{})
+	if err != nil {
+		return err
+	}
+	first, err := client.MessageScannerGet(ctx, scanner)
+	if err != nil {
+		return err
+	}
+	for came := []*subscriber.TMessage{first}; len(came) > 0; {
+		for _, each := range came {
+			if err := show("message", each); err != nil {
+				return err
+			}
+		}
+		if came, err = client.MessageScannerGetList(ctx, scanner, 30); err != nil {
+			return err
+		}
+	}
+	end, err := client.MessageScannerGet(ctx, scanner)
+	if err != nil {
+		return err
+	}
+	if err := show("end", !end.IsSetID()); err != nil {
+		return err
+	}
+	return client.MessageScannerClose(ctx, scanner)
+}
+
+// Calls that end with the errors of the IDL.
+func refused(ctx context.Context, client *hqueue.HQueueServiceClient, queue hqueue.Text) error {
+	err := client.PutMessageWithPid(ctx, queue, 2, message("nowhere"))
+	var illegal *hqueue.TIllegalArgument
+	if err := show("illegal", errors.As(err, &illegal) && illegal.Message != ""); err != nil {
+		return err
+	}
+	err = client.PutMessage(ctx, queue+"-not", message("nowhere"))
+	var state *hqueue.TQueueStateError
+	found := errors.As(err, &state) && state.Condition == hqueue.TQueueCondition_NOT_FOUND
+	if err := show("not found", found); err != nil {
+		return err
+	}
+	_, err = client.MessageScannerGet(ctx, "no such scanner")
+	var scanner *hqueue.TScannerNotFound
+	return show("no scanner", errors.As(err, &scanner))
+}
+
+func show(kind string, what any) error {
+	return json.NewEncoder(os.Stdout).Encode([]any{kind, what})
+}

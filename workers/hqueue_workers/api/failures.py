@@ -1,0 +1,51 @@
+"""The library's errors as the exceptions that the IDL declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hqueue import (
+    ClosedError,
+    HQueueError,
+    InvalidInputError,
+    NotAQueueError,
+    Outcome,
+    QueueDisabledError,
+    QueueStateError,
+    StoreUnavailableError,
+)
+from hqueue_workers.api.structs import API
+
+__all__ = ["ScannerBusyError", "ScannerNotFoundError", "exception_of"]
+
+TEXT_LENGTH_MAX = 1_000
+"""Of an error's text in an answer."""
+
+
+class ScannerNotFoundError(HQueueError):
+    """There is no scanner with this ID."""
+
+
+class ScannerBusyError(HQueueError):
+    """There is no room for a scanner, or another call reads with it."""
+
+
+def exception_of(error: HQueueError) -> tuple[Any, str]:
+    """The IDL's exception of an error, and what metrics call it."""
+    text = str(error)[:TEXT_LENGTH_MAX]
+    outcome = API.TOutcome.UNKNOWN if error.outcome is Outcome.UNKNOWN else API.TOutcome.NOT_APPLIED
+    if isinstance(error, InvalidInputError):
+        return API.TIllegalArgument(message=text), "illegal_argument"
+    if isinstance(error, ScannerNotFoundError):
+        return API.TScannerNotFound(message=text), "scanner_not_found"
+    if isinstance(error, QueueStateError):
+        condition = API.TQueueCondition.NOT_FOUND
+        if isinstance(error, QueueDisabledError):
+            condition = API.TQueueCondition.DISABLED
+        elif isinstance(error, NotAQueueError):
+            condition = API.TQueueCondition.NOT_A_QUEUE
+        raised = API.TQueueStateError(message=text, condition=condition, outcome=outcome)
+        return raised, "queue_state"
+    if isinstance(error, (StoreUnavailableError, ScannerBusyError, ClosedError)):
+        return API.TUnavailable(message=text, outcome=outcome), "unavailable"
+    return API.TServiceError(message=text, outcome=outcome), "service_error"

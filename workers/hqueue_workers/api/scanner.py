@@ -1,0 +1,178 @@
+"""One scanner of the API: a place in a partition, and what was read ahead of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from hqueue import (
+    Batch,
+    HQueueError,
+    MessageID,
+    PartitionReader,
+    Queue,
+    ReceivedMessage,
+    Scan,
+    StoreUnavailableError,
+    messages_of,
+)
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue.settings.limits import MESSAGE_ID_MAX
+from hqueue_workers.api.structs import answer_size
+
+__all__ = ["ApiScanner"]
+
+BATCH_OVERHEAD_BYTES = 1_000
+MESSAGE_OVERHEAD_BYTES = 400
+"""What a batch that was read takes in memory beside its bodies, and a message of it, about."""
+
+END_CHECK_MS = 5_000.0
+"""How often a scanner at the end looks whether the log goes on elsewhere, as after a truncation."""
+
+
+class ApiScanner:
+    """Reads a partition on behalf of a client, from call to call. It has no thread.
+
+    Its state is the ID that comes next; all else it can read again. So it goes on where it stood
+    when a request fails, and what it holds can be dropped at any time. Whoever calls it holds
+    `lock`.
+
+    Args:
+        queue: the queue.
+        partition: the partition.
+        scan: what is wanted of it.
+        bytes_max: the bodies asked for in one request, about, and the bytes of an answer; at least
+            one batch, and one message.
+        clock: where time comes from.
+
+    Raises:
+        InvalidInputError: there is no such partition.
+    """
+
+    def __init__(
+        self, queue: Queue, partition: int, scan: Scan, bytes_max: int, clock: Clock
+    ) -> None:
+        self.lock = threading.Lock()
+        self.used_ms = clock.monotonic_ms()
+        """When a call used it last: kept by its owner."""
+        self.held_bytes = 0
+        """What it holds in memory, about."""
+        self.counted_bytes = 0
+        """What of that its owner has counted."""
+        self.closed = False
+        """Whether its owner knows it no more."""
+        self._queue = queue
+        self._partition = partition
+        self._topics = tuple(scan.topics)
+        self._stop = scan.stop
+        self._bytes_max = bytes_max
+        self._clock = clock
+        self._next = scan.start
+        """The first ID that was not given yet, or passed over."""
+        self._reader: PartitionReader | None = queue.reader(partition, scan, bytes_max)
+        self._batches: deque[Batch] = deque()
+        self._messages: deque[ReceivedMessage] = deque()
+        self._end_checked_ms = clock.monotonic_ms()
+
+    def take(self, count_max: int) -> list[ReceivedMessage]:
+        """The next messages: at least one, unless the end was reached.
+
+        Args:
+            count_max: how many at most. Fewer come at the end, or where an answer is full.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``, or in that time
+                nothing was found yet. It stands where it stood, or further on.
+            QueueStateError: the queue is disabled or is gone.
+            CorruptLogError: the log is broken where it is read.
+        """
+        deadline = self._queue.deadline()
+        taken: list[ReceivedMessage] = []
+        room = self._bytes_max
+        try:
+            while len(taken) < count_max:
+                if not self._messages and not self._read_on(deadline, more=bool(taken)):
+                    break
+                room -= answer_size(self._messages[0])
+                if taken and room < 0:
+                    break
+                message = self._messages.popleft()
+                self.held_bytes -= _held(message)
+                self._next = int(message.id) + 1
+                taken.append(message)
+        except HQueueError:
+            self.drop()
+            if not taken:
+                raise
+        return taken
+
+    def drop(self) -> None:
+        """Hold nothing: the next call reads on from the ID that comes next."""
+        self.rest()
+        self._reader = None
+        self._batches.clear()
+        self._messages.clear()
+        self.held_bytes = 0
+
+    def rest(self) -> None:
+        """Hold nothing in HBase until the next call."""
+        if self._reader is not None:
+            self._reader.release()
+
+    def _read_on(self, deadline: Deadline, *, more: bool) -> bool:
+        """Have a message to give; whether there is one.
+
+        Args:
+            deadline: the bound.
+            more: whether there is something to give already, so that one try is enough.
+        """
+        while not self._decode():
+            if self._reader is not None:
+                self._next = self._reader.cursor
+            if self._next >= min(self._stop, MESSAGE_ID_MAX):
+                return False
+            reader = self._reader = self._reader or self._opened()
+            batches = reader.read_once(Deadline(self._clock, 0) if more else deadline)
+            if batches:
+                self._batches.extend(batches)
+                self.held_bytes += sum(map(_held_by_batch, batches))
+                self._end_checked_ms = self._clock.monotonic_ms()
+            elif more or (reader.at_tail and not self._goes_on(reader, deadline)):
+                return False
+            elif deadline.expired:
+                raise StoreUnavailableError(
+                    "nothing that is wanted was found yet: call again, and it goes on from there"
+                )
+        return True
+
+    def _decode(self) -> bool:
+        """Have the messages of the next batch that has any; whether there is one."""
+        while self._batches and not self._messages:
+            batch = self._batches.popleft()
+            self.held_bytes -= _held_by_batch(batch)
+            self._messages.extend(messages_of(batch))
+            self.held_bytes += sum(map(_held, self._messages))
+        return bool(self._messages)
+
+    def _goes_on(self, reader: PartitionReader, deadline: Deadline) -> bool:
+        """At the end, now and then: whether the log goes on elsewhere."""
+        now_ms = self._clock.monotonic_ms()
+        if reader.finished or now_ms < self._end_checked_ms + END_CHECK_MS:
+            return False
+        self._end_checked_ms = now_ms
+        reader.check_tail(deadline)
+        return not reader.at_tail
+
+    def _opened(self) -> PartitionReader:
+        stop = None if self._stop > MESSAGE_ID_MAX else MessageID.from_int(self._stop)
+        scan = Scan(MessageID.from_int(self._next), stop, self._topics)
+        return self._queue.reader(self._partition, scan, self._bytes_max)
+
+
+def _held(message: ReceivedMessage) -> int:
+    """What a message takes in memory, about."""
+    return MESSAGE_OVERHEAD_BYTES + message.size
+
+
+def _held_by_batch(batch: Batch) -> int:
+    return BATCH_OVERHEAD_BYTES + sum(len(cell) for _, cell in batch.cells)

@@ -1,0 +1,112 @@
+"""The API as a role of the process: its port, and what it does beside the calls."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import NoReturn
+
+from prometheus_client import CollectorRegistry
+
+from hqueue import Client, SettingsError
+from hqueue.metadata import Address
+from hqueue.rpc.server import ThriftServer
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPIC_BYTES_MAX
+from hqueue_workers.api.handler import Handler
+from hqueue_workers.api.metrics import ApiMetrics
+from hqueue_workers.api.scanners import ScannerTable
+from hqueue_workers.api.structs import SERVICE
+from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.settings import WorkerSettings
+
+__all__ = ["ApiServer"]
+
+logger = logging.getLogger(__name__)
+
+CALL_BYTES_MAX = BATCH_BYTES_MAX + BATCH_MESSAGES_MAX * (TOPIC_BYTES_MAX + 64)
+"""Of a call: the largest batch, and what Thrift puts beside it."""
+
+CALL_IDLE_MS_MAX = 10_000
+"""How long a call that has begun may stand still."""
+
+BACKLOG = 128
+SWEEP_MS = 1_000.0
+
+
+class ApiServer:
+    """Serves the Thrift API from when it is made until it is closed.
+
+    Args:
+        client: the connection.
+        settings: the worker's; ``api_port`` is set.
+        runtime: what the worker runs on.
+        registry: where its metrics go.
+
+    Raises:
+        SettingsError: it can't listen where the settings say.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: WorkerSettings,
+        runtime: Runtime,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._runtime = runtime
+        self._drain_ms = settings.drain_ms
+        self.scanners = ScannerTable(
+            count_max=settings.scanners_max,
+            bytes_max=settings.scanners_bytes_max,
+            idle_ms=settings.api_idle_ms,
+            clock=runtime.clock,
+        )
+        handler = Handler(
+            client,
+            self.scanners,
+            settings.scanner_bytes_max,
+            runtime.clock,
+            ApiMetrics(registry, self.scanners).count,
+        )
+        listener = _listen(settings)
+        self.address = Address(settings.api_host, listener.getsockname()[1])
+        """Where it listens."""
+        self._server = ThriftServer(
+            SERVICE,
+            handler,
+            listener,
+            threads=settings.api_threads,
+            connections_max=settings.api_connections_max,
+            call_bytes_max=CALL_BYTES_MAX,
+            idle_ms_max=CALL_IDLE_MS_MAX,
+            silent_ms_max=settings.api_idle_ms,
+        )
+        self._server.start()
+        logger.info("the Thrift API is served at %s", self.address)
+
+    async def run(self) -> NoReturn:
+        """Forget what nobody uses, for as long as it serves."""
+        while True:
+            await self._runtime.sleep_ms(SWEEP_MS)
+            await self._runtime.read(self.scanners.sweep)
+
+    async def close(self) -> None:
+        """Take no more calls, answer those under way, for ``drain_ms`` at most, and hang up."""
+        if not await self._runtime.coordinate(lambda: self._server.close(self._drain_ms)):
+            logger.warning("calls of the Thrift API were under way for too long, and are left")
+        await self._runtime.read(self.scanners.close_all)
+
+
+def _listen(settings: WorkerSettings) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in settings.api_host else socket.AF_INET
+        return socket.create_server(
+            (settings.api_host, settings.api_port or 0), family=family, backlog=BACKLOG
+        )
+    except OSError as exc:
+        raise SettingsError(
+            "the Thrift API can't be served here; see api_host and api_port",
+            api_host=settings.api_host,
+            api_port=settings.api_port,
+            reason=str(exc),
+        ) from exc

@@ -1,0 +1,125 @@
+"""What the API's IDL says as the library has it, and the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hqueue import InvalidInputError, Message, MessageID, ReceivedMessage, Scan
+from hqueue.rpc.services import load
+from hqueue.settings.limits import SEQUENCE_BITS, SEQUENCE_MAX
+
+__all__ = [
+    "API",
+    "END",
+    "SERVICE",
+    "answer_size",
+    "message_of",
+    "messages_of_list",
+    "scan_of",
+    "struct_of",
+    "text_of",
+]
+
+API: Any = load("hqueue")
+"""What ``thrift/hqueue.thrift`` declares."""
+
+SERVICE: Any = API.HQueueService
+
+_SHARED: Any = API.subscriber
+
+END: Any = _SHARED.TMessage(topic=b"", value=b"")
+"""What `messageScannerGet` answers at the end: a message without an ID."""
+
+MESSAGE_OVERHEAD_BYTES = 48
+HEADER_OVERHEAD_BYTES = 16
+"""What Thrift's binary protocol puts beside the bytes of a message, and of a header, at most."""
+
+
+def text_of(given: object, name: str) -> str:
+    """An argument that is a text.
+
+    Raises:
+        InvalidInputError: it is missing, or is no UTF-8.
+    """
+    if given is None:
+        raise InvalidInputError("an argument is missing", argument=name)
+    try:
+        return given.decode() if isinstance(given, bytes) else str(given)
+    except UnicodeDecodeError as exc:
+        raise InvalidInputError("a text must be UTF-8", argument=name) from exc
+
+
+def scan_of(given: Any) -> Scan:
+    """A `TMessageScan`.
+
+    Raises:
+        InvalidInputError: it is missing, or something of it is out of range.
+    """
+    if given is None:
+        raise InvalidInputError("an argument is missing", argument="messageScan")
+    return Scan(
+        _id_of(given.startMessageID, "startMessageID"),
+        _id_of(given.stopMessageID, "stopMessageID"),
+        [text_of(topic, "topics") for topic in given.topics or ()],
+    )
+
+
+def _id_of(given: Any, name: str) -> MessageID | None:
+    if given is None:
+        return None
+    if given.timestamp is None or given.sequenceID is None:
+        raise InvalidInputError("an ID has a timestamp and a sequenceID", argument=name)
+    return MessageID(given.timestamp, given.sequenceID)
+
+
+def message_of(given: Any) -> Message:
+    """A `TMessage` that is to be put.
+
+    Raises:
+        InvalidInputError: it is missing, or something of it is out of range.
+    """
+    if given is None:
+        raise InvalidInputError("an argument is missing", argument="tMessage")
+    if given.value is None:
+        raise InvalidInputError("a message has a value, which may be empty")
+    headers = []
+    for header in given.headers or ():
+        if header.value is None:
+            raise InvalidInputError("a header has a value, which may be empty")
+        headers.append((text_of(header.name, "headers"), header.value))
+    return Message(text_of(given.topic, "topic"), given.value, given.key, headers)
+
+
+def messages_of_list(given: Sequence[Any] | None) -> list[Message]:
+    """The messages that are to be put.
+
+    Raises:
+        InvalidInputError: they are missing, or something of one is out of range.
+    """
+    if given is None:
+        raise InvalidInputError("an argument is missing", argument="tMessages")
+    return [message_of(each) for each in given]
+
+
+def struct_of(message: ReceivedMessage) -> Any:
+    """The `TMessage` of a message that was read."""
+    return _SHARED.TMessage(
+        id=_SHARED.TMessageID(
+            timestamp=message.id >> SEQUENCE_BITS, sequenceID=message.id & SEQUENCE_MAX
+        ),
+        partitionID=message.partition,
+        topic=message.topic.encode(),
+        value=message.value,
+        key=message.key,
+        headers=[
+            _SHARED.THeader(name=name.encode(), value=value) for name, value in message.headers
+        ]
+        or None,
+    )
+
+
+def answer_size(message: ReceivedMessage) -> int:
+    """The bytes of a message in an answer, at most."""
+    size = message.size + 4 * len(message.topic) + MESSAGE_OVERHEAD_BYTES
+    return size + HEADER_OVERHEAD_BYTES * len(message.headers)
