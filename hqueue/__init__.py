@@ -43,6 +43,8 @@ from hqueue.errors import (
     NotAQueueError,
     OffsetOutOfRangeError,
     Outcome,
+    OwnershipError,
+    OwnershipLostError,
     QueueDisabledError,
     QueueEnabledError,
     QueueExistsError,
@@ -56,6 +58,7 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
     SubscriptionStateError,
+    TopicFencedError,
     UnsupportedFormatError,
 )
 from hqueue.format import Header, TopicEntry
@@ -158,6 +161,8 @@ __all__ = [
     "OffsetOutOfRangeError",
     "OnPartitions",
     "Outcome",
+    "OwnershipError",
+    "OwnershipLostError",
     "Pace",
     "Partition",
     "PartitionCheck",
@@ -200,6 +205,7 @@ __all__ = [
     "SubscriptionStateError",
     "ToCommit",
     "TopicEntry",
+    "TopicFencedError",
     "Ttl",
     "UnsupportedFormatError",
     "__version__",
