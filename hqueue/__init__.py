@@ -20,6 +20,7 @@ from hqueue.consume.scanners import (
     QueueScanner,
     ScannerOptions,
 )
+from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.consumer import Consumer, Partition, ToCommit
 from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import (
@@ -206,6 +207,7 @@ __all__ = [
     "ToCommit",
     "TopicEntry",
     "TopicFencedError",
+    "TopicScanner",
     "Ttl",
     "UnsupportedFormatError",
     "__version__",

@@ -18,9 +18,7 @@ BOUNDS = {
 }
 LARGER = {
     "three hubs": Bounds(hubs=("a", "b", "c"), takeovers=3, messages=1),
-    "everything": Bounds(
-        takeovers=2, messages=2, crashes=1, lost=1, collections=1, others=1
-    ),
+    "everything": Bounds(takeovers=2, messages=2, crashes=1, lost=1, collections=1, others=1),
 }
 STATES_MAX = 1_000_000
 SHOWN_BY = {"owns_nothing_where_it_cannot_walk_on": "headers are collected"}

@@ -133,7 +133,7 @@ class World:
                 continue
             if hub.step:
                 yield hub.step, name
-            elif faults and self._left["take"] or self._is_abandoned():
+            elif (faults and self._left["take"]) or self._is_abandoned():
                 yield "take", name
             if hub.made is not None:
                 yield "send", name
@@ -323,7 +323,9 @@ class World:
                     and (each.last is None or entry.message_id <= each.last)
                     for each in self.ranges
                 ):
-                    raise ViolationError(f"message {entry.message_id} lies in no range of its owner")
+                    raise ViolationError(
+                        f"message {entry.message_id} lies in no range of its owner"
+                    )
 
     # Faults.
 
