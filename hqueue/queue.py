@@ -262,26 +262,17 @@ class Queue:
         stop: Moment | None = None,
         bytes_max: int = BYTES_MAX,
     ) -> TopicScanner:
-        """Read a topic that hubs own over all its ranges: a scanner, to be iterated over and
-        closed. Its messages come in the order of IDs, wherever they lie.
-
-        Where they lie is read once, now: what a hub publishes to a range that it opens later is not
-        read. On ZooKeeper what another process did a moment before may not be seen yet.
-
-        Args:
-            topic: the topic.
-            start, stop: as `scan` says.
-            bytes_max: the bodies held at a time and on their way, about. 16 MiB by default, 512 at
-                most.
+        """Read a topic that hubs own over all its ranges, in the order of IDs: a scanner, to be
+        iterated over and closed. `start` and `stop` are as `scan` says, `bytes_max` as
+        `ScannerOptions`. Where the topic lies is read once, now; on ZooKeeper what another process
+        did a moment before may not be seen yet.
 
         Raises:
             InvalidInputError: an argument is out of range.
-            NoTopicPersistenceInfoError: no hub ever owned this topic. `scan` finds what was put
-                to it.
-            StoreUnavailableError: the store of topics' metadata stayed away for
-                ``operation_timeout_ms``.
+            NoTopicPersistenceInfoError: no hub ever owned this topic: `scan` reads it.
+            StoreUnavailableError: the metadata stayed away for ``operation_timeout_ms``.
         """
-        scans_of(topic, (), start, stop)  # Bad input is refused before anything is asked.
+        scans_of(topic, (), start, stop)  # Refuses bad input before anything is asked.
         scans = scans_of(topic, self._ranges_of(topic), start, stop)
         return TopicScanner(self._log.reader, scans, bytes_max=bytes_max)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
-from hqueue import InvalidInputError, Message, MessageID, TopicFencedError
+from hqueue import ClosedError, InvalidInputError, Message, MessageID, TopicFencedError
 from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
 from hqueue.format import encode_bodies
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
@@ -161,3 +161,20 @@ def test_a_topic_that_nobody_owned_and_senseless_bounds_are_refused(queue: hqueu
     with pytest.raises(InvalidInputError):
         queue.scan_topic("t", start=2_000, stop=1_000)
     assert [m.value for m in queue.scan(topics=["t"])] == [b"put, and not published"]
+
+
+def test_a_scanner_that_was_closed_says_so(
+    start: Callable[[int], Hub], queue: hqueue.Queue
+) -> None:
+    hub = start(0)
+    hub.take()
+    hub.publish(b"1")
+    scanner = queue.scan_topic("t")
+    assert scanner.next() is not None
+    assert scanner.next() is None
+    assert scanner.expired == 0
+    scanner.close()
+    with pytest.raises(ClosedError):
+        scanner.next()
+    with pytest.raises(InvalidInputError):
+        queue.scan_topic("t", bytes_max=0)
