@@ -20,6 +20,7 @@ from hqueue.consume.scanners import (
     QueueScanner,
     ScannerOptions,
 )
+from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.consumer import Consumer, Partition, ToCommit
 from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import (
@@ -43,6 +44,8 @@ from hqueue.errors import (
     NotAQueueError,
     OffsetOutOfRangeError,
     Outcome,
+    OwnershipError,
+    OwnershipLostError,
     QueueDisabledError,
     QueueEnabledError,
     QueueExistsError,
@@ -56,6 +59,7 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
     SubscriptionStateError,
+    TopicFencedError,
     UnsupportedFormatError,
 )
 from hqueue.format import Header, TopicEntry
@@ -158,6 +162,8 @@ __all__ = [
     "OffsetOutOfRangeError",
     "OnPartitions",
     "Outcome",
+    "OwnershipError",
+    "OwnershipLostError",
     "Pace",
     "Partition",
     "PartitionCheck",
@@ -200,6 +206,8 @@ __all__ = [
     "SubscriptionStateError",
     "ToCommit",
     "TopicEntry",
+    "TopicFencedError",
+    "TopicScanner",
     "Ttl",
     "UnsupportedFormatError",
     "__version__",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from hqueue import groups, push
-from hqueue.errors import InvalidInputError, QueueEnabledError
+from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError, QueueEnabledError
 from hqueue.format import Bodies
 from hqueue.groups import GroupDescription, GroupListing
 from hqueue.handle import Cluster
@@ -17,6 +17,7 @@ from hqueue.log.store import PartitionLocation
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination, PartitionKey
 from hqueue.metadata.managers import (
+    LogRange,
     MetadataMigration,
     TopicMetadata,
     delete_topic_metadata,
@@ -99,7 +100,16 @@ class Client:
             QueueNotFoundError: there is no such table.
             NotAQueueError: there is, but it was not created as a queue.
         """
-        return Queue(self.cluster.log(name), self.cluster.coordinate)
+        log = self.cluster.log(name)
+        return Queue(log, self.cluster.coordinate, functools.partial(self._ranges_of, name))
+
+    def _ranges_of(self, queue: str, topic: str) -> Sequence[LogRange]:
+        """Where the messages of a topic lie that hubs own."""
+        with self.topic_metadata(queue) as metadata:
+            known = metadata.persistence.read_topic_persistence_info(topic).result()
+        if known is None:
+            raise NoTopicPersistenceInfoError("no hub owned this topic yet", topic=topic)
+        return known.value
 
     def _on_append(self, queue: str) -> Callable[[int, Appended, Bodies], None]:
         """What tells the workers of each append to a queue."""

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, overload
 
 from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import (
+    BYTES_MAX,
     CombinedPartitionScanner,
     PartitionScanner,
     QueueScanner,
     ScannerOptions,
 )
+from hqueue.consume.topic_scanner import TopicScanner, scans_of
 from hqueue.format import Header
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionReader
@@ -21,6 +23,7 @@ from hqueue.log.offsets import PartitionOffsets
 from hqueue.message import Message
 from hqueue.message_id import MessageID, Moment
 from hqueue.metadata import Coordination
+from hqueue.metadata.managers import LogRange
 from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
 from hqueue.push import Listener, Subscriber, Subscription
@@ -43,9 +46,15 @@ class Queue:
     none. A put is durable when it returns.
     """
 
-    def __init__(self, log: QueueLog, coordinate: Callable[[], Coordination]) -> None:
+    def __init__(
+        self,
+        log: QueueLog,
+        coordinate: Callable[[], Coordination],
+        ranges_of: Callable[[str], Sequence[LogRange]],
+    ) -> None:
         self._log = log
         self._coordinate = coordinate
+        self._ranges_of = ranges_of
 
     def __enter__(self) -> Queue:
         return self
@@ -244,6 +253,28 @@ class Queue:
         if partition is None:
             return self.queue_scanner(wanted, **options)
         return self.partition_scanner(partition, wanted, **options)
+
+    def scan_topic(
+        self,
+        topic: str,
+        *,
+        start: Moment | None = None,
+        stop: Moment | None = None,
+        bytes_max: int = BYTES_MAX,
+    ) -> TopicScanner:
+        """Read a topic that hubs own over all its ranges, in the order of IDs: a scanner, to be
+        iterated over and closed. `start` and `stop` are as `scan` says, `bytes_max` as
+        `ScannerOptions`. Where the topic lies is read once, now; on ZooKeeper what another process
+        did a moment before may not be seen yet.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+            NoTopicPersistenceInfoError: no hub ever owned this topic: `scan` reads it.
+            StoreUnavailableError: the metadata stayed away for ``operation_timeout_ms``.
+        """
+        scans_of(topic, (), start, stop)  # Refuses bad input before anything is asked.
+        scans = scans_of(topic, self._ranges_of(topic), start, stop)
+        return TopicScanner(self._log.reader, scans, bytes_max=bytes_max)
 
     def queue_scanner(
         self, scan: Scan | None = None, **options: Unpack[ScannerOptions]

@@ -41,12 +41,12 @@ def handle(rows: Rows | None = None, **settings: Any) -> tuple[QueueLog, Stepped
         lambda log: log.appender.claim_epoch("producer", 0),
         lambda log: log.appender.current_epoch("producer"),
         lambda log: log.reader.open(0, Scan(), 1_000),
-        lambda log: Queue(log, cast(Any, None)).scan(),
+        lambda log: Queue(log, cast(Any, None), cast(Any, None)).scan(),
     ],
 )
 def test_one_that_was_closed_appends_and_opens_nothing(use: Callable[[QueueLog], object]) -> None:
     log, _ = handle()
-    Queue(log, cast(Any, None)).close()
+    Queue(log, cast(Any, None), cast(Any, None)).close()
     with pytest.raises(ClosedError) as caught:
         use(log)
     assert caught.value.facts == {"queue": "q"}
@@ -107,6 +107,6 @@ def test_what_the_queue_is_now_is_asked_each_time() -> None:
     log, _ = handle()
     assert (log.name, log.partitions) == ("q", 3)
     assert log.describe().ttl_seconds == 90
-    queue = Queue(log, cast(Any, None))
+    queue = Queue(log, cast(Any, None), cast(Any, None))
     assert (queue.name, queue.partitions, queue.describe()) == ("q", 3, log.describe())
     assert repr(queue) == "Queue('q', partitions=3)"

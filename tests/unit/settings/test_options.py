@@ -62,7 +62,7 @@ def test_a_queue_is_created_with_any_attribute_and_altered_with_those_that_are_n
     assert hqueue.AlterableAttributes.__annotations__.keys() == ATTRIBUTES.keys() - fixed
 
 
-QUEUE = Queue(cast(QueueLog, None), cast(Any, None))
+QUEUE = Queue(cast(QueueLog, None), cast(Any, None), cast(Any, None))
 """Its log is not reached: the options are looked at first."""
 
 

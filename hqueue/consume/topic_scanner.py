@@ -1,0 +1,137 @@
+"""Reading a topic that has an owner: over all its ranges, in the order of IDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.scan import Scan
+from hqueue.consume.scanners import BYTES_MAX, PartitionScanner
+from hqueue.errors import ClosedError
+from hqueue.message import ReceivedMessage
+from hqueue.message_id import Moment
+from hqueue.metadata.managers import LogRange
+from hqueue.settings.limits import SCAN_BYTES_MAX
+from hqueue.settings.numbers import check_whole
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["TopicScanner", "scans_of"]
+
+
+def scans_of(
+    topic: str, ranges: Sequence[LogRange], start: Moment | None, stop: Moment | None
+) -> list[tuple[int, Scan]]:
+    """What is to be read of which partition, one after the other.
+
+    Raises:
+        InvalidInputError: a moment or the topic is out of range, or `stop` lies before `start`.
+    """
+    wanted = Scan(start, stop, [topic])
+    scans = []
+    for each in ranges:
+        scan = Scan(topics=[topic])
+        scan.start = max(wanted.start, int(each.first))
+        scan.stop = wanted.stop if each.last is None else min(wanted.stop, int(each.last) + 1)
+        if scan.start < scan.stop:
+            scans.append((each.partition, scan))
+    return scans
+
+
+class TopicScanner:
+    """Reads a topic that has an owner, range after range. Made by `Queue.scan_topic`.
+
+    Iterate over it, or call `next` until it gives None; or take the messages batch-wise with
+    `arrow_batches`. Each message comes once and in the order of IDs, over all ranges. All that was
+    published before it was opened is read; of what is published meanwhile, a part without a gap of
+    the range that was open then, which may be nothing. What expired is counted in `expired`. It
+    bears faults as a `PartitionScanner` does. Not thread-safe, but for `close`.
+
+    Args:
+        reader: reads the queue.
+        scans: partition and `Scan` of each range, in the order of IDs.
+        bytes_max: the bodies held at a time and on their way, about.
+
+    Raises:
+        InvalidInputError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        reader: QueueReader,
+        scans: Sequence[tuple[int, Scan]],
+        *,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        self._bytes_max = check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
+        self._reader = reader
+        self._scans = list(scans)
+        self._scanner: PartitionScanner | None = None
+        self._expired = 0
+        self._closed = False
+
+    def __enter__(self) -> TopicScanner:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        while (message := self.next()) is not None:
+            yield message
+
+    def next(self) -> ReceivedMessage | None:
+        """The next message; None at the end.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            CorruptLogError: the log is broken where it is read.
+            ClosedError: the scanner was closed.
+        """
+        while (scanner := self._current()) is not None:
+            message = scanner.next()
+            if message is not None:
+                return message
+            self._advance(scanner)
+        return None
+
+    def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
+        """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, some megabytes
+        each. Needs the extra ``hqueue[arrow]``. Raises as `next`.
+        """
+        while (scanner := self._current()) is not None:
+            yield from scanner.arrow_batches()
+            if self._closed:
+                return
+            self._advance(scanner)
+
+    @property
+    def expired(self) -> int:
+        """Messages that were in the log's count but had expired before they could be read."""
+        return self._expired + (0 if self._scanner is None else self._scanner.expired)
+
+    def close(self) -> None:
+        """End the scan and free what it holds in HBase."""
+        self._closed = True
+        if self._scanner is not None:
+            self._scanner.close()
+
+    def _current(self) -> PartitionScanner | None:
+        """What reads the range where it is; None behind the last one."""
+        if self._closed:
+            raise ClosedError("the scanner was closed")
+        if self._scanner is None and self._scans:
+            partition, scan = self._scans[0]
+            self._scanner = PartitionScanner(
+                self._reader, partition, scan, bytes_max=self._bytes_max
+            )
+        return self._scanner
+
+    def _advance(self, scanner: PartitionScanner) -> None:
+        """That range is done."""
+        del self._scans[0]
+        self._scanner = None
+        self._expired += scanner.expired
+        scanner.close()
