@@ -114,20 +114,22 @@ class TreeCache:
             logger.exception("a listener of changes below %s failed", self._top)
 
     def _read(self, dirty: set[str]) -> None:
-        """Read these nodes again, and what is found below them."""
+        """Read these nodes again, and what is found below them.
+
+        If this raises, `dirty` has those that are still to be read, also what was found meanwhile.
+        """
         deadline = self._session.deadline()
         while dirty:
             paths = sorted(dirty)
             answers = self._session.run([(p, self._request(p)) for p in paths], deadline)
-            dirty = set()
             for path, answer in zip(paths, answers, strict=True):
+                if path == self._top and isinstance(answer, NoNodeError):
+                    self._session.one(path, ensure(path), deadline)
+                    continue
+                dirty.discard(path)
                 if isinstance(answer, NoNodeError):
-                    if path == self._top:
-                        self._session.one(path, ensure(path), deadline)
-                        dirty.add(path)
-                    else:
-                        self._drop(path)
-                        self._miss(path)
+                    self._drop(path)
+                    self._miss(path)
                 elif path.count("/") == self._depth:
                     record = record_of(answer)
                     self._unreported |= self._leaves.get(path) != record

@@ -1,12 +1,15 @@
-"""The real command, as a subprocess, against the real server; and over memory, in this process."""
+"""The command line against the real server and over memory: most commands in this process, for one
+of its own takes seconds; those of which the process is tested as the installed command.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -28,9 +31,20 @@ def environment(
 
 @pytest.fixture
 def run(backend: Backend, request: pytest.FixtureRequest) -> Run:
-    """Run a command to its end."""
+    """Run a command to its end in this process, with all else as it has it in one of its own."""
     if isinstance(backend, MemoryBackend):
-        return _run_here(backend, request.getfixturevalue("tmp_path"))
+        return _run_over_memory(backend, request.getfixturevalue("tmp_path"))
+    return _run_with(request.getfixturevalue("environment"))
+
+
+@pytest.fixture
+def run_process(backend: Backend, request: pytest.FixtureRequest) -> Run:
+    """Run the installed command to its end: for what a process is needed, or tested.
+
+    Over memory, which no other process sees, in this one.
+    """
+    if isinstance(backend, MemoryBackend):
+        return _run_over_memory(backend, request.getfixturevalue("tmp_path"))
     environment = request.getfixturevalue("environment")
 
     def run_command(
@@ -51,21 +65,28 @@ def run(backend: Backend, request: pytest.FixtureRequest) -> Run:
     return run_command
 
 
-def _run_here(backend: MemoryBackend, home: Path) -> Run:
-    environment = {"HOME": str(home), "HQUEUE_LOCAL_HOME": str(home), "COLUMNS": "120"}
-
-    def connect(**given: object) -> hqueue.Client:
-        return backend.connect(**hqueue.Settings.load(given).__dict__)
-
+def _run_with(environment: Mapping[str, str]) -> Run:
     def run_command(
         *arguments: str | bytes, stdin: bytes = b"", env: dict[str, str] | None = None
     ) -> Ended:
-        with mock.patch("hqueue.connecting.connect", connect):
-            ended = run_here([*map(os.fsdecode, arguments)], stdin, {**environment, **(env or {})})
+        ended = run_here([*map(os.fsdecode, arguments)], stdin, {**environment, **(env or {})})
         assert "Traceback" not in ended[2], ended[2]
         return Ended(*ended)
 
     return run_command
+
+
+def _run_over_memory(backend: MemoryBackend, home: Path) -> Run:
+    run_command = _run_with({"HOME": str(home), "HQUEUE_LOCAL_HOME": str(home), "COLUMNS": "120"})
+
+    def connect(**given: object) -> hqueue.Client:
+        return backend.connect(**hqueue.Settings.load(given).__dict__)
+
+    def run_connected(*arguments: str | bytes, **given: Any) -> Ended:
+        with mock.patch("hqueue.connecting.connect", connect):
+            return run_command(*arguments, **given)
+
+    return run_connected
 
 
 @pytest.fixture

@@ -153,6 +153,18 @@ def test_a_stdout_that_takes_nothing_is_told(
     assert ended.stderr.startswith(b"hqueue: error: stdout can't be written to")
 
 
+def test_the_installed_command_does_and_says_the_same(run_process: Run, name: str) -> None:
+    assert run_process("create", name, "-p", "1").code == 0
+    assert run_process("put", name, "-t", "t", "grün").code == 0
+    read = run_process("scan", name, "--format", "raw")
+    assert (read.code, read.out.decode(), read.err) == (0, "grün\n", "")
+    missing = run_process("describe", f"{name}-b")
+    assert (missing.code, missing.out) == (1, b"")
+    assert missing.err.startswith("hqueue: error: there is no such queue")
+    wrong = run_process("scan", name, "--limit", "-1")
+    assert (wrong.code, wrong.out) == (2, b"")
+
+
 PIPELINES = [f"pipeline {name}" for name in ("archive", "replay", "copy", "statistics")]
 
 

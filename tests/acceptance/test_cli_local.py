@@ -14,15 +14,15 @@ from tests.acceptance.commands import Run, Start
 pytestmark = pytest.mark.usefixtures("server")
 
 
-def test_status_shows_the_server_and_start_finds_it_running(run: Run) -> None:
-    before = json.loads(run("local", "status", "--json").out)
+def test_status_shows_the_server_and_start_finds_it_running(run_process: Run) -> None:
+    before = json.loads(run_process("local", "status", "--json").out)
     assert before["ready"] is True
     assert {process["name"] for process in before["processes"]} >= {"master"}
-    started = run("local", "start", "--json")
+    started = run_process("local", "start", "--json")
     assert started.code == 0
     after = json.loads(started.out)
     assert [p["pid"] for p in after["processes"]] == [p["pid"] for p in before["processes"]]
-    assert ["ready", "yes"] in [line.split("\t") for line in run("local", "status").lines]
+    assert ["ready", "yes"] in [line.split("\t") for line in run_process("local", "status").lines]
 
 
 def test_logs_are_shown_and_followed(run: Run, start: Start) -> None:
@@ -50,10 +50,12 @@ def test_the_data_is_not_deleted_unasked(run: Run) -> None:
 
 @pytest.mark.thorough("what `make demo` shows")
 def test_the_demo_ships_real_input_reads_it_back_and_draws_what_happened(
-    run: Run, client: hqueue.Client, tmp_path: Path
+    run_process: Run, client: hqueue.Client, tmp_path: Path
 ) -> None:
     (tmp_path / "words.txt").write_bytes(b"".join(b"word %d\n" % n for n in range(3_000)))
-    shipped = run("demo", str(tmp_path / "words.txt"), "-", "--seconds", "3", stdin=b"piped\n")
+    shipped = run_process(
+        "demo", str(tmp_path / "words.txt"), "-", "--seconds", "3", stdin=b"piped\n"
+    )
     assert shipped.code == 0, shipped.err
     text = shipped.out.decode()
     found = re.search(r"hqueue tail (demo-\S+)", text)

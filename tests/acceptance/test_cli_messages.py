@@ -44,14 +44,14 @@ def test_arguments_with_an_idempotency_key_are_put_once_however_often(run: Run, 
         assert run(*wrong).code == 2
 
 
-def test_lines_of_a_pipe_come_out_as_they_went_in(run: Run, name: str) -> None:
+def test_lines_of_a_pipe_come_out_as_they_went_in(run_process: Run, name: str) -> None:
     lines = b"".join(b"line %d\r\n" % n if n % 7 else b"\n" for n in range(30_000))
-    put = run("put", name, "--topic", "t", "--partition", "1", stdin=lines)
+    put = run_process("put", name, "--topic", "t", "--partition", "1", stdin=lines)
     assert put.code == 0
     assert put.out == b""
     assert "30,000 messages" in put.err
-    assert run("scan", name, "--partition", "1", "--format", "raw").out == lines
-    assert run("scan", name, "--partition", "0", "--partition", "2").out == b""
+    assert run_process("scan", name, "--partition", "1", "--format", "raw").out == lines
+    assert run_process("scan", name, "--partition", "0", "--partition", "2").out == b""
 
 
 def test_ids_of_a_pipe_are_printed_in_the_order_of_its_lines(run: Run, name: str) -> None:

@@ -42,9 +42,11 @@ def archived(path: Path) -> list[tuple[int, int]]:
     return sorted(zip(table["partition"].to_pylist(), table["id"].to_pylist(), strict=True))
 
 
-def test_statistics_come_from_headers_and_are_drawn(run: Run, filled: str, tmp_path: Path) -> None:
+def test_statistics_come_from_headers_and_are_drawn(
+    run_process: Run, filled: str, tmp_path: Path
+) -> None:
     picture = tmp_path / "picture.png"
-    ended = run("pipeline", "statistics", filled, "--json", "--plot", str(picture))
+    ended = run_process("pipeline", "statistics", filled, "--json", "--plot", str(picture))
     assert ended.code == 0
     counts = [json.loads(line) for line in ended.lines]
     assert sum(count["messages"] for count in counts) == MESSAGES
@@ -54,15 +56,15 @@ def test_statistics_come_from_headers_and_are_drawn(run: Run, filled: str, tmp_p
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
-    run: Run, filled: str, opened: hqueue.Queue, tmp_path: Path
+    run_process: Run, filled: str, opened: hqueue.Queue, tmp_path: Path
 ) -> None:
     path = tmp_path / "archive"
-    would = run("pipeline", "archive", filled, str(path), "--dry-run", *LOCAL)
+    would = run_process("pipeline", "archive", filled, str(path), "--dry-run", *LOCAL)
     assert would.code == 0
     assert [line.split("\t")[::3] for line in would.lines] == [[str(p), "300"] for p in range(3)]
     assert "900 messages" in would.err
     checkpoint = tmp_path / "checkpoint"
-    would = run(
+    would = run_process(
         "pipeline", "copy", filled, opened.name, "-c", str(checkpoint), "--dry-run", *LOCAL
     )  # fmt: skip
     assert would.code == 0
@@ -83,18 +85,20 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     ],
 )
 def test_wrong_input_is_told(
-    run: Run, filled: str, tmp_path: Path, arguments: tuple[str, ...]
+    run_process: Run, filled: str, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     given = [text.format(queue=filled, folder=tmp_path / "folder") for text in arguments]
-    ended = run("pipeline", *given)
+    ended = run_process("pipeline", *given)
     assert ended.code == 2
     assert "hqueue: error: " in ended.err
     assert not (tmp_path / "folder").exists()
 
 
-def test_a_queue_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
-    assert run("pipeline", "statistics", "no-such-queue").code == 1
-    assert run("pipeline", "archive", "no-such-queue", str(tmp_path / "a"), *LOCAL).code == 1
+def test_a_queue_that_is_not_there_is_told(run_process: Run, tmp_path: Path) -> None:
+    assert run_process("pipeline", "statistics", "no-such-queue").code == 1
+    assert (
+        run_process("pipeline", "archive", "no-such-queue", str(tmp_path / "a"), *LOCAL).code == 1
+    )
 
 
 @pytest.fixture
@@ -117,7 +121,7 @@ def killed(environment: dict[str, str], filled: str, tmp_path: Path) -> Path:
 
 
 def test_a_killed_archive_goes_on_and_is_replayed(
-    run: Run,
+    run_process: Run,
     killed: Path,
     client: hqueue.Client,
     filled: str,
@@ -125,11 +129,11 @@ def test_a_killed_archive_goes_on_and_is_replayed(
 ) -> None:
     path = killed
     assert len(archived(path)) < MESSAGES
-    ended = run("pipeline", "archive", filled, str(path), *LOCAL)
+    ended = run_process("pipeline", "archive", filled, str(path), *LOCAL)
     assert ended.code == 0, ended.err
     wanted = sorted((m.partition, int(m.id)) for m in client.queue(filled).scan())
     assert archived(path) == wanted
-    ended = run("pipeline", "replay", str(path), opened.name, *LOCAL)
+    ended = run_process("pipeline", "replay", str(path), opened.name, *LOCAL)
     assert ended.code == 0, ended.err
     for partition in range(3):
         source = [m.value for m in client.queue(filled).scan(partition=partition)]

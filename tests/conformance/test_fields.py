@@ -234,6 +234,18 @@ def test_of_many_each_counts_on_its_own(fields: FieldRecords, root: str) -> None
     assert fields.read(keys) == {}
 
 
+def test_a_version_of_before_it_was_deleted_is_none_of_what_only_has_others_below_it(
+    open_fields: Open, root: str
+) -> None:
+    first, other = open_fields(), open_fields()
+    version = create(first, f"{root}/t")
+    assert first.delete({f"{root}/t": version}) == {f"{root}/t": True}
+    create(first, f"{root}/t/s")
+    assert write(other, f"{root}/t", OTHERS, version) is None
+    assert other.delete({f"{root}/t": version}) == {f"{root}/t": False}
+    assert other.read([f"{root}/t"]) == {}
+
+
 def test_only_the_version_that_is_known_is_deleted_and_once(
     fields: FieldRecords, root: str
 ) -> None:

@@ -143,6 +143,17 @@ def test_a_cut_that_is_shorter_than_the_session_changes_nothing(
     assert all(view == before for view in views)
 
 
+def test_a_session_that_is_cut_off_has_no_id_and_has_one_again_when_it_is_not(
+    open_session: Open, proxy: Proxy
+) -> None:
+    store = open_session(**through(proxy)).store
+    store.records.create({"/top": b""})
+    assert store.session_id is not None
+    with cut(proxy):
+        wait_for(lambda: store.session_id is None, "it is not connected")
+    wait_for(lambda: store.session_id is not None, "it is connected again")
+
+
 def test_a_watch_goes_on_after_a_cut_and_sees_what_it_missed(
     open_session: Open, proxy: Proxy
 ) -> None:

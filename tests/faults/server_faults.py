@@ -6,6 +6,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import happybase
@@ -120,8 +121,8 @@ class ServerFaults:
             self._server.kill(name)
 
         def mend() -> None:
-            for name in names:
-                self._restart(name)
+            with ThreadPoolExecutor(len(names), "restart") as pool:
+                list(pool.map(self._restart, names))
 
         return Harm(" ".join(names), mend)
 

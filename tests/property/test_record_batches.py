@@ -164,3 +164,10 @@ def test_the_bounds_are_those_of_any_batch() -> None:
     half = Message("t", bytes(BATCH_BYTES_MAX // 2))
     with pytest.raises(MessageTooLargeError):
         encode_record_batch(batch_of([half, half]))
+
+
+def test_a_slice_weighs_what_is_in_it_and_not_what_lies_before() -> None:
+    whole = pa.record_batch(
+        {"topic": ["t", "t"], "value": pa.array([b"x" * BATCH_BYTES_MAX, b"small"], pa.binary())}
+    )
+    assert encode_record_batch(whole.slice(1)) == encode_bodies([Message("t", b"small")])

@@ -9,8 +9,10 @@ import contextlib
 import logging
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 from unittest import mock
 
 from hqueue.cli.app import run
@@ -36,8 +38,17 @@ def _alone(files: Sequence[Path], environ: Mapping[str, str]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
         enter(mock.patch.dict(os.environ, environ, clear=True))
-        enter(mock.patch("logging.root.handlers", [logging.NullHandler()]))
         for name, path, mode in zip(("stdin", "stdout", "stderr"), files, "rww", strict=True):
             stream = enter(path.open(mode, encoding="utf-8", errors="surrogateescape"))
             enter(mock.patch(f"sys.{name}", stream))
+        enter(mock.patch("logging.root.handlers", [_logging_to(stream)]))
         yield
+
+
+def _logging_to(stderr: TextIO) -> logging.Handler:
+    """What the command logs is written, as it does it; what other threads do is not its own."""
+    others = set(threading.enumerate()) - {threading.current_thread()}
+    handler = logging.StreamHandler(stderr)
+    handler.setFormatter(logging.Formatter("hqueue: %(levelname)s: %(message)s"))
+    handler.addFilter(lambda _: threading.current_thread() not in others)
+    return handler

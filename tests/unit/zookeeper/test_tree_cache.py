@@ -10,6 +10,7 @@ import pytest
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
+from hqueue.errors import StoreUnavailableError
 from hqueue.metadata.ports import Record, SessionState
 from hqueue.zookeeper.session import Request, Session
 from hqueue.zookeeper.tree_cache import TreeCache
@@ -140,3 +141,19 @@ def test_what_is_created_again_after_it_was_missed_is_seen(
             tree.delete(path)
     wait_for(lambda: not tree.before, "both have happened")
     watched.await_view("what was created again", paths[-1])
+
+
+@pytest.mark.parametrize(("depth", "answered"), [(1, 1), (2, 1), (2, 2)])
+def test_what_was_found_is_read_again_when_its_answer_got_lost(
+    watch: Callable[..., Watched], depth: int, answered: int
+) -> None:
+    paths = ["/top/a", "/top/a/b"][:depth]
+    tree = Tree(*paths)
+
+    def lose() -> None:
+        raise StoreUnavailableError("no answer")
+
+    tree.before = [lambda: None] * answered + [lose]
+    watched = watch(tree, depth)
+    watched.await_view("what is there", paths[-1])
+    assert not tree.before

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from hqueue import (
     CheckpointMovedError,
     DeadLetter,
@@ -147,6 +149,7 @@ class Scene:
             cast(Checkpoints, self.checkpoints),
             self.runtime,
         )
+        self.metrics = Metrics()
         self.sender = MessageSender(
             cast(Queue, SimpleNamespace(dead_letters=self.dead_letters)),
             cursor=cast(SubscriberCursor, self.cursor),
@@ -155,7 +158,7 @@ class Scene:
             options=DeliveryOptions(**options),
             lease=cast(Lease, self.lease),
             runtime=self.runtime,
-            metrics=DeliveryMetrics(Metrics(), KEY),
+            metrics=DeliveryMetrics(self.metrics, KEY),
         )
 
 
@@ -283,5 +286,22 @@ def test_whoever_lost_the_checkpoint_stops() -> None:
         assert not it.checkpoint.due
         await it.sender.stop(0)
         assert it.checkpoints.written == []
+
+    play(scene)
+
+
+@pytest.mark.parametrize("ending", ["stop", "abandon"])
+def test_whoever_delivers_no_more_shows_no_more(ending: str) -> None:
+    async def scene() -> None:
+        it = Scene([])
+        await settle()
+        shown = b'subscriber="s"'
+        assert shown in it.metrics.page((), 0, ())
+        if ending == "stop":
+            await it.sender.stop(0)
+        else:
+            it.sender.abandon()
+            await settle()
+        assert shown not in it.metrics.page((), 0, ())
 
     play(scene)

@@ -39,9 +39,13 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def worker(
-        self, address: Address, cluster: str = CLUSTER, clock: SystemClock | None = None
+        self,
+        address: Address,
+        cluster: str = CLUSTER,
+        clock: SystemClock | None = None,
+        runtime: Runtime | None = None,
     ) -> AsyncIterator[tuple[BrokerRegistration, MemoryCoordination, asyncio.Task[None]]]:
-        runtime = Runtime(2, clock or SystemClock())
+        runtime = runtime or Runtime(2, clock or SystemClock())
         session = MemoryCoordination(self.server)
         registration = BrokerRegistration(
             brokers=session.brokers,
@@ -215,5 +219,27 @@ def test_a_look_that_takes_long_is_followed_by_a_rest_of_many_times_that() -> No
         async with scene.worker(FIRST, clock=SlowClock()) as (first, *_):
             await until(lambda: first.holds, "it holds it")
             assert await first._look() == 40 * broker_module.REST_SHARE
+
+    asyncio.run(run())
+
+
+def test_between_two_looks_it_waits_also_after_something_changed() -> None:
+    class Waiting(Runtime):
+        idle = 0
+
+        async def wait(self, changed: asyncio.Event, timeout_ms: float) -> None:
+            self.idle += not changed.is_set()
+            await super().wait(changed, timeout_ms)
+
+    async def run() -> None:
+        scene = Scene()
+        runtime = Waiting(2)
+        async with scene.worker(FIRST, runtime=runtime) as (registration, _, _task):
+            await until(lambda: registration.holds, "it is held")
+            registration.revoke()
+            await until(lambda: registration.holds, "it is held again")
+            for _ in range(3):
+                idle = runtime.idle
+                await until(lambda idle=idle: runtime.idle > idle, "nothing is under way")
 
     asyncio.run(run())
