@@ -7,7 +7,7 @@ import pytest
 from .target import fuzz
 from .targets import TARGETS
 
-EXECUTIONS = {"wire": 60, "command-line": 40}
+EXECUTIONS = {"wire": 60, "native": 60, "command-line": 40}
 """Those that wait for sockets do fewer."""
 
 

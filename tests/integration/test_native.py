@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import zipfile
@@ -42,7 +43,7 @@ def test_what_is_put_is_read_as_it_is_through_gateways(
         queue.put(message)
     large = [bytes([number]) * MIB for number in range(5)]
     queue.put([Message("large", value) for value in large], partition=1)
-    with hqueue.connect(server.settings()).open_queue(queue.name) as behind:
+    with hqueue.connect(server.settings()) as other, other.queue(queue.name) as behind:
         assert list(queue.scan()) == list(behind.scan())
         behind.put(Message("t", b"by a gateway"), partition=0)
     read = list(queue.scan(topics=["t"]))
@@ -58,7 +59,7 @@ def test_what_comes_is_followed(queue: hqueue.Queue) -> None:
     writer = threading.Thread(target=put)
     writer.start()
     scan = queue.scan(follow=True)
-    read = [next(scan).value for _ in range(50)]
+    read = [message.value for message in itertools.islice(scan, 50)]
     writer.join()
     assert sorted(read, key=int) == [b"%d" % number for number in range(50)]
 
@@ -97,7 +98,7 @@ def test_the_messages_have_the_numbers_of_hbases_own() -> None:
         for field in kind.DESCRIPTOR.fields:
             assert expected[field.name][1] == field.number, f"{name}.{field.name}"
         for enum in kind.DESCRIPTOR.enum_types:
-            values = theirs[f"enum {enum.name}"] if f"enum {enum.name}" in theirs else {}
+            values = theirs[f"enum {enum.name}"]
             for value in enum.values:
                 assert values[value.name][1] == value.number, f"{name}.{value.name}"
 
