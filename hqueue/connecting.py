@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from hqueue.client import Client
 from hqueue.errors import InvalidInputError
-from hqueue.hbase import GatewayStore
+from hqueue.hbase import GatewayStore, NativeStore
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
-from hqueue.settings.connection import Settings
+from hqueue.settings.connection import NATIVE, Settings
 from hqueue.settings.options import ConnectOptions, Unpack
-from hqueue.zookeeper import ZooKeeperCoordination
+from hqueue.store import StorePort
+from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperNodes
 
-__all__ = ["connect", "open_client"]
+__all__ = ["connect", "open_client", "open_store"]
 
 
 def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
@@ -32,6 +33,13 @@ def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -
 
 
 def open_client(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> Client:
-    """A client of what these settings name: HBase's gateways, and ZooKeeper."""
-    store = GatewayStore(settings, clock)
+    """A client of what these settings name: HBase, or its gateways, and ZooKeeper."""
+    store = open_store(settings, clock)
     return Client(settings, store, lambda: ZooKeeperCoordination(settings), clock)
+
+
+def open_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> StorePort:
+    """HBase as the settings say that it is spoken to."""
+    if settings.hbase == NATIVE:
+        return NativeStore(settings, ZooKeeperNodes(settings).read, clock)
+    return GatewayStore(settings, clock)

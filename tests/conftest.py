@@ -21,7 +21,13 @@ import pytest
 import hqueue
 from hqueue import local
 from hqueue.store import StorePort
-from tests.support.backends import Backend, GatewayBackend, LossyWay, MemoryBackend
+from tests.support.backends import (
+    Backend,
+    GatewayBackend,
+    LossyWay,
+    MemoryBackend,
+    NativeBackend,
+)
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
 from tests.support.memory.zookeeper import MemoryZooKeeper
@@ -60,6 +66,10 @@ other fixture has one of these names.
 """
 
 
+ON_SERVERS = ("hbase", "native")
+"""The back ends that are a real HBase."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs servers; what needs the cluster comes last: it takes time from others.
@@ -68,13 +78,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     memory behave alike is shown by the suites of `conformance`.
 
     What takes something that only real servers have runs over no other back end. Gateways before
-    memory are for processes of their own, and for the suites of what every store must do.
+    memory are for processes of their own, and for the suites of what every store must do; HBase
+    without gateways is for those suites.
     """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             for marker in MARKED_BY_FIXTURE.get(fixture, ()):
                 item.add_marker(marker)
-        if item.get_closest_marker("in_memory_first") and _runs_over(item) == "hbase":
+        if item.get_closest_marker("in_memory_first") and _runs_over(item) in ON_SERVERS:
             item.add_marker(
                 pytest.mark.thorough("over memory and in `conformance` it is shown, too")
             )
@@ -98,8 +109,8 @@ def _is_wanted(item: pytest.Item) -> bool:
     if not MARKED_BY_FIXTURE.keys().isdisjoint(fixtures):
         return bool(kind == "hbase")
     if "process_environment" in fixtures:
-        return bool(kind != "memory")
-    return kind != "gateways" or "conformance" in item.path.parts
+        return kind not in ("memory", "native")
+    return kind not in ("gateways", "native") or "conformance" in item.path.parts
 
 
 @pytest.fixture(scope="session")
@@ -159,10 +170,17 @@ def _empty_settings(home: Path) -> Path:
 
 @pytest.fixture(
     scope="session",
-    params=["memory", "gateways", pytest.param("hbase", marks=pytest.mark.servers)],
+    params=[
+        "memory",
+        "gateways",
+        pytest.param("hbase", marks=pytest.mark.servers),
+        pytest.param("native", marks=pytest.mark.servers),
+    ],
 )
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """What the test runs over: memory, the same behind gateways, or a real HBase behind its own."""
+    """What the test runs over: memory, the same behind gateways, a real HBase behind its own, or
+    the same one without them.
+    """
     if request.param == "memory":
         yield MemoryBackend()
     elif request.param == "gateways":
@@ -172,7 +190,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
             yield GatewayBackend(pair, cluster)
     else:
         server = request.getfixturevalue("server")
-        yield GatewayBackend(server, RawHBase(server.gateways[0]))
+        kind = GatewayBackend if request.param == "hbase" else NativeBackend
+        yield kind(server, RawHBase(server.gateways[0]))
 
 
 @pytest.fixture(scope="session")

@@ -66,6 +66,13 @@ def _version(wanted: bool) -> None:
 def options(
     context: typer.Context,
     *,
+    hbase: Annotated[
+        str | None,
+        typer.Option(
+            help="native, straight to HBase's servers, or gateways; left out it is gateways where "
+            "some are given."
+        ),
+    ] = None,
     gateways: Annotated[
         str | None,
         typer.Option(help="Thrift gateways: host:thrift1_port/thrift2_port, with commas between."),
@@ -78,7 +85,7 @@ def options(
         int | None, typer.Option(help="Bound on opening a connection.")
     ] = None,
     request_timeout_ms: Annotated[
-        int | None, typer.Option(help="Bound on one request to a gateway.")
+        int | None, typer.Option(help="Bound on one request to a gateway or server.")
     ] = None,
     operation_timeout_ms: Annotated[
         int | None, typer.Option(help="Bound on a whole operation with its retries.")
@@ -100,6 +107,7 @@ def options(
     """
     session = session_of(context)
     given = {
+        "hbase": hbase,
         "gateways": gateways,
         "zookeeper": zookeeper,
         "zookeeper_root": zookeeper_root,

@@ -99,17 +99,27 @@ def session_of(context: typer.Context) -> Session:
 
 
 def _tell_if_away(settings: Settings) -> None:
-    """Say so on stderr if no gateway can be reached at all."""
-    for gateway in settings.gateways:
-        for port in (gateway.thrift1_port, gateway.thrift2_port):
-            address = (gateway.host, port)
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection(address, settings.connect_timeout_ms / 1e3),
-            ):
-                return
+    """Say so on stderr if no gateway can be reached at all; natively, if no ZooKeeper can."""
+    from hqueue.settings.addresses import Address, zookeeper_servers  # noqa: PLC0415
+
+    if settings.hbase == "gateways":
+        name, where = "gateway", ", ".join(map(str, settings.gateways))
+        addresses = [
+            Address(gateway.host, port)
+            for gateway in settings.gateways
+            for port in (gateway.thrift1_port, gateway.thrift2_port)
+        ]
+    else:
+        name, where = "ZooKeeper", settings.zookeeper
+        addresses = zookeeper_servers(settings.zookeeper)
+    for address in addresses:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(address, settings.connect_timeout_ms / 1e3),
+        ):
+            return
     print(
-        f"hqueue: no gateway answers at {', '.join(map(str, settings.gateways))}; trying on for "
+        f"hqueue: no {name} answers at {where}; trying on for "
         f"{settings.operation_timeout_ms / 1e3:.0f} s. 'hqueue local start' starts a local server.",
         file=sys.stderr,
     )

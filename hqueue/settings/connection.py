@@ -92,12 +92,18 @@ def _listed(name: str, kind: type[_Item], value: object) -> tuple[_Item, ...]:
 
 _SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
+NATIVE = "native"
+GATEWAYS = "gateways"
+
 _CHOICES = {
+    "hbase": (NATIVE, GATEWAYS),
     "transport": ("buffered", "framed"),
     "protocol": ("binary", "compact"),
     "codec": ("zstd", "none"),
     "metadata_store": ("zookeeper", "hbase", "memory"),
 }
+
+_PATHS = {"zookeeper_root": "/hqueue", "hbase_znode_parent": "/hbase"}
 
 _LEAST = {"broker_id": 0}
 """What a whole number is at least, where that is not 1."""
@@ -113,8 +119,17 @@ _LISTED: Mapping[str, type[Any]] = {
 class Settings:
     """All settings of a connection; frozen, and checked when it is made. Times in milliseconds."""
 
-    gateways: tuple[GatewayAddress, ...] = (GatewayAddress("127.0.0.1"),)
-    """The Thrift gateways. The one on a partition's region host is preferred."""
+    hbase: str = ""
+    """How HBase is spoken to: ``native``, straight to its servers, which ZooKeeper names; or
+    ``gateways``. Left out it is gateways where ``gateways`` are given, and native otherwise."""
+
+    hbase_znode_parent: str = "/hbase"
+    """The ZooKeeper node below which HBase says where its servers are: its own
+    ``zookeeper.znode.parent``. Only natively."""
+
+    gateways: tuple[GatewayAddress, ...] = ()
+    """The Thrift gateways. The one on a partition's region host is preferred. Left out it is that
+    of this machine, if HBase is spoken to through gateways."""
 
     zookeeper: str = "127.0.0.1:2181"
     """ZooKeeper's connection string."""
@@ -157,10 +172,10 @@ class Settings:
     """The gateways' Thrift protocol: ``binary`` or ``compact``."""
 
     connect_timeout_ms: int = 3_000
-    """The bound on opening one connection to a gateway."""
+    """The bound on opening one connection to a gateway or server."""
 
     request_timeout_ms: int = 15_000
-    """The bound on one request to a gateway. A slower answer counts as none."""
+    """The bound on one request to a gateway or server. A slower answer counts as none."""
 
     operation_timeout_ms: int = 60_000
     """The bound on a whole put or read with all its retries: no error is raised earlier for a
@@ -186,8 +201,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name, kind in _LISTED.items():
             object.__setattr__(self, name, _listed(name, kind, getattr(self, name)))
-        if not self.gateways:
-            raise SettingsError("at least one gateway is needed")
+        self._choose_hbase()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
@@ -207,12 +221,10 @@ class Settings:
             if getattr(self, name) not in known:
                 choice = " or ".join(map(repr, known))
                 raise SettingsError(f"{name} is {choice}", **{name: getattr(self, name)})
-        if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", self.zookeeper_root) or {".", ".."} & set(
-            self.zookeeper_root.split("/")
-        ):
-            raise SettingsError(
-                "zookeeper_root is a ZooKeeper path, as /hqueue", zookeeper_root=self.zookeeper_root
-            )
+        for name, example in _PATHS.items():
+            path = getattr(self, name)
+            if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", path) or {".", ".."} & set(path.split("/")):
+                raise SettingsError(f"{name} is a ZooKeeper path, as {example}", **{name: path})
         try:
             check_queue_name(self.metadata_table)
         except InvalidInputError as exc:
@@ -220,6 +232,13 @@ class Settings:
                 "metadata_table is a table's name, with the same characters as a queue's",
                 metadata_table=self.metadata_table,
             ) from exc
+
+    def _choose_hbase(self) -> None:
+        """What stands for what was left out of the ways to HBase."""
+        if self.hbase == "":
+            object.__setattr__(self, "hbase", GATEWAYS if self.gateways else NATIVE)
+        if self.hbase == GATEWAYS and not self.gateways:
+            object.__setattr__(self, "gateways", (GatewayAddress("127.0.0.1"),))
 
     @classmethod
     def load(

@@ -28,6 +28,8 @@ class ConnectOptions(TypedDict, total=False):
     What has several items is a sequence of them, or a text with commas. None counts as not given.
     """
 
+    hbase: str | None
+    hbase_znode_parent: str | None
     gateways: str | GatewayAddress | Sequence[str | GatewayAddress] | None
     zookeeper: str | None
     zookeeper_root: str | None

@@ -1,7 +1,7 @@
 """The only user of kazoo: versioned records and ephemeral registrations in ZooKeeper.
 
-It provides the ports of `hqueue.metadata`, and knows nothing that is made of them. Every error is
-translated here, and every wait bounded.
+It provides the ports of `hqueue.metadata`, and knows nothing that is made of them; and it reads
+nodes of others (`ZooKeeperNodes`). Every error is translated here, and every wait bounded.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from hqueue.metadata import Coordination
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
+from hqueue.zookeeper.nodes import ZooKeeperNodes
 from hqueue.zookeeper.store import ZooKeeperStore
 
-__all__ = ["ZooKeeperCoordination", "ZooKeeperStore"]
+__all__ = ["ZooKeeperCoordination", "ZooKeeperNodes", "ZooKeeperStore"]
 
 
 class ZooKeeperCoordination(Coordination):

@@ -12,12 +12,12 @@ from typing import TypeVar
 import pytest
 
 from hqueue import ClosedError, InvalidInputError, Settings
-from hqueue.hbase import GatewayStore
+from hqueue.hbase import GatewayStore, NativeStore
 from hqueue.metadata.fields import BlobRecords, FieldChange, FieldRecord, FieldRecords, Fields
 from hqueue.metadata.managers import MemoryFields, Rows
 from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, MetadataStore, Version
 from hqueue.store import StorePort
-from hqueue.zookeeper import ZooKeeperStore
+from hqueue.zookeeper import ZooKeeperNodes, ZooKeeperStore
 from tests.support.backends import MemoryBackend
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
@@ -49,6 +49,7 @@ def root() -> str:
         "rows-in-memory",
         "rows-gateways",
         pytest.param("rows-hbase", marks=pytest.mark.servers),
+        pytest.param("rows-native", marks=pytest.mark.servers),
     ]
 )
 def open_fields(request: pytest.FixtureRequest, root: str) -> Iterator[Open]:
@@ -83,6 +84,9 @@ def open_fields(request: pytest.FixtureRequest, root: str) -> Iterator[Open]:
         elif request.param == "rows-gateways":
             pair = stack.enter_context(contextlib.closing(GatewayPair(MemoryCluster())))
             yield lambda: rows(GatewayStore(pair.settings()))
+        elif request.param == "rows-native":
+            settings = request.getfixturevalue("server").settings(hbase="native", gateways=())
+            yield lambda: rows(NativeStore(settings, ZooKeeperNodes(settings).read))
         else:
             settings = request.getfixturevalue("server").settings()
             yield lambda: rows(GatewayStore(settings))

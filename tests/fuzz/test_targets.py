@@ -7,7 +7,13 @@ import pytest
 from .target import fuzz
 from .targets import TARGETS
 
-EXECUTIONS = {"wire": 60, "command-line": 40, "thrift-api": 150, "thrift-api-arguments": 150}
+EXECUTIONS = {
+    "wire": 60,
+    "native": 60,
+    "command-line": 40,
+    "thrift-api": 150,
+    "thrift-api-arguments": 150,
+}
 """Those that wait for sockets do fewer."""
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from hqueue import Client, Settings
-from hqueue.connecting import open_client
-from hqueue.hbase import GatewayStore
+from hqueue.connecting import open_client, open_store
+from hqueue.hbase import GatewayStore, NativeStore
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
 from hqueue.store import StorePort
+from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperNodes
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.network import Network
 from tests.support.memory.store import MemoryStore
+from tests.support.native_proxies import NativeProxies
 from tests.support.proxy import Fate, Proxies, Served
 from tests.support.raw import RawTables
 
-__all__ = ["Backend", "GatewayBackend", "LossyWay", "MemoryBackend"]
+__all__ = ["Backend", "GatewayBackend", "LossyWay", "MemoryBackend", "NativeBackend"]
 
 
 class LossyWay(Protocol):
@@ -146,6 +148,75 @@ class GatewayBackend:
     def lossy(self) -> Iterator[LossyWay]:
         with Proxies(self._served) as proxies:
             yield _LossyProxies(proxies)
+
+
+class NativeBackend:
+    """A real HBase, spoken to without gateways."""
+
+    def __init__(self, served: Served, raw: RawTables) -> None:
+        self.raw = raw
+        self._served = served
+
+    def connect(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> Client:
+        return open_client(self._settings(settings), clock)
+
+    def store(self, clock: Clock = SYSTEM_CLOCK, **settings: object) -> StorePort:
+        return open_store(self._settings(settings), clock)
+
+    @contextlib.contextmanager
+    def lossy(self) -> Iterator[LossyWay]:
+        with contextlib.closing(NativeProxies()) as proxies:
+            yield _LossyNative(self, proxies)
+
+    def _settings(self, settings: Mapping[str, object]) -> Settings:
+        return self._served.settings(hbase="native", gateways=(), **settings)
+
+    def store_through(self, proxies: NativeProxies, settings: Mapping[str, object]) -> NativeStore:
+        """A store that goes through proxies."""
+        made = self._settings(settings)
+        return NativeStore(made, ZooKeeperNodes(made).read, opener=proxies.open)
+
+    def client_through(self, proxies: NativeProxies, settings: Mapping[str, object]) -> Client:
+        """A client that goes through proxies."""
+        made = self._settings(settings)
+        store = self.store_through(proxies, settings)
+        return Client(made, store, lambda: ZooKeeperCoordination(made), SYSTEM_CLOCK)
+
+
+NATIVE_METHODS = {
+    "Mutate": "put_if_absent",
+    "Scan": "locate",
+    "GetClusterId": "cluster_id",
+    "GetTableDescriptors": "describe",
+    "CreateTable": "create",
+    "ModifyTable": "alter",
+    "EnableTable": "enable",
+    "DisableTable": "disable",
+    "DeleteTable": "delete",
+    "truncateTable": "truncate",
+}
+"""The methods of HBase's services that tests choose a fate for, and the ports' that make them."""
+
+
+class _LossyNative:
+    def __init__(self, backend: NativeBackend, proxies: NativeProxies) -> None:
+        self._backend = backend
+        self._proxies = proxies
+
+    def connect(self, **settings: object) -> Client:
+        return self._backend.client_through(self._proxies, settings)
+
+    def store(self, **settings: object) -> NativeStore:
+        return self._backend.store_through(self._proxies, settings)
+
+    def cut(self) -> None:
+        self._proxies.cut()
+
+    def set_fate(self, fate: Callable[[str], Fate]) -> None:
+        self._proxies.fate = lambda method: fate(NATIVE_METHODS.get(method, method))
+
+    def deliver(self) -> int:
+        return self._proxies.deliver()
 
 
 METHODS = {

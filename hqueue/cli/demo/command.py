@@ -64,8 +64,11 @@ def demo(
         open_input(file).close()  # A wrong name is told before anything is begun.
     server = start_server()
     session.close()  # It may have been opened, in a shell, before the server ran.
-    if session.client.settings.gateways != server.gateways:
-        _say(f"The queue is at {', '.join(map(str, session.client.settings.gateways))}.")
+    settings = session.client.settings
+    if settings.hbase == "native" and settings.zookeeper != server.zookeeper:
+        _say(f"The queue is at the HBase that {settings.zookeeper} names.")
+    elif settings.hbase == "gateways" and settings.gateways != server.gateways:
+        _say(f"The queue is at {', '.join(map(str, settings.gateways))}.")
     name = f"demo-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     with session.client.create_queue(
         name, partitions=partitions, ttl=TTL_FIRST, partitions_per_region=min(2, partitions)

@@ -41,7 +41,8 @@ class Delivered(Reading):
         if importlib.util.find_spec("prometheus_client") is None:
             raise SettingsError("the demo's worker needs more: pip install 'hqueue[worker]'")
         servers = [
-            f"--gateways={','.join(map(str, settings.gateways))}",
+            f"--hbase={settings.hbase}",
+            *([f"--gateways={','.join(map(str, settings.gateways))}"] if settings.gateways else []),
             f"--zookeeper={settings.zookeeper}",
             f"--zookeeper-root={settings.zookeeper_root}",
         ]

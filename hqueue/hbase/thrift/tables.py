@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from hqueue.errors import (
     HQueueError,
-    InvalidInputError,
     NotAQueueError,
     QueueDisabledError,
     QueueEnabledError,
@@ -23,31 +21,26 @@ from hqueue.errors import (
 from hqueue.format import rowkey
 from hqueue.hbase.record_cells import HISTORY, RECORD
 from hqueue.hbase.schema import LOG, MESSAGE
+from hqueue.hbase.table_attributes import (
+    FIXED_ATTRIBUTES,
+    FORMAT,
+    ID,
+    PARTITIONS,
+    RECORDS,
+    RECORDS_FORMAT,
+    SMALL_BLOCK_BYTES,
+    describe,
+    text,
+)
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import hbase2
 from hqueue.hbase.thrift.translation import reads_answer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import ATTRIBUTES, QueueDescription
-from hqueue.settings.limits import PARTITIONS_MAX, TRUNCATE_PAUSE_MS, TTL_SECONDS_MAX
+from hqueue.settings.limits import TRUNCATE_PAUSE_MS, TTL_SECONDS_MAX
 
 __all__ = ["Tables"]
-
-_FORMAT = b"hqueue.format"
-_PARTITIONS = b"hqueue.partitions"
-_ID = b"hqueue.id"
-_RECORDS = b"hqueue.records"
-_RECORDS_FORMAT = b"1"
-_SMALL_BLOCK_BYTES = 16 * 1024
-"""Of a block that is read one small row is wanted."""
-
-_FIXED_ATTRIBUTES = {
-    b"SPLIT_POLICY": b"org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy",
-    b"NORMALIZATION_ENABLED": b"false",
-    b"SPLIT_ENABLED": b"false",
-    b"MERGE_ENABLED": b"false",
-    _FORMAT: b"1",
-}
 
 
 class Tables:
@@ -70,7 +63,7 @@ class Tables:
         attributes: Mapping[str, int | str],
     ) -> None:
         """Create a presharded table that is never split."""
-        table_attributes = {**_FIXED_ATTRIBUTES, _PARTITIONS: str(partitions).encode()}
+        table_attributes = {**FIXED_ATTRIBUTES, PARTITIONS: str(partitions).encode()}
         families = [
             hbase2.TColumnFamilyDescriptor(name=MESSAGE, maxVersions=1),
             hbase2.TColumnFamilyDescriptor(name=LOG, maxVersions=1),
@@ -95,13 +88,13 @@ class Tables:
             hbase2.TColumnFamilyDescriptor(
                 name=family,
                 maxVersions=1,
-                blockSize=_SMALL_BLOCK_BYTES,
+                blockSize=SMALL_BLOCK_BYTES,
                 dataBlockEncoding=hbase2.TDataBlockEncoding.FAST_DIFF,
             )
             for family in (RECORD, HISTORY)
         ]
         descriptor = hbase2.TTableDescriptor(
-            tableName=_table_name(name), columns=families, attributes={_RECORDS: _RECORDS_FORMAT}
+            tableName=_table_name(name), columns=families, attributes={RECORDS: RECORDS_FORMAT}
         )
 
         try:
@@ -112,11 +105,11 @@ class Tables:
             said = self._records_format(name)
         if said is None:
             raise SettingsError("metadata_table names a table of another kind", metadata_table=name)
-        if said != _RECORDS_FORMAT:
+        if said != RECORDS_FORMAT:
             raise UnsupportedFormatError(
                 "the table of topics' metadata has a format that this release does not know",
                 table=name,
-                format=_text(said),
+                format=text(said),
             )
 
     @reads_answer
@@ -136,7 +129,7 @@ class Tables:
         found = self._deadline().run(
             lambda: self._call("getTableDescriptor", name, _table_name(name))
         )
-        return (found.attributes or {}).get(_RECORDS)
+        return (found.attributes or {}).get(RECORDS)
 
     def _create(self, name: str, descriptor: Any, splits: Sequence[bytes]) -> None:
         """Create a table once, with an ID by which a try whose answer was lost is known again.
@@ -145,7 +138,7 @@ class Tables:
             QueueExistsError: there is one of that name.
         """
         token = secrets.token_hex(8).encode()
-        descriptor.attributes[_ID] = token
+        descriptor.attributes[ID] = token
         lost = False
 
         def create() -> None:
@@ -159,7 +152,7 @@ class Tables:
                 if not lost:
                     raise
                 there = self._call("getTableDescriptor", name, _table_name(name))
-                if (there.attributes or {}).get(_ID) != token:
+                if (there.attributes or {}).get(ID) != token:
                     raise
 
         self._deadline().run(create)
@@ -179,7 +172,7 @@ class Tables:
         found = self._deadline().run(
             lambda: self._call("getTableDescriptorsByPattern", "", ".*", False)
         )
-        queues = [_description(d, None) for d in found if _FORMAT in (d.attributes or {})]
+        queues = [_description(d, None) for d in found if FORMAT in (d.attributes or {})]
         return sorted(queues, key=lambda description: description.name)
 
     @reads_answer
@@ -248,7 +241,7 @@ class Tables:
 
     def _descriptor(self, name: str) -> Any:
         descriptor = self._call("getTableDescriptor", name, _table_name(name))
-        if _FORMAT not in (descriptor.attributes or {}):
+        if FORMAT not in (descriptor.attributes or {}):
             raise NotAQueueError("this table was not created as a queue", queue=name)
         return descriptor
 
@@ -299,35 +292,13 @@ def _set_attributes(descriptor: Any, attributes: Mapping[str, int | str]) -> Non
             descriptor.attributes[ATTRIBUTES[name].table_key.encode()] = str(value).encode()
 
 
-def _text(value: bytes) -> str:
-    """An attribute, which an operator may have given any bytes."""
-    return value.decode(errors="backslashreplace")
-
-
 def _description(descriptor: Any, enabled: bool | None) -> QueueDescription:
-    name = _name_of(descriptor.tableName)
-    values = {_text(key): _text(value) for key, value in descriptor.attributes.items()}
     families = {family.name: family for family in descriptor.columns}
     message = families.get(MESSAGE)
-    partitions = values.get(_PARTITIONS.decode(), "")
-    counted = re.fullmatch(r"\d{1,5}", partitions) and 1 <= int(partitions) <= PARTITIONS_MAX
-    if message is None or not counted:
-        raise NotAQueueError("this table was not created as a queue", queue=name)
-    attributes: dict[str, int | str] = {}
-    for attribute in ATTRIBUTES.values():
-        value = values.get(attribute.table_key)
-        if attribute.name == "compression":
-            value = _text((message.attributes or {}).get(b"COMPRESSION", b"NONE"))
-        if value is not None:
-            try:
-                attributes[attribute.name] = attribute.parse(value)
-            except InvalidInputError:  # An operator set it, past hqueue. It is as HBase has it.
-                attributes[attribute.name] = value
-    ttl = message.timeToLive
-    return QueueDescription(
-        name,
-        int(partitions),
-        None if ttl in (None, TTL_SECONDS_MAX) else ttl,
-        attributes,
+    return describe(
+        _name_of(descriptor.tableName),
+        descriptor.attributes,
+        None if message is None else message.attributes or {},
+        None if message is None else message.timeToLive,
         enabled,
     )

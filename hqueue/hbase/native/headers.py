@@ -1,0 +1,45 @@
+"""Reading headers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hqueue.format import rowkey
+from hqueue.hbase.native.cells import Cell
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.requests import TableRequests
+from hqueue.hbase.native.scanning import Range
+from hqueue.hbase.schema import BATCH, LOG
+from hqueue.log.ports import Row
+
+__all__ = ["HEADER", "TableHeaders"]
+
+HEADER = pb.Column(family=LOG, qualifier=[BATCH])
+
+
+class TableHeaders(TableRequests):
+    """The log's `HeaderPort` on one table. Thread-safe."""
+
+    def newest(self, partition: int, at_or_below: int) -> Row | None:
+        rows = self.backwards(partition, at_or_below, 1)
+        return rows[0] if rows else None
+
+    def backwards(self, partition: int, at_or_below: int, limit: int) -> list[Row]:
+        rows = Range(rowkey.encode(partition, at_or_below), rowkey.before_first_of(partition), True)
+        return self._headers(partition, rows, limit)
+
+    def headers(self, partition: int, start: int, limit: int) -> list[Row]:
+        rows = Range(rowkey.encode(partition, start), rowkey.first_of(partition + 1))
+        return self._headers(partition, rows, limit)
+
+    def header(self, partition: int, slot: int) -> bytes | None:
+        cells = self._get(rowkey.encode(partition, slot), [HEADER])
+        return bytes(cells[0].value) if cells else None
+
+    def _headers(self, partition: int, rows: Range, limit: int) -> list[Row]:
+        return [_row(cells) for cells in self._scan(partition, rows, [HEADER], limit)]
+
+
+def _row(cells: Sequence[Cell]) -> Row:
+    key = cells[0].row
+    return Row(key, *rowkey.decode(key), bytes(cells[0].value), {})

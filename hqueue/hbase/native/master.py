@@ -1,0 +1,145 @@
+"""Requests to the active master, and the procedures that it carries out."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.servers import MASTER, REGISTRY, Request, Servers
+from hqueue.hbase.native.translation import reads_answer, translate_answer
+from hqueue.hbase.native.wire import RemoteError
+from hqueue.runtime.clock import Clock, Deadline
+
+__all__ = ["Master", "Procedure"]
+
+PAUSE_MS = 5
+PAUSE_MS_MAX = 200
+"""Between two questions whether a procedure is done; doubled each time."""
+
+
+class Master:
+    """The active master. Thread-safe. Each method makes one try.
+
+    Args:
+        servers: to it.
+        registry: where it is.
+        clock: how long one waits for procedures.
+    """
+
+    def __init__(self, servers: Servers, registry: Registry, clock: Clock) -> None:
+        self.servers = servers
+        self.clock = clock
+        self._registry = registry
+
+    @reads_answer
+    def ask(
+        self,
+        method: str,
+        message: Any,
+        kind: Any,
+        table: str,
+        deadline: Deadline,
+        *,
+        service: str = MASTER,
+    ) -> Any:
+        """Make a request; its answer, which is a message of this kind.
+
+        Raises:
+            HQueueError: as `Servers.ask`.
+        """
+        self.servers.check_open()
+        address = self._registry.master()
+        bound_ms = self.servers.settings.request_timeout_ms
+        request = Request(address, method.encode(), message.SerializeToString(), service=service)
+        try:
+            answer = self.servers.ask(request, table, min(bound_ms, deadline.remaining_ms + 1))
+        except StoreUnavailableError:
+            self._registry.doubt_master(address)
+            raise
+        return kind.FromString(answer.message)
+
+    def cluster_id(self, deadline: Deadline) -> str:
+        """What the cluster is called."""
+        answer = self.ask(
+            "GetClusterId",
+            pb.GetClusterIdRequest(),
+            pb.GetClusterIdResponse,
+            "",
+            deadline,
+            service=REGISTRY,
+        )
+        found = str(answer.cluster_id)
+        if not found:
+            raise StoreUnavailableError("the master does not know what the cluster is called")
+        return found
+
+
+class Procedure:
+    """A change of a table that the master carries out, known by a number: however often it is asked
+    for, also of another master, it is done once, unless it fails.
+
+    Args:
+        master: the master.
+        method: the service's method.
+        message: its argument, without that number.
+        table: the table's name.
+    """
+
+    def __init__(self, master: Master, method: str, message: Any, table: str) -> None:
+        self._master = master
+        self._method = method
+        self._message = message
+        self._table = table
+        self._renew()
+
+    def run(self, deadline: Deadline) -> None:
+        """Ask for it, and wait until it is done.
+
+        Raises:
+            StoreUnavailableError: there was no usable answer, or it was not done in time. Call this
+                again to know more.
+            HQueueError: as `Servers.ask`: it was not done.
+        """
+        answer = self._master.ask(
+            self._method, self._message, pb.CreateTableResponse, self._table, deadline
+        )
+        if not answer.HasField("proc_id"):
+            raise StoreUnavailableError(
+                "the master does not say what it does", outcome=Outcome.UNKNOWN, queue=self._table
+            )
+        asked = pb.GetProcedureResultRequest(proc_id=answer.proc_id)
+        pause_ms = PAUSE_MS
+        while True:
+            result = self._master.ask(
+                "getProcedureResult",
+                asked,
+                pb.GetProcedureResultResponse,
+                self._table,
+                deadline,
+            )
+            if result.state == pb.GetProcedureResultResponse.FINISHED:
+                return self._finish(result)
+            if result.state == pb.GetProcedureResultResponse.NOT_FOUND or deadline.expired:
+                raise StoreUnavailableError(
+                    "the master did not do it in time",
+                    outcome=Outcome.UNKNOWN,
+                    queue=self._table,
+                    request=self._method,
+                )
+            self._master.clock.sleep_ms(min(pause_ms, deadline.remaining_ms))
+            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+    def _finish(self, result: Any) -> None:
+        if not result.HasField("exception"):
+            return
+        self._renew()  # What failed is not done by asking for it again.
+        said = result.exception.generic_exception
+        error = RemoteError(said.class_name, said.message, False)
+        raise translate_answer(error, self._table, self._method, "master") from error
+
+    def _renew(self) -> None:
+        self._message.nonce_group = 1 + secrets.randbits(63)
+        self._message.nonce = 1 + secrets.randbits(63)

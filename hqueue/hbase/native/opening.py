@@ -1,0 +1,37 @@
+"""Opening a socket to one of HBase's servers.
+
+Here is the place of what proves who speaks, and of what hides it from others: SASL's frames go
+between the preamble and the connection header, TLS around the socket before both. Neither is there
+yet. Tests pass another way to open sockets.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from hqueue.hbase.native.wire import connection_header, preamble
+from hqueue.settings.addresses import Address
+
+__all__ = ["OpenSocket", "open_socket"]
+
+OpenSocket = Callable[[Address, str, float], socket.socket]
+"""Opens a socket on which requests to a service may follow: by its address, the service's name,
+and the bound in seconds. Raises `OSError`."""
+
+
+def open_socket(address: Address, service: str, timeout_s: float) -> socket.socket:
+    """Connect, and say to which service.
+
+    Raises:
+        OSError: not within the bound.
+    """
+    opened = socket.create_connection(address, timeout=timeout_s)
+    try:
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        opened.sendall(preamble() + connection_header(service))
+    except BaseException:
+        opened.close()
+        raise
+    return opened

@@ -1,0 +1,289 @@
+"""Requests about rows of one table: to the servers that have their regions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hqueue.errors import HQueueError, Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.format import rowkey
+from hqueue.hbase.native.cells import Cell, CellReader, put_cells
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
+from hqueue.hbase.native.scanning import Range, Scanning
+from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.translation import NotServedError, reads_answer, translate_answer
+from hqueue.hbase.native.wire import Answer, RemoteError, varint
+
+__all__ = ["TableRequests", "deletion", "has_value"]
+
+_EQUAL = 2  # Of CompareType.
+_COMPARATOR = "org.apache.hadoop.hbase.filter.BinaryComparator"
+_GROUP, _ACTION, _INDEX, _MUTATION, _GET, _ROW = (
+    bytes((tag,)) for tag in (0x0A, 0x1A, 0x08, 0x12, 0x1A, 0x0A)
+)
+"""Tags of MultiRequest, RegionAction, Action and Get, which are written by hand: 256 messages take
+a millisecond to make."""
+
+
+class TableRequests:
+    """What asks about one table's rows. Thread-safe.
+
+    Each method makes one try. Where a region was not to be had, or no answer came, the region map
+    is read again before the next. Errors are those of `hqueue.log.ports`.
+
+    Args:
+        servers: to region servers.
+        table: the table's name.
+        regions: where its regions are.
+    """
+
+    def __init__(self, servers: Servers, table: str, regions: RegionMap) -> None:
+        self._servers = servers
+        self._table = table
+        self._regions = regions
+
+    @reads_answer
+    def _get(self, row: bytes, columns: Sequence[Any]) -> list[Cell]:
+        """A row's cells."""
+        with self._located() as known:
+            region = known.of(row)
+            get = pb.GetRequest(region=region.specifier, get=pb.Get(row=row, column=columns))
+            answer = self._ask(region, b"Get", get)
+        count = pb.GetResponse.FromString(answer.message).result.associated_cell_count
+        return _cells_of(row, CellReader(answer.cells), count)
+
+    @reads_answer
+    def _put(
+        self, row: bytes, values: Sequence[tuple[bytes, bytes, bytes]], condition: Any = None
+    ) -> bool:
+        """Write cells (family, qualifier, value), if the condition holds; whether it did."""
+        cells, size, count = put_cells(row, values)
+        mutation = pb.MutationProto(
+            row=row, mutate_type=pb.MutationProto.PUT, associated_cell_count=count
+        )
+        return self._mutate(row, mutation, condition, cells, size)
+
+    @reads_answer
+    def _delete(self, row: bytes, mutation: Any, condition: Any = None) -> bool:
+        """Delete of a row (`deletion`), if the condition holds; whether it did."""
+        return self._mutate(row, mutation, condition)
+
+    @reads_answer
+    def _get_all(self, rows: Sequence[bytes], columns: Sequence[Any]) -> list[list[Cell]]:
+        """The cells of each of these rows, none where there is none; by one request a server."""
+        suffix = pb.Get(row=b"", column=columns).SerializePartialToString()[2:]
+
+        def action(number: int) -> bytes:
+            get = b"".join((_ROW, varint(len(rows[number])), rows[number], suffix))
+            return _GET + varint(len(get)) + get
+
+        return self._multi(rows, action)
+
+    @reads_answer
+    def _delete_all(self, mutations: Sequence[Any]) -> None:
+        """Delete of several rows (`deletion`), each on its own."""
+        written = [mutation.SerializeToString() for mutation in mutations]
+        self._multi(
+            [mutation.row for mutation in mutations],
+            lambda number: _MUTATION + varint(len(written[number])) + written[number],
+        )
+
+    @reads_answer
+    def _scan(
+        self, partition: int, rows: Range, columns: Sequence[Any], limit: int
+    ) -> list[list[Cell]]:
+        """The first rows of a range of a partition, as one server knows them.
+
+        Raises:
+            RequestRefusedError: the partition lies in several regions.
+        """
+        if not rows.reversed and rows.start >= rows.stop:
+            return []
+        first, beyond = (each.to_bytes(2, "big") for each in (partition, partition + 1))
+        with self._located() as known:
+            region = known.of(rowkey.first_of(partition))
+            if region.start > first or (region.end and region.end < beyond):
+                raise RequestRefusedError(
+                    "a partition lies in several regions: its table was split, which a queue's "
+                    "must not be",
+                    queue=self._table,
+                )
+            return Scanning(self._servers, self._table, region, rows, columns).read(limit)
+
+    @reads_answer
+    def _scan_on(
+        self, start: bytes, stop: bytes, columns: Sequence[Any], limit: int
+    ) -> list[list[Cell]]:
+        """The first rows of a range that may lie in several regions, one after the other."""
+        found: list[list[Cell]] = []
+        with self._located() as known:
+            while len(found) < limit and start < stop:
+                region = known.of(start)
+                end = min(region.end or stop, stop)
+                rows = Range(start, end)
+                scan = Scanning(self._servers, self._table, region, rows, columns)
+                found += scan.read(limit - len(found))
+                start = end
+        return found
+
+    def _mutate(
+        self,
+        row: bytes,
+        mutation: Any,
+        condition: Any,
+        cells: Sequence[bytes] = (),
+        size: int = 0,
+    ) -> bool:
+        with self._located() as known:
+            region = known.of(row)
+            request = pb.MutateRequest(
+                region=region.specifier, mutation=mutation, condition=condition
+            )
+            answer = self._ask(region, b"Mutate", request, cells, size)
+        said = pb.MutateResponse.FromString(answer.message)
+        if condition is not None and not said.HasField("processed"):
+            raise ValueError("an answer that does not say whether it was done")
+        return bool(said.processed)
+
+    def _ask(
+        self,
+        region: Region,
+        method: bytes,
+        message: Any,
+        cells: Sequence[bytes] = (),
+        size: int = 0,
+    ) -> Answer:
+        written = message.SerializeToString()
+        return self._servers.ask(Request(region.address, method, written, cells, size), self._table)
+
+    @contextlib.contextmanager
+    def _located(self) -> Iterator[TableRegions]:
+        """The region map, for one request; what comes of the request says whether it is good."""
+        known = self._regions.regions()
+        try:
+            yield known
+        except NotServedError as exc:
+            self._regions.doubt(known)
+            raise self._regions.explain(exc) from exc
+        except StoreUnavailableError:
+            self._regions.doubt(known)
+            raise
+
+    def _multi(self, rows: Sequence[bytes], action: Callable[[int], bytes]) -> list[list[Cell]]:
+        """Do something for each row, by one request a server; what came of each."""
+        with self._located() as known:
+            groups: dict[Any, dict[bytes, tuple[Region, list[int]]]] = {}
+            for number, row in enumerate(rows):
+                region = known.of(row)
+                of_server = groups.setdefault(region.address, {})
+                of_server.setdefault(region.name, (region, []))[1].append(number)
+            requests = [
+                Request(
+                    address,
+                    b"Multi",
+                    b"".join(_group(region, numbers, action) for region, numbers in each.values()),
+                )
+                for address, each in groups.items()
+            ]
+            answers = self._servers.ask_all(requests, self._table)
+            found: dict[int, list[Cell]] = {}
+            errors: list[HQueueError] = []
+            for each, answer in zip(groups.values(), answers, strict=True):
+                if isinstance(answer, HQueueError):
+                    errors.append(answer)
+                else:
+                    self._sort_out(each, answer, rows, found, errors)
+            if errors:
+                # What was done of the others is done.
+                unknown = [error for error in errors if error.outcome is Outcome.UNKNOWN]
+                first = (unknown or errors)[0]
+                if found:
+                    first.outcome = Outcome.UNKNOWN
+                raise first
+        return [found[number] for number in range(len(rows))]
+
+    def _sort_out(
+        self,
+        groups: Mapping[bytes, tuple[Region, list[int]]],
+        answer: Answer,
+        rows: Sequence[bytes],
+        found: dict[int, list[Cell]],
+        errors: list[HQueueError],
+    ) -> None:
+        """Put a Multi's results to their rows, and its errors to the others."""
+        said = pb.MultiResponse.FromString(answer.message).regionActionResult
+        if len(said) != len(groups):
+            raise ValueError("an answer about other regions than were asked for")
+        reader = CellReader(answer.cells)
+        for (region, numbers), result in zip(groups.values(), said, strict=True):
+            if result.HasField("exception"):
+                errors.append(self._error(result.exception, region))
+                continue
+            indexes = {each.index for each in result.resultOrException}
+            if indexes != set(numbers) or len(result.resultOrException) != len(numbers):
+                raise ValueError("an answer about other rows than were asked for")
+            for each in result.resultOrException:
+                if each.HasField("exception"):
+                    errors.append(self._error(each.exception, region))
+                else:
+                    count = each.result.associated_cell_count
+                    found[each.index] = _cells_of(rows[each.index], reader, count)
+        reader.finish()
+
+    def _error(self, said: Any, region: Region) -> HQueueError:
+        error = RemoteError(said.name, said.value.decode(errors="replace"), False)
+        return translate_answer(error, self._table, "Multi", str(region.address))
+
+
+def deletion(row: bytes, columns: Sequence[tuple[bytes, bytes]] = ()) -> Any:
+    """What deletes these columns of a row (family, qualifier), in all versions; the row, if none
+    is given.
+    """
+    kind = pb.MutationProto.DELETE_MULTIPLE_VERSIONS
+    values = pb.MutationProto.ColumnValue
+    return pb.MutationProto(
+        row=row,
+        mutate_type=pb.MutationProto.DELETE,
+        column_value=[
+            values(
+                family=family,
+                qualifier_value=[values.QualifierValue(qualifier=qualifier, delete_type=kind)],
+            )
+            for family, qualifier in columns
+        ],
+    )
+
+
+def has_value(row: bytes, column: tuple[bytes, bytes], value: bytes | None) -> Any:
+    """The condition that a cell has a value; None: that it is absent."""
+    comparable = pb.BinaryComparator(comparable=pb.ByteArrayComparable(value=value))
+    return pb.Condition(
+        row=row,
+        family=column[0],
+        qualifier=column[1],
+        compare_type=_EQUAL,
+        comparator=pb.Comparator(
+            name=_COMPARATOR, serialized_comparator=comparable.SerializeToString()
+        ),
+    )
+
+
+def _group(region: Region, numbers: Sequence[int], action: Callable[[int], bytes]) -> bytes:
+    """The RegionAction of some rows of a region, as a field of MultiRequest."""
+    pieces = [pb.RegionAction(region=region.specifier).SerializeToString()]
+    for number in numbers:
+        written = _INDEX + varint(number) + action(number)
+        pieces += (_ACTION, varint(len(written)), written)
+    whole = b"".join(pieces)
+    return _GROUP + varint(len(whole)) + whole
+
+
+def _cells_of(row: bytes, reader: CellReader, count: int) -> list[Cell]:
+    if count < 0:
+        raise ValueError("a row with fewer than no cells")
+    cells = reader.take(count)
+    if any(cell.row != row for cell in cells):
+        raise ValueError("cells of another row than was asked for")
+    return cells

@@ -1,0 +1,211 @@
+"""Connections to HBase's servers: one to each, and service."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from hqueue.errors import ClosedError, HQueueError, StoreUnavailableError
+from hqueue.hbase.native.connection import Call, Connection, NoAnswerError, UnsentError
+from hqueue.hbase.native.opening import OpenSocket, open_socket
+from hqueue.hbase.native.translation import translate_answer, translate_silence
+from hqueue.hbase.native.wire import Answer, RemoteError
+from hqueue.runtime.fork import register
+from hqueue.settings.addresses import Address
+from hqueue.settings.connection import Settings
+
+__all__ = ["CLIENT", "MASTER", "REGISTRY", "Request", "Servers"]
+
+CLIENT = "ClientService"
+"""Rows, at region servers."""
+
+MASTER = "MasterService"
+"""Administration, at the active master."""
+
+REGISTRY = "ClientMetaService"
+"""What the cluster is called, at a master."""
+
+
+class Request(NamedTuple):
+    """A request to one server."""
+
+    address: Address
+    method: bytes
+    message: bytes
+    cells: Sequence[bytes] = ()
+    cell_bytes: int = 0
+    service: str = CLIENT
+
+
+class _Server:
+    """The connection to one server's service, if there is one."""
+
+    def __init__(self) -> None:
+        self.opening = threading.Lock()
+        self.connection: Connection | None = None
+        self.failed_s = float("-inf")
+        self.failure: OSError | None = None
+
+
+class Servers:
+    """All servers that were spoken to. Thread-safe, and usable in a forked child.
+
+    Args:
+        settings: the bounds.
+        opener: how sockets are opened.
+    """
+
+    def __init__(self, settings: Settings, opener: OpenSocket = open_socket) -> None:
+        self.settings = settings
+        self._opener = opener
+        self._closed = False
+        self._servers: dict[tuple[Address, str], _Server] = {}
+        self._lock = threading.Lock()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        servers, self._servers = self._servers, {}
+        self._lock = threading.Lock()
+        for server in servers.values():
+            if server.connection is not None:
+                server.connection.abandon()
+
+    def check_open(self) -> None:
+        """Return if this was not closed.
+
+        Raises:
+            ClosedError: it was.
+        """
+        if self._closed:
+            raise ClosedError("the client is closed")
+
+    def ask(self, request: Request, table: str, timeout_ms: float | None = None) -> Answer:
+        """Make one request and return its answer. Never repeats it.
+
+        Args:
+            request: the request.
+            table: the table it is about, for errors.
+            timeout_ms: the bound, if not ``request_timeout_ms``.
+
+        Raises:
+            StoreUnavailableError: no usable answer in time; its outcome is not applied where the
+                server can't have done it.
+            QueueStateError: the table isn't there, or is not in the state for that.
+            RequestRefusedError: HBase will not do it.
+        """
+        (answer,) = self.ask_all([request], table, timeout_ms)
+        if isinstance(answer, HQueueError):
+            raise answer
+        return answer
+
+    def ask_all(
+        self, requests: Sequence[Request], table: str, timeout_ms: float | None = None
+    ) -> list[Answer | HQueueError]:
+        """Make requests of several servers at once: for each its answer, or what `ask` raises."""
+        self.check_open()
+        ends_s = time.monotonic() + (timeout_ms or self.settings.request_timeout_ms) / 1e3
+        under_way: list[tuple[Connection, Call] | HQueueError] = []
+        answers: list[Answer | HQueueError] = []
+        try:
+            for request in requests:
+                under_way.append(self._begin(request, table, ends_s))
+        finally:
+            # What was sent is waited for, whatever comes between.
+            for request, begun in zip(requests, under_way, strict=False):
+                answers.append(
+                    begun
+                    if isinstance(begun, HQueueError)
+                    else self._finish(request, table, *begun)
+                )
+        return answers
+
+    def close(self) -> None:
+        """Close all connections. Later requests raise `ClosedError`."""
+        self._closed = True
+        with self._lock:
+            servers = list(self._servers.values())
+        for server in servers:
+            if server.connection is not None:
+                server.connection.close()
+
+    def _begin(
+        self, request: Request, table: str, ends_s: float
+    ) -> tuple[Connection, Call] | HQueueError:
+        method, message, cells = request.method, request.message, request.cells
+        try:
+            connection = self._connection(request.address, request.service, ends_s)
+            return connection, connection.begin(method, message, cells, request.cell_bytes, ends_s)
+        except OSError as exc:
+            return _silence(exc, request, table, sent=False)
+
+    def _finish(
+        self, request: Request, table: str, connection: Connection, call: Call
+    ) -> Answer | HQueueError:
+        try:
+            answer = connection.finish(call)
+        except NoAnswerError as exc:
+            self.check_open()
+            return _silence(exc, request, table, sent=True)
+        if isinstance(answer, RemoteError):
+            error = translate_answer(answer, table, request.method.decode(), str(request.address))
+            error.__cause__ = answer
+            return error
+        return answer
+
+    def _connection(self, address: Address, service: str, ends_s: float) -> Connection:
+        """The connection to a server; opened if there is none that can be used.
+
+        Raises:
+            OSError: it can't be opened within ``connect_timeout_ms``.
+        """
+        with self._lock:
+            server = self._servers.setdefault((address, service), _Server())
+        connection = server.connection
+        if connection is not None and self._is_good(connection):
+            return connection
+        asked_s = time.monotonic()
+        with _held(server.opening, ends_s):
+            connection = server.connection
+            if connection is not None and self._is_good(connection):
+                return connection
+            if server.failure is not None and server.failed_s >= asked_s:
+                raise UnsentError(str(server.failure)) from server.failure
+            if connection is not None:
+                connection.retire()
+                server.connection = None
+            left_s = min(self.settings.connect_timeout_ms / 1e3, ends_s - time.monotonic())
+            try:
+                opened = self._opener(address, service, max(0.001, left_s))
+            except OSError as exc:
+                server.failed_s, server.failure = time.monotonic(), exc
+                raise
+            server.failure = None
+            server.connection = Connection(opened)
+            if self._closed:
+                server.connection.close()
+            return server.connection
+
+    def _is_good(self, connection: Connection) -> bool:
+        idle_ms = (time.monotonic() - connection.used_s) * 1e3
+        return idle_ms <= self.settings.connection_idle_ms and connection.usable
+
+
+@contextlib.contextmanager
+def _held(lock: threading.Lock, ends_s: float) -> Iterator[None]:
+    if not lock.acquire(timeout=max(0.0, ends_s - time.monotonic())):
+        raise UnsentError("the connection is not opened in time")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _silence(error: OSError, request: Request, table: str, *, sent: bool) -> StoreUnavailableError:
+    silence = translate_silence(
+        error, table, request.method.decode(), str(request.address), sent=sent
+    )
+    silence.__cause__ = error
+    return silence

@@ -1,0 +1,71 @@
+"""HBase as a store, spoken to directly: region servers, the master, and ZooKeeper to find both."""
+
+from __future__ import annotations
+
+from hqueue.hbase.native.appends import TableAppends
+from hqueue.hbase.native.locations import PartitionLocations
+from hqueue.hbase.native.master import Master
+from hqueue.hbase.native.opening import OpenSocket, open_socket
+from hqueue.hbase.native.reads import TableReads
+from hqueue.hbase.native.records import RecordTable
+from hqueue.hbase.native.regions import Meta, RegionMap
+from hqueue.hbase.native.registry import ReadNode, Registry
+from hqueue.hbase.native.servers import Servers
+from hqueue.hbase.native.tables import Tables
+from hqueue.hbase.records import RowRecords
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.settings.connection import Settings
+
+__all__ = ["NativeStore"]
+
+
+class TableLog(TableAppends, TableReads):
+    """The store's `LogPort` on one table. Thread-safe."""
+
+
+class NativeStore:
+    """The `StorePort` on HBase itself. Connects when it is first used.
+
+    Args:
+        settings: the bounds.
+        read_node: reads ZooKeeper's nodes, to find HBase's servers.
+        clock: where time comes from.
+        opener: how sockets to servers are opened.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        read_node: ReadNode,
+        clock: Clock = SYSTEM_CLOCK,
+        opener: OpenSocket = open_socket,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._servers = Servers(settings, opener)
+        registry = Registry(read_node, settings.hbase_znode_parent)
+        self._meta = Meta(self._servers, registry)
+        self._master = Master(self._servers, registry, clock)
+        self.tables = Tables(self._master)
+        self.locations = PartitionLocations(self._meta)
+        table = settings.metadata_table
+        rows = RecordTable(self._servers, table, RegionMap(self._meta, table), self.tables)
+        self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
+
+    def cluster_id(self) -> str:
+        """As `StorePort.cluster_id`: HBase's own, a UUID."""
+        deadline = Deadline(self._clock, self._settings.operation_timeout_ms)
+        return deadline.run(lambda: self._master.cluster_id(deadline))
+
+    def log(self, queue: str) -> TableLog:
+        """As `StorePort.log`."""
+        return TableLog(self._servers, queue, RegionMap(self._meta, queue), self._clock)
+
+    def fields(self) -> RowRecords:
+        """As `StorePort.fields`: rows of ``metadata_table``, which is created if it is missing."""
+        return self._fields
+
+    def close(self) -> None:
+        """As `StorePort.close`."""
+        self._fields.close()
+        self._servers.close()

@@ -1,0 +1,153 @@
+"""The errors of HBase's servers, translated to this library's: the one place that reads them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from hqueue.errors import (
+    HQueueError,
+    Outcome,
+    QueueDisabledError,
+    QueueEnabledError,
+    QueueExistsError,
+    QueueNotFoundError,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
+from hqueue.hbase.native.wire import RemoteError
+
+__all__ = [
+    "NOT_SERVED",
+    "NotServedError",
+    "reads_answer",
+    "translate_answer",
+    "translate_silence",
+]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_STATES: dict[str, tuple[type[HQueueError], str]] = {
+    "TableNotFoundException": (QueueNotFoundError, "there is no such queue"),
+    "TableExistsException": (QueueExistsError, "there is a table of that name already"),
+    "TableNotEnabledException": (QueueDisabledError, "the queue is disabled"),
+    "TableNotDisabledException": (QueueEnabledError, "the queue must be disabled first"),
+}
+
+NOT_SERVED = frozenset(
+    {
+        "NotServingRegionException",
+        "RegionMovedException",
+        "RegionOpeningException",
+        "WrongRegionException",
+    }
+)
+"""The server has not this region: nothing was done. The region map is not to be believed."""
+
+_NOT_APPLIED = frozenset(
+    {
+        "CallDroppedException",
+        "CallQueueTooBigException",
+        "MasterNotRunningException",
+        "MultiActionResultTooLarge",
+        "NotPrimaryException",
+        "PleaseHoldException",
+        "RegionTooBusyException",
+        "RpcThrottlingException",
+        "ServerNotRunningYetException",
+        "ThrottlingException",
+    }
+)
+"""Refused before anything was done, and for now only."""
+
+_PASSING = frozenset(
+    {
+        "LeaseException",
+        "OutOfOrderScannerNextException",
+        "RegionServerAbortedException",
+        "RegionServerStoppedException",
+        "ScannerResetException",
+        "TimeoutIOException",
+        "UnknownScannerException",
+        "WALSyncTimeoutIOException",
+    }
+)
+"""It may be done at another time, whatever the server says of trying again; what became of it is
+not known."""
+
+_REFUSALS = frozenset(
+    {
+        "AccessDeniedException",
+        "FailedSanityCheckException",
+        "IllegalArgumentException",
+        "InvalidFamilyOperationException",
+        "NamespaceNotFoundException",
+        "NoSuchColumnFamilyException",
+        "UnsupportedOperationException",
+    }
+)
+
+
+class NotServedError(StoreUnavailableError):
+    """The server has not this region: it was moved, or its table was disabled or deleted. Nothing
+    was done. Not raised beyond this package: `hbase:meta` says which it is.
+    """
+
+
+def translate_answer(error: RemoteError, table: str, method: str, server: str) -> HQueueError:
+    """An error that a server gave as its answer.
+
+    States of the table and refusals are final. Of the others it is known for some that nothing was
+    done; for the rest the outcome is unknown: a write may be in the log whose end was not awaited.
+    """
+    kind = error.kind
+    if kind in _STATES:
+        state, static = _STATES[kind]
+        return state(static, queue=table)
+    lines = error.text.strip().splitlines()
+    answer = f"{kind}: {lines[0][:300] if lines else ''}"
+    facts: dict[str, Any] = {"queue": table, "request": method, "server": server, "answer": answer}
+    if kind in NOT_SERVED:
+        return NotServedError("the region is not served there", **facts)
+    if kind in _NOT_APPLIED:
+        return StoreUnavailableError("the server takes no requests now", **facts)
+    if kind not in _PASSING and (error.final or kind in _REFUSALS):
+        return RequestRefusedError("HBase refused", **facts)
+    return StoreUnavailableError("HBase did not do it in time", outcome=Outcome.UNKNOWN, **facts)
+
+
+def translate_silence(
+    error: BaseException, table: str, method: str, server: str, *, sent: bool
+) -> StoreUnavailableError:
+    """A connection that failed, before or after the request was sent."""
+    return StoreUnavailableError(
+        "the server gave no answer" if sent else "the server can't be reached",
+        outcome=Outcome.UNKNOWN if sent else Outcome.NOT_APPLIED,
+        queue=table,
+        request=method,
+        server=server,
+        reason=f"{type(error).__name__}: {error}",
+    )
+
+
+def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let an answer that a function can't make sense of count as none."""
+
+    @functools.wraps(function)
+    def read(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except HQueueError:
+            raise
+        except (DecodeError, IndexError, KeyError, TypeError, ValueError) as exc:
+            raise StoreUnavailableError(
+                "the server's answer makes no sense",
+                outcome=Outcome.UNKNOWN,
+                reason=f"{type(exc).__name__}: {exc}",
+            ) from exc
+
+    return read

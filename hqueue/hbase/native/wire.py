@@ -1,0 +1,163 @@
+"""Frames of HBase's RPC: requests as bytes, and bytes as answers.
+
+A connection begins with ``HBas``, a version (0) and how one proves who one is (80: not at all);
+then comes the connection header, as a frame. Each request and each answer is a frame:
+
+offset  size  field
+0       4     length of what follows, big-endian
+4       …     varint, and a RequestHeader or ResponseHeader of that many bytes
+…       …     varint, and the method's message of that many bytes; none in an answer with an error
+…       …     the cell block, where the header names one: `hqueue.hbase.native.cells`
+"""
+
+from __future__ import annotations
+
+import getpass
+import struct
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from hqueue.hbase.native.protocol import pb
+
+__all__ = [
+    "FRAME_BYTES_MAX",
+    "LENGTH",
+    "Answer",
+    "RemoteError",
+    "connection_header",
+    "preamble",
+    "read_answer",
+    "request_front",
+    "varint",
+]
+
+LENGTH = struct.Struct(">I")
+
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+"""A region server gathers at most 100 MB of cells, and one row."""
+
+CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
+SIMPLE_AUTHENTICATION = 80
+VERSION = (2, 6)
+"""What this client says it is. To one older than 1.3 Gets are answered without cell blocks."""
+
+VARINT_BYTES_MAX = 5
+
+
+class RemoteError(Exception):
+    """An error that a server gave as its answer.
+
+    Args:
+        name: the class of the exception, with its package.
+        text: what it says; mostly with a stack trace.
+        final: whether the server says that trying again is of no use.
+    """
+
+    def __init__(self, name: str, text: str, final: bool) -> None:
+        super().__init__(name)
+        self.name = name
+        self.text = text
+        self.final = final
+
+    @property
+    def kind(self) -> str:
+        """The class's own name."""
+        return self.name.rpartition(".")[2].rpartition("$")[2]
+
+
+class Answer(NamedTuple):
+    """What a method returned: views of the frame that it came in."""
+
+    message: memoryview
+    cells: memoryview
+    """The cell block; empty if there is none."""
+
+
+def preamble() -> bytes:
+    """What a connection begins with, before anything is framed."""
+    return b"HBas" + bytes((0, SIMPLE_AUTHENTICATION))
+
+
+def connection_header(service: str) -> bytes:
+    """The first frame: who speaks, to which service."""
+    header = pb.ConnectionHeader(
+        user_info=pb.UserInformation(effective_user=_user()),
+        service_name=service,
+        cell_block_codec_class=CODEC,
+        version_info=pb.VersionInfo(
+            version=".".join(map(str, VERSION)), url="", revision="", user="", date="",
+            src_checksum="", version_major=VERSION[0], version_minor=VERSION[1],
+        ),
+    ).SerializeToString()  # fmt: skip
+    return LENGTH.pack(len(header)) + bytes(header)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A process whose user has no name.
+        return "hqueue"
+
+
+def request_front(
+    number: int, method: bytes, message: bytes, cell_bytes: int, timeout_ms: int
+) -> bytes:
+    """A request's frame up to its cell block. A RequestHeader by hand, for each request has one."""
+    header = b"\x08%b\x1a%b%b\x20\x01" % (varint(number), varint(len(method)), method)
+    if cell_bytes:
+        meta = b"\x08" + varint(cell_bytes)
+        header += b"\x2a%b%b" % (varint(len(meta)), meta)
+    header += b"\x38" + varint(timeout_ms)
+    front = b"".join((varint(len(header)), header, varint(len(message)), message))
+    return LENGTH.pack(len(front) + cell_bytes) + front
+
+
+def read_answer(frame: bytearray) -> tuple[int, Answer | RemoteError]:
+    """The number of the request that a frame answers, and the answer.
+
+    Raises:
+        ValueError: it is no answer.
+    """
+    view = memoryview(frame)
+    size, at = _read_varint(view, 0)
+    try:
+        header = pb.ResponseHeader.FromString(view[at : at + size])
+    except DecodeError as exc:
+        raise ValueError("an answer without a header") from exc
+    at += size
+    if at > len(view) or not header.HasField("call_id"):
+        raise ValueError("an answer without a header")
+    if header.HasField("exception"):
+        said = header.exception
+        name, text = said.exception_class_name, said.stack_trace
+        return header.call_id, RemoteError(name, text, said.do_not_retry)
+    size, at = _read_varint(view, at)
+    block = len(view) - at - size
+    if block < 0 or block != header.cell_block_meta.length:
+        raise ValueError("an answer of another length than it says")
+    return header.call_id, Answer(view[at : at + size], view[at + size :])
+
+
+def varint(number: int) -> bytes:
+    """A whole number of 0 or above as protobuf writes it."""
+    if number < 0x80:
+        return _SMALL[number]
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+_SMALL = [bytes((number,)) for number in range(0x80)]
+
+
+def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for place, byte in enumerate(view[at : at + VARINT_BYTES_MAX]):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value, at + place + 1
+    raise ValueError("an answer breaks off")

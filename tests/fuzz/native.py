@@ -1,0 +1,128 @@
+"""Answers of HBase's own RPC: a region server whose answers are damaged, cut off or late."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hqueue import HQueueError, Settings
+from hqueue.format import rowkey
+from hqueue.hbase.native.store import NativeStore
+from tests.support.region_server import RegionServer, meta_node, region_row
+from tests.support.scripted_server import Asked, ScriptedServer
+
+from .damage import Damage, damaged, damages
+from .store import SteppedClock
+from .target import Target
+
+__all__ = ["TARGETS"]
+
+REQUEST_MS = 150
+TRY_S_MAX = 5.0
+WALL_MS = 1_700_000_000_000
+
+
+class SpoilingServer:
+    """True answers, until those with these numbers are damaged."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answered = 0
+        self._plan: Mapping[int, list[Damage]] = {}
+        self._served = RegionServer("q", page=2)
+        self.server = ScriptedServer(self._answer)
+        address = self.server.address
+        self._served.regions = [
+            region_row("q", b"", b"\0\1", address),
+            region_row("q", b"\0\1", b"", address),
+        ]
+        self._served.rows = {
+            rowkey.encode(0, slot): [
+                (b"log", b"batch", b"header"),
+                (b"message", b"t", b"x" * slot * 100),
+            ]
+            for slot in range(5)
+        }
+        self.node = meta_node(address)
+
+    def begin(self, plan: Mapping[int, list[Damage]]) -> None:
+        """Spoil the answers with these numbers from now on."""
+        with self._lock:
+            self._answered = 0
+            self._plan = plan
+
+    def _answer(self, asked: Asked) -> list[bytes]:
+        with self._lock:
+            self._answered += 1
+            done = self._plan.get(self._answered, [])
+        self._served.asked.clear()
+        try:
+            (frame,) = self._served(asked)
+        except KeyError as exc:  # A scanner that is not there any more.
+            raise ConnectionError("it is closed") from exc
+        return [damaged(frame, done, frame)]
+
+
+@functools.cache
+def spoiling() -> SpoilingServer:
+    """One for as long as the process lives."""
+    return SpoilingServer()
+
+
+def _scan(store: NativeStore) -> None:
+    stream = store.log("q").open(0, 0, 2**62, None)
+    try:
+        stream.read(2)
+        stream.read(4)
+    finally:
+        stream.close()
+
+
+CALLS: dict[str, Callable[[NativeStore], object]] = {
+    "newest": lambda s: s.log("q").newest(0, 2**62),
+    "headers": lambda s: s.log("q").headers(0, 0, 500),
+    "header": lambda s: s.log("q").header(0, 0),
+    "get": lambda s: s.log("q").get([(0, 0), (0, 3), (1, 0)], None),
+    "scan": _scan,
+    "put": lambda s: s.log("q").put_if_absent(0, 5, b"header", {b"t": b"cell"}),
+    "delete row": lambda s: s.log("q").delete_row(0, 0, [b"t"]),
+    "record": lambda s: s.log("q").record("work"),
+    "locations": lambda s: s.locations.locate("q", 2),
+}
+
+
+def _call(given: tuple[Mapping[int, list[Damage]], str]) -> None:
+    """Whatever a server answers, a call ends in time, and with no other error than its own."""
+    logging.getLogger("hqueue").setLevel(logging.CRITICAL)
+    plan, call = given
+    served = spoiling()
+    served.begin(plan)
+    settings = Settings(
+        hbase="native",
+        connect_timeout_ms=1_000,
+        request_timeout_ms=REQUEST_MS,
+        operation_timeout_ms=REQUEST_MS,
+    )
+    store = NativeStore(settings, lambda path: served.node, SteppedClock(WALL_MS))
+    began_s = time.monotonic()
+    try:
+        CALLS[call](store)
+    except HQueueError:
+        pass
+    finally:
+        store.close()
+    took_s = time.monotonic() - began_s
+    assert took_s < TRY_S_MAX, f"it took {took_s:.1f} s"
+
+
+plans = st.dictionaries(st.integers(1, 4), damages(3), min_size=1, max_size=3)
+
+TARGETS: list[Target[Any]] = [
+    Target("native", st.tuples(plans, st.sampled_from(list(CALLS))), _call)
+]

@@ -1,0 +1,122 @@
+"""HBase without gateways: what a client does with nothing but ZooKeeper's address."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+import zipfile
+from collections.abc import Iterator
+
+import pytest
+
+import hqueue
+from hqueue import Message, Outcome, QueueDisabledError, local
+from hqueue.hbase.native.protocol import pb
+from hqueue.local.jars import ensure_jars
+from tests.support.raw import RawHBase
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def client(server: local.LocalServer) -> Iterator[hqueue.Client]:
+    with hqueue.connect(hbase="native", zookeeper=server.zookeeper) as connected:
+        yield connected
+
+
+@pytest.fixture
+def queue(client: hqueue.Client, queue_name: str) -> Iterator[hqueue.Queue]:
+    with client.create_queue(queue_name, partitions=3) as made:
+        yield made
+    client.disable_queue(queue_name)
+    client.delete_queue(queue_name)
+
+
+def test_what_is_put_is_read_as_it_is_through_gateways(
+    server: local.LocalServer, queue: hqueue.Queue
+) -> None:
+    messages = [
+        Message("t", b"%d" % number * 1_000, key=b"%d" % (number % 7)) for number in range(99)
+    ]
+    for message in messages:
+        queue.put(message)
+    large = [bytes([number]) * MIB for number in range(5)]
+    queue.put([Message("large", value) for value in large], partition=1)
+    with hqueue.connect(server.settings()) as other, other.queue(queue.name) as behind:
+        assert list(queue.scan()) == list(behind.scan())
+        behind.put(Message("t", b"by a gateway"), partition=0)
+    read = list(queue.scan(topics=["t"]))
+    assert sorted(m.value for m in read) == sorted([*(m.value for m in messages), b"by a gateway"])
+    assert [m.value for m in queue.scan(topics=["large"])] == large
+
+
+def test_what_comes_is_followed(queue: hqueue.Queue) -> None:
+    def put() -> None:
+        for number in range(50):
+            queue.put(Message("t", b"%d" % number))
+
+    writer = threading.Thread(target=put)
+    writer.start()
+    scan = queue.scan(follow=True)
+    read = [message.value for message in itertools.islice(scan, 50)]
+    writer.join()
+    assert sorted(read, key=int) == [b"%d" % number for number in range(50)]
+
+
+def test_a_queue_is_administered(
+    client: hqueue.Client, server: local.LocalServer, queue: hqueue.Queue
+) -> None:
+    raw = RawHBase(server.gateways[0])
+    queue.put(Message("t", b"1"), partition=0)
+    client.disable_queue(queue.name)
+    with pytest.raises(QueueDisabledError) as caught:
+        queue.put(Message("t", b"2"), partition=0)
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+    client.enable_queue(queue.name)
+    client.alter_queue(queue.name, ttl="2h", compaction_files_min=5)
+    described = client.describe_queue(queue.name)
+    assert (described.ttl_seconds, described.attributes["compaction_files_min"]) == (7_200, 5)
+    assert [m.value for m in queue.scan()] == [b"1"]
+    assert len(raw.regions(queue.name)) == 3
+    client.truncate_queue(queue.name)
+    queue.put(Message("t", b"3"), partition=0)
+    assert [m.value for m in queue.scan()] == [b"3"]
+
+
+def test_the_messages_have_the_numbers_of_hbases_own() -> None:
+    (jar,) = ensure_jars().glob("hbase-protocol-shaded-*.jar")
+    theirs: dict[str, dict[str, tuple[str, int]]] = {}
+    with zipfile.ZipFile(jar) as archive:
+        for name in archive.namelist():
+            if name.endswith(".proto"):
+                _read(archive.read(name).decode(), theirs)
+    own = {name: kind for name, kind in vars(pb).items() if hasattr(kind, "DESCRIPTOR")}
+    assert len(own) > 50
+    for name, kind in own.items():
+        expected = theirs[name.rpartition(".")[2]]
+        for field in kind.DESCRIPTOR.fields:
+            assert expected[field.name][1] == field.number, f"{name}.{field.name}"
+        for enum in kind.DESCRIPTOR.enum_types:
+            values = theirs[f"enum {enum.name}"]
+            for value in enum.values:
+                assert values[value.name][1] == value.number, f"{name}.{value.name}"
+
+
+_BLOCK = re.compile(r"\b(message|enum)\s+(\w+)\s*\{|(\w+)\s*=\s*(\d+)\s*(?:\[[^\]]*\])?\s*;|[{}]")
+
+
+def _read(text: str, into: dict[str, dict[str, tuple[str, int]]]) -> None:
+    """The fields of each message, and the values of each enum, by their own names."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+    open_blocks: list[str] = []
+    for found in _BLOCK.finditer(text):
+        kind, name, field, number = found.groups()
+        if kind:
+            open_blocks.append(name if kind == "message" else f"enum {name}")
+        elif field and open_blocks:
+            into.setdefault(open_blocks[-1], {})[field] = (field, int(number))
+        elif found.group() == "{":
+            open_blocks.append("")
+        elif found.group() == "}" and open_blocks:
+            into.setdefault(open_blocks.pop(), {})

@@ -1,0 +1,199 @@
+"""Region servers and masters that lose things: proxies that know HBase's RPC.
+
+Each request has a fate of its own, also where several are under way on one connection.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+
+from hqueue.hbase.native.opening import open_socket
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.wire import LENGTH, preamble
+from hqueue.settings.addresses import Address
+from tests.support.proxy import Fate
+
+__all__ = ["NativeProxies"]
+
+TIMEOUT_S = 60
+
+
+class NativeProxies:
+    """Proxies before all servers of a cluster, made when they are first spoken to: `open` opens
+    sockets to them, as an `OpenSocket`.
+    """
+
+    def __init__(self) -> None:
+        self.fate: Callable[[str], Fate] = lambda method: Fate.PASS
+        self.calls: collections.Counter[str] = collections.Counter()
+        """How often each method was called."""
+        self._down = False
+        self._held: list[tuple[Address, bytes]] = []
+        self._lock = threading.Lock()
+        self._proxies: dict[Address, _Proxy] = {}
+
+    def open(self, address: Address, service: str, timeout_s: float) -> socket.socket:
+        if self._down:
+            raise ConnectionRefusedError("the way is cut")
+        with self._lock:
+            proxy = self._proxies.get(address)
+            if proxy is None:
+                proxy = self._proxies[address] = _Proxy(address, self)
+        return open_socket(Address("127.0.0.1", proxy.port), service, timeout_s)
+
+    def cut(self) -> None:
+        """Let no request leave, for good."""
+        self._down = True
+        self.break_connections()
+
+    def break_connections(self) -> None:
+        """Close every connection there is."""
+        with self._lock:
+            proxies = list(self._proxies.values())
+        for proxy in proxies:
+            proxy.break_connections()
+
+    def close(self) -> None:
+        self.cut()
+        for proxy in self._proxies.values():
+            proxy.close()
+
+    def deliver(self) -> int:
+        """Send the servers what was held; returns how many requests that were, each answered."""
+        with self._lock:
+            held, self._held = self._held, []
+        for address, sent in held:
+            with socket.create_connection(address, timeout=TIMEOUT_S) as late:
+                late.sendall(sent)
+                if not late.recv(1):
+                    raise ConnectionError("the server closed the connection without an answer")
+        return len(held)
+
+    def hold(self, address: Address, sent: bytes) -> None:
+        with self._lock:
+            self._held.append((address, sent))
+
+    def decide(self, method: str) -> Fate:
+        with self._lock:
+            self.calls[method] += 1
+        return self.fate(method)
+
+
+class _Proxy:
+    """One server's."""
+
+    def __init__(self, address: Address, proxies: NativeProxies) -> None:
+        self._address = address
+        self._proxies = proxies
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.break_connections()
+
+    def break_connections(self) -> None:
+        with self._lock:
+            sockets = list(self._sockets)
+        for each in sockets:
+            _end(each)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                server = socket.create_connection(self._address, timeout=TIMEOUT_S)
+            except OSError:
+                return
+            with server:
+                server.settimeout(None)
+                with self._lock:
+                    self._sockets |= {client, server}
+                fates: dict[int, Fate] = {}
+                back = threading.Thread(
+                    target=self._answers, args=(client, server, fates), daemon=True
+                )
+                back.start()
+                with contextlib.suppress(OSError):
+                    self._requests(client, server, fates)
+                _end(client)
+                _end(server)
+                back.join()
+                with self._lock:
+                    self._sockets -= {client, server}
+
+    def _requests(
+        self, client: socket.socket, server: socket.socket, fates: dict[int, Fate]
+    ) -> None:
+        begin = _exactly(client, len(preamble())) + _frame(client)
+        server.sendall(begin)
+        while True:
+            frame = _frame(client)
+            header = pb.RequestHeader.FromString(_delimited(frame[LENGTH.size :]))
+            fate = self._proxies.decide(header.method_name)
+            fates[header.call_id] = fate
+            if fate is Fate.HOLD:
+                self._proxies.hold(self._address, begin + frame)
+            if fate in (Fate.HOLD, Fate.LOSE_REQUEST):
+                return
+            server.sendall(frame)
+
+    @staticmethod
+    def _answers(client: socket.socket, server: socket.socket, fates: dict[int, Fate]) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                frame = _frame(server)
+                header = pb.ResponseHeader.FromString(_delimited(frame[LENGTH.size :]))
+                fate = fates.pop(header.call_id, Fate.PASS)
+                if fate is Fate.LOSE_ANSWER:
+                    break
+                if fate is not Fate.HANG:
+                    client.sendall(frame)
+        _end(client)
+        _end(server)
+
+
+def _end(opened: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        opened.shutdown(socket.SHUT_RDWR)
+
+
+def _frame(opened: socket.socket) -> bytes:
+    length = _exactly(opened, LENGTH.size)
+    return length + _exactly(opened, LENGTH.unpack(length)[0])
+
+
+def _exactly(opened: socket.socket, count: int) -> bytes:
+    taken = bytearray()
+    while len(taken) < count:
+        more = opened.recv(min(count - len(taken), 1 << 20))
+        if not more:
+            raise ConnectionError("it ends here")
+        taken += more
+    return bytes(taken)
+
+
+def _delimited(data: bytes) -> bytes:
+    """The first message of a frame; its length stands before it."""
+    length = at = shift = 0
+    while True:
+        length |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return data[at : at + length]

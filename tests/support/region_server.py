@@ -1,0 +1,121 @@
+"""A region server for tests: true answers about one table's regions and rows, without a put."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hqueue.hbase.native.protocol import pb
+from hqueue.settings.addresses import Address
+from tests.support.scripted_server import Asked, answer, cell
+
+__all__ = ["RegionServer", "meta_node", "region_row"]
+
+META = b"hbase:meta,,1"
+Row = tuple[bytes, Sequence[tuple[bytes, bytes, bytes]]]
+
+
+def meta_node(address: Address) -> bytes:
+    """The ZooKeeper node that names the server of ``hbase:meta``."""
+    server = pb.ServerName(host_name=address.host, port=address.port, start_code=1)
+    return (
+        b"\xff\0\0\0\x02me"
+        + b"PBUF"
+        + bytes(pb.MetaRegionServer(server=server).SerializeToString())
+    )
+
+
+def region_row(table: str, start: bytes, end: bytes, server: Address | None, **info: Any) -> Row:
+    """A region's row in ``hbase:meta``."""
+    name = pb.TableName(namespace=b"default", qualifier=table.encode())
+    written = pb.RegionInfo(region_id=1, table_name=name, start_key=start, end_key=end, **info)
+    cells = [(b"info", b"regioninfo", b"PBUF" + bytes(written.SerializeToString()))]
+    if server is not None:
+        cells.append((b"info", b"server", str(server).encode()))
+    return table.encode() + b"," + start + b",1.x.", cells
+
+
+@dataclasses.dataclass
+class RegionServer:
+    """What is asked of it is answered from what it has; it is the script of a `ScriptedServer`.
+
+    Args:
+        table: the table's name.
+        state: its state in ``hbase:meta``; None if there is no such table.
+        regions: the rows of its regions there.
+        rows: the table's rows: cells by row key.
+        page: the most rows of an answer to a scan.
+    """
+
+    table: str
+    state: int | None = 0
+    regions: Sequence[Row] = ()
+    rows: Mapping[bytes, Sequence[tuple[bytes, bytes, bytes]]] = dataclasses.field(
+        default_factory=dict
+    )
+    page: int = 1_000
+
+    def __post_init__(self) -> None:
+        self.asked: list[Asked] = []
+        self._scans: dict[int, list[Row]] = {}
+
+    def __call__(self, asked: Asked) -> list[bytes]:
+        self.asked.append(asked)
+        method: Any = getattr(self, f"_{asked.method.lower()}")
+        message, cells = method(asked.message)
+        return [answer(asked, message, cells)]
+
+    def _scan(self, message: bytes) -> tuple[Any, bytes]:
+        said = pb.ScanRequest.FromString(message)
+        if said.HasField("scanner_id"):
+            number, left = said.scanner_id, self._scans.pop(said.scanner_id)
+        else:
+            number, left = len(self.asked), self._found(said)
+        count = min(self.page, said.number_of_rows)
+        now, rest = left[:count], left[count:]
+        self._scans[number] = rest
+        response = pb.ScanResponse(
+            cells_per_result=[len(cells) for _, cells in now],
+            scanner_id=number,
+            more_results_in_region=bool(rest),
+        )
+        return response, b"".join(map(_block, now))
+
+    def _found(self, said: Any) -> list[Row]:
+        scan = said.scan
+        if said.region.value == META:
+            state = []
+            if self.state is not None:
+                value = bytes(pb.TableState(state=self.state).SerializeToString())
+                state = [(self.table.encode(), [(b"table", b"state", value)])]
+            return [*state, *self.regions]
+        rows = sorted(self.rows.items(), reverse=scan.reversed)
+        if scan.reversed:
+            return [row for row in rows if scan.stop_row < row[0] <= scan.start_row]
+        return [row for row in rows if scan.start_row <= row[0] < scan.stop_row]
+
+    def _get(self, message: bytes) -> tuple[Any, bytes]:
+        key = pb.GetRequest.FromString(message).get.row
+        cells = self.rows.get(key, [])
+        result = pb.Result(associated_cell_count=len(cells))
+        return pb.GetResponse(result=result), _block((key, cells))
+
+    def _multi(self, message: bytes) -> tuple[Any, bytes]:
+        response, block = pb.MultiResponse(), b""
+        for region in pb.MultiRequest.FromString(message).regionAction:
+            result = response.regionActionResult.add()
+            for action in region.action:
+                cells = self.rows.get(action.get.row, [])
+                one = result.resultOrException.add(index=action.index)
+                one.result.associated_cell_count = len(cells)
+                block += _block((action.get.row, cells))
+        return response, block
+
+    def _mutate(self, message: bytes) -> tuple[Any, bytes]:
+        return pb.MutateResponse(processed=True), b""
+
+
+def _block(row: Row) -> bytes:
+    key, cells = row
+    return b"".join(cell(key, *each) for each in cells)

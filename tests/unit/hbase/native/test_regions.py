@@ -1,0 +1,153 @@
+"""The region map is complete or not used, and answers about other rows are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hqueue import Outcome, QueueDisabledError, QueueNotFoundError, Settings, StoreUnavailableError
+from hqueue.errors import RequestRefusedError
+from hqueue.format import rowkey
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.store import NativeStore
+from hqueue.settings.addresses import Address
+from tests.support.region_server import RegionServer, meta_node, region_row
+from tests.support.scripted_server import Asked, ScriptedServer, refusal
+
+NOT_SERVING = "org.apache.hadoop.hbase.NotServingRegionException"
+Begin = Callable[[RegionServer], tuple[NativeStore, Address]]
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """A store of a cluster with this one region server."""
+    with contextlib.ExitStack() as stack:
+
+        def run(script: Callable[[Asked], list[bytes]]) -> tuple[NativeStore, Address]:
+            server = stack.enter_context(contextlib.closing(ScriptedServer(script)))
+            node = meta_node(server.address)
+            store = NativeStore(Settings(), lambda path: node if "meta" in path else None)
+            return stack.enter_context(contextlib.closing(store)), server.address
+
+        yield run
+
+
+def header_rows(*slots: int) -> dict[bytes, list[tuple[bytes, bytes, bytes]]]:
+    return {rowkey.encode(0, slot): [(b"log", b"batch", b"%d" % slot)] for slot in slots}
+
+
+def test_all_pages_of_a_scan_are_read_to_the_end(begin: Begin) -> None:
+    served = RegionServer("q", rows=header_rows(*range(25)), page=3)
+    store, address = begin(served)
+    keys = [b"", *(bytes([0, number]) for number in range(1, 9)), b""]
+    served.regions = [
+        region_row("q", start, end, address) for start, end in itertools.pairwise(keys)
+    ]
+    assert len(store.locations.locate("q", 9)) == 9
+    log = store.log("q")
+    assert [row.slot for row in log.headers(0, 0, 20)] == list(range(20))
+    assert [row.slot for row in log.backwards(0, 24, 30)] == list(range(24, -1, -1))
+
+
+BROKEN = {
+    "no region": [],
+    "the first is missing": [(b"\0\1", b"")],
+    "the last is missing": [(b"", b"\0\1")],
+    "a hole": [(b"", b"\0\1"), (b"\0\2", b"")],
+    "twice": [(b"", b"\0\2"), (b"\0\1", b"")],
+    "all of it twice": [(b"", b""), (b"", b"")],
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_regions_that_do_not_cover_the_table_once_are_not_used(begin: Begin, kind: str) -> None:
+    served = RegionServer("q", rows=header_rows(1))
+    store, address = begin(served)
+    served.regions = [region_row("q", start, end, address) for start, end in BROKEN[kind]]
+    for ask in (
+        lambda: store.log("q").newest(0, 9),
+        lambda: store.locations.locate("q", 1),
+        lambda: store.log("q").put_if_absent(0, 1, b"h", {}),
+    ):
+        with pytest.raises(StoreUnavailableError) as caught:
+            ask()
+        assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert {each.method for each in served.asked} == {"Scan"}, "nothing but hbase:meta was asked"
+
+
+def test_what_is_split_or_served_nowhere_or_a_replica_does_not_count(begin: Begin) -> None:
+    served = RegionServer("q", rows=header_rows(1))
+    store, address = begin(served)
+    served.regions = [
+        region_row("q", b"", b"", address, offline=True, split=True),
+        region_row("q", b"", b"", address, replica_id=1),
+        region_row("q", b"", b"\0\1", address),
+        region_row("q", b"\0\1", b"", None),
+    ]
+    with pytest.raises(StoreUnavailableError):
+        store.locations.locate("q", 1)
+    served.regions = [*served.regions[:3], region_row("q", b"\0\1", b"", address)]
+    assert len(store.locations.locate("q", 2)) == 2
+
+
+def test_a_partition_in_two_regions_is_refused(begin: Begin) -> None:
+    served = RegionServer("q", rows=header_rows(1))
+    store, address = begin(served)
+    middle = rowkey.encode(0, 77)
+    served.regions = [
+        region_row("q", b"", middle, address), region_row("q", middle, b"", address)
+    ]  # fmt: skip
+    with pytest.raises(RequestRefusedError):
+        store.log("q").newest(0, 99)
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [(pb.TableState.DISABLED, QueueDisabledError), (None, QueueNotFoundError),
+     (pb.TableState.ENABLED, StoreUnavailableError)],
+)  # fmt: skip
+def test_why_a_region_is_not_served_is_looked_up(
+    begin: Begin, state: int | None, error: type[Exception]
+) -> None:
+    served = RegionServer("q")
+
+    def script(asked: Asked) -> list[bytes]:
+        if asked.method != "Mutate":
+            return served(asked)
+        served.state = state
+        return [refusal(asked, NOT_SERVING)]
+
+    store, address = begin(script)  # type: ignore[arg-type]
+    served.regions = [region_row("q", b"", b"", address)]
+    with pytest.raises(error) as caught:
+        store.log("q").put_if_absent(0, 1, b"h", {b"t": b"1"})
+    assert type(caught.value) is error
+    assert caught.value.outcome is Outcome.NOT_APPLIED  # type: ignore[attr-defined]
+
+
+def test_rows_that_were_not_asked_for_are_no_answer(begin: Begin) -> None:
+    served = RegionServer("q")
+    store, address = begin(served)
+    served.regions = [region_row("q", b"", b"", address)]
+    log = store.log("q")
+    assert log.headers(0, 5, 9) == []
+    others = [(rowkey.encode(0, 1), [(b"log", b"batch", b"1")])]
+    served._found = lambda said, found=served._found: (  # type: ignore[method-assign, misc]
+        found(said) if said.region.value.startswith(b"hbase:meta") else others
+    )
+    with pytest.raises(StoreUnavailableError) as caught:
+        log.headers(0, 5, 9)
+    assert caught.value.outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("node", [b"", b"x", b"\xff", b"\xff\0\0\0\x09ab", b"PBUF", b"PBUF\xff"])
+def test_a_node_that_makes_no_sense_is_no_address(node: bytes) -> None:
+    registry = Registry(lambda path: node, "/hbase")
+    for ask in (registry.meta, registry.master):
+        with pytest.raises(StoreUnavailableError) as caught:
+            ask()
+        assert caught.value.outcome is Outcome.NOT_APPLIED
