@@ -34,15 +34,20 @@ from hqueue.errors import (
     GroupError,
     GroupNotFoundError,
     HQueueError,
+    HubError,
+    HubUnavailableError,
     IdempotencyKeyError,
     IdempotencyKeyReusedError,
     IdempotencyKeyTooOldError,
     InvalidInputError,
     LocalServerError,
     MessageTooLargeError,
+    NotAllowedError,
     NotAQueueError,
     OffsetOutOfRangeError,
     Outcome,
+    OwnershipError,
+    OwnershipLostError,
     QueueDisabledError,
     QueueEnabledError,
     QueueExistsError,
@@ -97,6 +102,7 @@ from hqueue.settings.addresses import Address, GatewayAddress
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import AccessRule, Credential, Settings
 from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
+from hqueue.topics import HubClient, HubClientSettings, HubOptions
 
 __version__ = "0.1.0"  # The one place: packaging reads it from here.
 
@@ -140,6 +146,11 @@ __all__ = [
     "HQueueError",
     "Header",
     "Headers",
+    "HubClient",
+    "HubClientSettings",
+    "HubError",
+    "HubOptions",
+    "HubUnavailableError",
     "IdempotencyKeyError",
     "IdempotencyKeyReusedError",
     "IdempotencyKeyTooOldError",
@@ -155,9 +166,12 @@ __all__ = [
     "Messages",
     "Moment",
     "NotAQueueError",
+    "NotAllowedError",
     "OffsetOutOfRangeError",
     "OnPartitions",
     "Outcome",
+    "OwnershipError",
+    "OwnershipLostError",
     "Pace",
     "Partition",
     "PartitionCheck",

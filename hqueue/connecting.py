@@ -49,7 +49,9 @@ def connect(
     if hubs is not None:
         if settings is not None:
             raise InvalidInputError("give Settings or hubs, not both")
-        return HubClient(HubClientSettings(**all_known(HubClientSettings, {}, {"hubs": hubs, **given})))
+        return HubClient(
+            HubClientSettings(**all_known(HubClientSettings, {}, {"hubs": hubs, **given}))
+        )
     if settings is not None and given:
         raise InvalidInputError("give Settings or single settings, not both")
     return open_client(settings or Settings.load(given))

@@ -40,6 +40,9 @@ servers underneath are translated where they arrive, with the original as ``__ca
     │   ├── IdempotencyKeyReusedError         its key was put before, with other messages
     │   ├── IdempotencyKeyTooOldError         the log is not kept back to where it must be searched
     │   └── FencedError                       a later epoch of the producer was claimed
+    ├── OwnershipError                        topics can't be written by who owned them
+    │   ├── TopicFencedError                  this writer does not own a topic, or not any more
+    │   └── OwnershipLostError                what became of a partition meanwhile is not known
     ├── ClockSkewError                        this machine's clock is too far off to append
     ├── CorruptLogError                       bytes that no writer of a queue wrote
     │   └── UnsupportedFormatError            a format version or a codec this release doesn't know
@@ -82,6 +85,8 @@ __all__ = [
     "NotAllowedError",
     "OffsetOutOfRangeError",
     "Outcome",
+    "OwnershipError",
+    "OwnershipLostError",
     "QueueDisabledError",
     "QueueEnabledError",
     "QueueExistsError",
@@ -96,6 +101,7 @@ __all__ = [
     "SubscriberNotFoundError",
     "SubscriptionStateError",
     "SubscriptionStateExistsError",
+    "TopicFencedError",
     "UnsupportedFormatError",
 ]
 
@@ -300,6 +306,22 @@ class IdempotencyKeyTooOldError(IdempotencyKeyError):
 
 class FencedError(IdempotencyKeyError):
     """A later epoch of the same producer was claimed, so that this one is over."""
+
+
+class OwnershipError(HQueueError):
+    """Messages of owned topics can't be appended by a writer."""
+
+
+class TopicFencedError(OwnershipError):
+    """A writer does not own a topic: it never did, or the log says that a later owner does. Facts:
+    `topic`, `partition`.
+    """
+
+
+class OwnershipLostError(OwnershipError):
+    """A writer does not know what was appended to a partition since it knew its end, so others may
+    own its topics. It owns none of them any more. Facts: `partition`.
+    """
 
 
 class ClockSkewError(HQueueError):

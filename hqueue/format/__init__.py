@@ -23,6 +23,7 @@ from hqueue.format.cells import (
     positions,
 )
 from hqueue.format.compression import CODECS, compressed, plain_cell
+from hqueue.format.control import encode_fences, fences_of
 from hqueue.format.header import (
     CONTROL,
     FORMAT_1,
@@ -67,9 +68,11 @@ __all__ = [
     "decode_headers",
     "decode_keys",
     "encode_bodies",
+    "encode_fences",
     "encode_header",
     "encode_message",
     "encode_values",
+    "fences_of",
     "offsets_at",
     "plain_cell",
     "positions",

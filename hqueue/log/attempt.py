@@ -72,6 +72,7 @@ class Attempt:
         bodies: the batch.
         nonce: what tells this batch from another at the same slot.
         now_ms: the time of the batch.
+        floor: its first ID is not below this one.
     """
 
     __slots__ = (
@@ -106,10 +107,11 @@ class Attempt:
         bodies: Bodies,
         nonce: bytes,
         now_ms: int,
+        floor: int = 0,
     ) -> None:
         self._partition, self._port, self._clock, self._tail = partition, port, clock, tail
         self._position, self._bodies, self._nonce = position, bodies, nonce
-        self._base = max(position.slot, id_of(now_ms))
+        self._base = max(position.slot, id_of(now_ms), floor)
         self._count = bodies.count
         self._end = LogPosition(self._base + bodies.span, position.ordinal + bodies.count)
         self._key = rowkey.encode(partition, position.slot)

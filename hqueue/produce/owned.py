@@ -18,9 +18,9 @@ __all__ = ["OwnedLog"]
 
 
 class OwnedLog:
-    """As `OwnedPartitionWriter`, for messages: they are encoded and compressed, each call is bounded
-    by ``operation_timeout_ms``, the clock is checked, workers are notified, and old headers are
-    collected. Used by one thread, but for `own` and `disown`.
+    """As `OwnedPartitionWriter`, for messages: they are encoded and compressed, each call is
+    bounded by ``operation_timeout_ms``, the clock is checked, workers are notified, and old headers
+    are collected. Used by one thread, but for `own` and `disown`.
 
     Args:
         partition: the partition.

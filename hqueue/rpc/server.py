@@ -86,8 +86,8 @@ class ThriftServer:
     sends what is no call, too much, or half a call and then nothing, is hung up on; others don't
     notice. A forked child has none of it.
 
-    A handler may return a future: the caller is answered when that is done, and waits for it without
-    a thread. So many may wait as there may be connections.
+    A handler may return a future: the caller is answered when that is done, and waits for it
+    without a thread. So many may wait as there may be connections.
 
     No call reaches thriftpy2 before a `CallWalk` has found its end. Until then its bytes are held,
     as many as have come, and nothing for those that are promised.
@@ -284,9 +284,8 @@ class ThriftServer:
         more then.
         """
         try:
-            answer, connection.answer = connection.answer, None
-            if answer is None:
-                answer = self._read(connection)
+            later, connection.answer = connection.answer, None
+            answer = later or self._read(connection)
             if isinstance(answer, _Deferred):
                 connection.answer = answer.finish
                 answer.awaited.add_done_callback(lambda _: self._ready.put(connection))

@@ -157,10 +157,12 @@ class HubClient:
         while True:
             hub, redirected = self._owners.get(key) or self._any(), False
             for _ in range(self.settings.redirects_max + 1):
+                if deadline.expired and last is not None:
+                    break
                 try:
                     published = self._call(hub, queue, topic, sent, deadline, redirected=redirected)
                 except self._idl.TRedirect as exc:
-                    last, hub, redirected = exc, Address(exc.host, exc.port), True
+                    last, hub, redirected = exc, Address(_text(exc.host), exc.port), True
                     continue
                 except _RefusedError as exc:
                     last = exc
@@ -241,7 +243,7 @@ class HubClient:
         idl = self._idl
         match error:
             case idl.TIllegalArgument():
-                return InvalidInputError("the hub refuses the call", reason=error.message)
+                return InvalidInputError("the hub refuses the call", reason=_text(error.message))
             case idl.TNoSuchQueue():
                 return QueueNotFoundError(
                     "the hub does not serve that queue", queue=queue, hub=str(hub)
@@ -260,11 +262,11 @@ class HubClient:
                     hub=str(hub),
                     queue=queue,
                     topic=topic,
-                    reason=error.message,
+                    reason=_text(error.message),
                 )
             case idl.TRedirect():
                 return error  # type: ignore[no-any-return]
-        return _RefusedError(f"{hub}: {error.message}")
+        return _RefusedError(f"{hub}: {_text(error.message)}")
 
     def _any(self) -> Address:
         with self._lock:
@@ -284,6 +286,11 @@ class HubClient:
 
 class _RefusedError(Exception):
     """Nothing was done, and it is worth another try."""
+
+
+def _text(given: bytes | str | None) -> str:
+    """What a hub says."""
+    return given.decode(errors="replace") if isinstance(given, bytes) else given or ""
 
 
 def _method(connection: Connection, sent: list[Any]) -> Callable[..., Any]:

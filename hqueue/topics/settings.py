@@ -90,10 +90,7 @@ def _addresses(given: str | Address | Sequence[str | Address]) -> tuple[Address,
     elif isinstance(given, Address):
         given = [given]
     try:
-        found = tuple(
-            each if isinstance(each, Address) else Address.parse(each)  # type: ignore[arg-type]
-            for each in given
-        )
+        found = tuple(each if isinstance(each, Address) else Address.parse(each) for each in given)
     except (InvalidInputError, TypeError, AttributeError) as exc:
         raise SettingsError("hubs are written host:port, with commas between", hubs=given) from exc
     if not found:

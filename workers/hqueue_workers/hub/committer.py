@@ -125,7 +125,9 @@ class Committer:
         self._add(lambda: self._closes.append((topic, epoch, floor, done)))
         return done
 
-    def submit(self, owned: OwnedTopic, messages: Sequence[Message], size: int) -> Future[Published]:
+    def submit(
+        self, owned: OwnedTopic, messages: Sequence[Message], size: int
+    ) -> Future[Published]:
         """Append messages of a topic.
 
         Raises:

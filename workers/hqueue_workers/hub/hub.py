@@ -7,7 +7,7 @@ import json
 import logging
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from hqueue import Address, Client, HQueueError, InvalidInputError, SettingsError
@@ -91,8 +91,14 @@ class Hub:
         self._metrics = HubMetrics(self._figures, self._pending)
         self._pool = ThreadPoolExecutor(settings.threads, "hqueue-hub-resolve")
 
-    async def run(self, stopping: asyncio.Event) -> None:
+    async def run(
+        self, stopping: asyncio.Event, on_ready: Callable[[Address], None] = lambda address: None
+    ) -> None:
         """Serve until `stopping` is set; then answer the calls under way, and release all topics.
+
+        Args:
+            stopping: set when it is to end.
+            on_ready: called with its address when it can be called.
 
         Raises:
             SettingsError: it can't listen where the settings say.
@@ -119,11 +125,13 @@ class Hub:
             for part in self._parts.values():
                 await runtime.coordinate(lambda p=part: self._register(p, info))  # type: ignore[misc]
                 await runtime.coordinate(part.partitions.settle)
-            server.start()
+            serving = server
+            serving.start()
             runtime.start(self._look_after())
             logger.info("hub of %s listens at %s", ", ".join(self._queues), address)
+            on_ready(address)
             await self._until(stopping)
-            await runtime.read(lambda: self._end(server))
+            await runtime.read(lambda: self._end(serving))
             server = None
         finally:
             self._lease.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from hqueue import Address, HQueueError, Message, MessageID
 from hqueue.metadata.managers import Verdict
@@ -33,7 +33,7 @@ class FencedTopicError(HQueueError):
 
 
 class OwnedLog(Protocol):
-    """One partition, to be written by the owner of topics: the library's, of `hqueue.produce.owned`.
+    """One partition, to be written by the owner of topics, as `hqueue.produce.owned` makes one.
     Used by one thread, but for `own` and `disown`.
     """
 
@@ -90,7 +90,8 @@ class OwnedTopic:
     """When its rate was last measured, and how many had been published by then."""
 
 
-class Published(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Published:
     """Where messages lie that were published: with consecutive IDs."""
 
     id: MessageID

@@ -18,11 +18,11 @@ from hqueue import (
     Outcome,
     StoreUnavailableError,
 )
-from hqueue.errors import BadVersionError, NoTopicOwnerInfoError, NotAllowedError
+from hqueue.errors import BadVersionError, NotAllowedError, NoTopicOwnerInfoError
 from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
 from hqueue.metadata.ports import NEW
 from hqueue_workers.hub.authorizer import Authorizer
-from hqueue_workers.hub.balance import choose
+from hqueue_workers.hub.balance import choose_hub
 from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
 from hqueue_workers.hub.metrics import HubMetrics
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 STEPS_MAX = 10
 LOCKS = 64
+TRIES_MAX = 10
+"""How often others may take a topic over at the same time before it is given up."""
 FENCED_MAX = 3
 """How often a publish whose topic was fenced meanwhile is looked at anew."""
 
@@ -205,9 +207,7 @@ class Region:
 
         def failed(error: BaseException) -> None:
             if isinstance(error, FencedTopicError) and tries:
-                self._begin(
-                    done, caller, topic, messages, size, redirected=False, tries=tries - 1
-                )
+                self._begin(done, caller, topic, messages, size, redirected=False, tries=tries - 1)
             else:
                 done.set_exception(_plain(error))
 
@@ -281,9 +281,7 @@ class Region:
                 del self._resolving[key]
             done.set_result(owned)
 
-    def _end(
-        self, key: _Asked, done: Future[OwnedTopic], error: BaseException
-    ) -> None:
+    def _end(self, key: _Asked, done: Future[OwnedTopic], error: BaseException) -> None:
         with self._lock:
             self._resolving.pop(key, None)
         done.set_exception(error)
@@ -331,14 +329,14 @@ class Region:
             )
         except BadVersionError:
             return  # Another was quicker.
-        logger.info("created topic %r of %s", topic, self.queue)
+        logger.debug("created topic %r of %s", topic, self.queue)
 
     def _choose(self) -> Address:
         hubs = self._metadata.hubs.list()
         if not hubs:
             raise StoreUnavailableError("no hub is available", queue=self.queue)
         with self._lock:
-            return choose(hubs, self._random)
+            return choose_hub({at: each.load for at, each in hubs.items()}, self._random)
 
     def _acquire(self, topic: str) -> Verdict:
         election = self._metadata.election
@@ -360,10 +358,18 @@ class Region:
                 sessions = self._sessions
             if owned is not None and not owned.fenced:
                 return owned.verdict, owned
-            verdict = self._acquire(topic)
-            if not verdict.won:
-                return verdict, None
-            owned = self._take_over.open(topic, verdict, self._partition_for(topic))
+            owned = None
+            for _ in range(TRIES_MAX):
+                verdict = self._acquire(topic)
+                if not verdict.won:
+                    return verdict, None
+                owned = self._take_over.open(topic, verdict, self._partition_for(topic))
+                if owned is not None:
+                    break
+            else:
+                raise StoreUnavailableError(
+                    "other hubs were quicker each time", topic=topic, queue=self.queue
+                )
             self._metrics.take_overs.inc()
             with self._lock:
                 if sessions == self._sessions and not owned.fenced:

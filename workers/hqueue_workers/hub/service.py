@@ -9,7 +9,7 @@ from typing import Any
 
 from hqueue import BufferFullError, HQueueError, InvalidInputError, Message, MessageTooLargeError
 from hqueue.errors import NotAllowedError, Outcome, QueueNotFoundError
-from hqueue.message import headers_size
+from hqueue.message import Headers
 from hqueue.metadata import check_name
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
@@ -174,12 +174,11 @@ def _message(topic: str, given: Any) -> Message:
         raise InvalidInputError("a message has another topic than the call", topic=topic)
     if given.value is None:
         raise InvalidInputError("a message has a value")
-    headers = ()
+    headers: Headers = ()
     if given.headers:
         if any(each is None or each.name is None or each.value is None for each in given.headers):
             raise InvalidInputError("a header has a name and a value")
         headers = tuple((_text(each.name, "a name"), _bytes(each.value)) for each in given.headers)
-        headers_size(headers)
     key = None if given.key is None else _bytes(given.key)
     return Message(topic, _bytes(given.value), key, headers)
 

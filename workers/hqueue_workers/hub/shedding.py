@@ -3,48 +3,68 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from hqueue import Address
 from hqueue.metadata.managers import Hubs
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue_workers.hub.balance import OwnedTopic, load_of, topics_to_release
 from hqueue_workers.hub.region import Region
 
 __all__ = ["Shedding"]
 
 logger = logging.getLogger(__name__)
 
-SHED_MAX = 10
-"""Topics given up at a time."""
-
 
 class Shedding:
-    """The load of a hub in one queue: the topics that it owns. Used by one thread.
+    """The load of a hub in one queue, in the unit of `balance`, and what it gives up of it. Used by
+    one thread.
 
     Args:
         region: this hub's part in the queue.
         hubs: which hubs are available, with their loads.
         me: this hub.
+        release: gives up a topic.
+        clock: where time comes from.
     """
 
-    def __init__(self, region: Region, hubs: Hubs, me: Address) -> None:
+    def __init__(
+        self,
+        region: Region,
+        hubs: Hubs,
+        me: Address,
+        release: Callable[[str], object] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._region = region
         self._hubs = hubs
         self._me = me
+        self._release = release or region.abandon
+        self._clock = clock
+        self._topics: list[OwnedTopic] = []
 
     def measure(self) -> int:
-        """How much there is to do now."""
-        return len(self._region.owned())
+        """How much there is to do, by what was published since the last time."""
+        now_ms = self._clock.monotonic_ms()
+        measured = []
+        for owned in self._region.owned():
+            before_ms, before = owned.rated
+            seconds = max(now_ms - max(before_ms, owned.since_ms), 1.0) / 1e3
+            load = load_of((owned.published - before) / seconds)
+            owned.rated = now_ms, owned.published
+            measured.append(OwnedTopic(owned.name, load, owned.since_ms))
+        self._topics = measured
+        return round(sum(each.load for each in measured))
 
     def shed(self) -> None:
-        """Give up a few topics, if others have less to do by more than a tenth."""
-        own = self.measure()
-        loads = [hub.load for at, hub in self._hubs.list().items() if at != self._me]
-        if not loads:
-            return
-        mean = (own + sum(loads)) / (len(loads) + 1)
-        excess = int(own - mean)
-        if own <= 1.1 * mean + 1:
-            return
-        oldest = sorted(self._region.owned(), key=lambda owned: owned.since_ms)
-        for owned in oldest[: min(excess, SHED_MAX)]:
-            logger.info("topic %r is left to other hubs", owned.name)
-            self._region.abandon(owned.name)
+        """Give up what was measured to be too much: few topics at a time. Calls for them wait, and
+        go to other hubs.
+        """
+        others = [hub.load for address, hub in self._hubs.list().items() if address != self._me]
+        own = sum(each.load for each in self._topics)
+        released = topics_to_release(
+            own, others, self._topics, len(self._topics), self._clock.monotonic_ms()
+        )
+        for topic in released:
+            logger.info("topic %r is left to other hubs", topic)
+            self._release(topic)

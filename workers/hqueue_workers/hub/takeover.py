@@ -3,8 +3,8 @@
 1. The hub was elected as the topic's owner. It reads the topic's ranges.
 2. If the last one is open, it appends a control record to that range's partition: nobody who owned
    the topic before can write to the range any more. The range ends at that record.
-3. It writes the ranges by compare-and-set: that one closed, and a new one open, in a partition whose
-   end it knew before. From then on the topic's messages may be appended there.
+3. It writes the ranges by compare-and-set: that one closed, and a new one open, in a partition
+   whose end it knew before. From then on the topic's messages may be appended there.
 
 A hub that dies between the steps leaves an open range, which the next one closes likewise. Of two
 that do it at once one wins the compare-and-set; the other begins anew with a higher epoch.
@@ -27,8 +27,6 @@ __all__ = ["TakeOver", "ranges_after"]
 
 logger = logging.getLogger(__name__)
 
-TRIES_MAX = 20
-
 
 def ranges_after(
     ranges: Sequence[LogRange], opened: LogRange, closed_at: int | None, oldest: int
@@ -45,9 +43,7 @@ def ranges_after(
     if kept and kept[-1].last is None:
         assert closed_at is not None
         last = kept.pop()
-        kept.append(
-            LogRange(last.partition, last.first, MessageID.from_int(closed_at), last.epoch)
-        )
+        kept.append(LogRange(last.partition, last.first, MessageID.from_int(closed_at), last.epoch))
     return (*kept, opened)
 
 
@@ -77,29 +73,16 @@ class TakeOver:
         self._bound_ms = bound_ms
         self._clock = clock
 
-    def open(self, topic: str, verdict: Verdict, partition: int) -> OwnedTopic:
+    def open(self, topic: str, verdict: Verdict, partition: int) -> OwnedTopic | None:
         """Let a topic's messages go to a partition from now on, and nobody else's to where they
-        went before.
+        went before. None if somebody was quicker, or it is not known: whether this hub is still the
+        owner is to be asked then, before another try.
 
         Raises:
             StoreUnavailableError: not now. Nothing is lost by it: the next owner closes what is
                 open.
         """
         deadline = Deadline(self._clock, self._bound_ms)
-        for _ in range(TRIES_MAX):
-            owned = self._try(topic, verdict, partition, deadline)
-            if owned is not None:
-                return owned
-            if deadline.expired:
-                break
-        raise StoreUnavailableError(
-            "the topic was not taken over in time", topic=topic, partition=partition
-        )
-
-    def _try(
-        self, topic: str, verdict: Verdict, partition: int, deadline: Deadline
-    ) -> OwnedTopic | None:
-        """One try; None if somebody was quicker."""
         wait_s = self._bound_ms / 1e3
         found = self._persistence.read_topic_persistence_info(topic).result(wait_s)
         ranges: Sequence[LogRange] = () if found is None else found.value
@@ -125,7 +108,7 @@ class TakeOver:
             return None
         except StoreUnavailableError as exc:
             committer.forget(owned)
-            if exc.outcome is Outcome.UNKNOWN and not deadline.expired:
+            if exc.outcome is Outcome.UNKNOWN:
                 # If it was written, the range is open, and is closed by the next try.
                 logger.info("it is not known whether topic %r was taken over: %s", topic, exc)
                 return None

@@ -1,0 +1,363 @@
+"""Appending the messages of topics that have an owner, so that a deposed one is fenced."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+
+from hqueue.errors import (
+    CorruptLogError,
+    HQueueError,
+    InvalidInputError,
+    Outcome,
+    OwnershipLostError,
+    RequestRefusedError,
+    StoreUnavailableError,
+    TopicFencedError,
+)
+from hqueue.format import (
+    CONTROL,
+    MESSAGES,
+    NONCE_BYTES,
+    Bodies,
+    encode_fences,
+    fences_of,
+    rowkey,
+)
+from hqueue.format.control import EPOCH_MAX
+from hqueue.log.attempt import Appended, Attempt
+from hqueue.log.ports import AppendPort
+from hqueue.log.tail import LogPosition, TailCache
+from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, HeaderWalk
+from hqueue.message_id import MessageID
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.settings.limits import MESSAGE_ID_MAX
+from hqueue.settings.numbers import check_whole
+
+__all__ = ["OwnedBatch", "OwnedPartitionWriter"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OwnedBatch:
+    """A batch of messages of owned topics.
+
+    Args:
+        bodies: the batch, as it is stored.
+        floor: none of its messages has an ID below this one: the first of each topic's range.
+    """
+
+    bodies: Bodies
+    floor: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole(self.floor, 0, MESSAGE_ID_MAX, option="floor")
+
+
+class OwnedPartitionWriter:
+    """Appends messages of topics that this process owns to one partition.
+
+    A topic's owner has an epoch, which grows with every owner. Who takes a topic over appends a
+    *control record* with its epoch to the partition where the topic lay. This writer has seen
+    every header between what it knew of the log and each slot that it wins: so it meets that record
+    before it appends anything behind it, however long it stood still, and appends nothing of that
+    topic any more. No lease and no clock is needed for that; what is needed is that it knew the
+    log's end before anybody could take the topic over from it. So
+
+    - `open` it, and `own` a topic, before it is said anywhere that the topic lies here;
+    - after an `OwnershipLostError` it owns nothing. Open it again, and take the topics over again.
+
+    Others may append to the partition too. One thread appends; `own` and `disown` may be called
+    by others meanwhile. What it holds for a topic is a name and a number.
+
+    Args:
+        partition: the partition.
+        port: the store.
+        on_fence: called with a topic and the epoch of its new owner, when a topic is not owned
+            here any more because the log says so; by the thread that appends. Must not raise.
+        on_settled: called with a batch whose `append` raised an error with outcome *unknown*, as
+            soon as it is known what became of it: `Appended`, or None if it is not in the log and
+            never will be. By the thread that appends. Must not raise. It is not called for a
+            batch whose fate can't be learned any more; then an `OwnershipLostError` is raised.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        port: AppendPort,
+        *,
+        on_fence: Callable[[str, int], None],
+        on_settled: Callable[[OwnedBatch, Appended | None], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.partition = partition
+        self._port = port
+        self._clock = clock
+        self._on_fence = on_fence
+        self._on_settled = on_settled
+        self._tail = TailCache(partition, port, clock)
+        self._walk: HeaderWalk | None = None
+        self._epochs: dict[str, int] = {}
+        self._lock = threading.Lock()
+        """Guards the epochs."""
+        self._unsettled: tuple[Attempt, LogPosition, OwnedBatch] | None = None
+        self._in_doubt = False
+        """Whether a put of the append under way may have been applied, or may be yet."""
+
+    @property
+    def end(self) -> MessageID:
+        """Where the log ends, as far as is known: no message appended later has an ID below it.
+
+        Raises:
+            OwnershipLostError: nothing is known.
+        """
+        return MessageID.from_int(self._known().end.slot)
+
+    def open(self, deadline: Deadline) -> None:
+        """Learn where the log ends. From there on every header is seen. It owns no topic then.
+
+        Raises:
+            StoreUnavailableError: the store stayed away until the deadline.
+            QueueStateError, RequestRefusedError: the store will not be read.
+            CorruptLogError: the end of the log can't be read.
+        """
+        self._forget()
+        self._tail.invalidate()
+        self._walk = HeaderWalk(self.partition, self._port, self._tail.fresh(deadline))
+
+    def own(self, topic: str, epoch: int) -> None:
+        """Let messages of a topic be appended, until a control record has a higher epoch of it.
+
+        Call it before the topic's range in this partition is made known to anybody, and append
+        only when that has succeeded.
+
+        Raises:
+            InvalidInputError: it is no epoch.
+            OwnershipLostError: nothing is known of the log: it was not opened, or it was lost.
+        """
+        check_whole(epoch, 0, EPOCH_MAX, option="epoch")
+        self._known()
+        with self._lock:
+            self._epochs[topic] = epoch
+
+    def disown(self, topic: str) -> None:
+        """Append nothing more of a topic. One that is not owned stays so."""
+        with self._lock:
+            self._epochs.pop(topic, None)
+
+    def epoch_of(self, topic: str) -> int | None:
+        """The epoch by which a topic is owned here; None if it isn't."""
+        return self._epochs.get(topic)
+
+    def append(self, make: Callable[[], OwnedBatch | None], deadline: Deadline) -> Appended | None:
+        """Append a batch of messages at the end of the log: exactly once, or with an error.
+
+        `make` is called when all that is in the log is known, and `on_fence` and `on_settled` have
+        been called; again when another writer was faster and has appended something. So it gives
+        what is owned at that moment. When this returns `Appended`, the batch that it gave last is
+        durable, and no topic in it has a later owner before it in the log.
+
+        Args:
+            make: gives the batch; None if there is nothing to append any more.
+            deadline: the bound.
+
+        Raises:
+            InvalidInputError: the batch has no messages.
+            TopicFencedError: it has a topic that is not owned here. Nothing was sent.
+            OwnershipLostError: the log can't be followed from where it was known: it was
+                truncated, or collected, or this process stood still for too long. No topic is
+                owned any more.
+            StoreUnavailableError: the store stayed away until the deadline. If the outcome is
+                *unknown*, `on_settled` says later what became of the batch.
+            QueueStateError, RequestRefusedError: the store will not take it.
+            CorruptLogError: a header can't be read, or a newer release wrote it. No topic is
+                owned any more.
+        """
+
+        def checked() -> OwnedBatch | None:
+            batch = make()
+            if batch is not None:
+                self._check_owned(batch.bodies)
+            return batch
+
+        return self._append(checked, deadline)
+
+    def close_ranges(
+        self, epochs: Mapping[str, int], deadline: Deadline, *, floor: int = 0
+    ) -> MessageID:
+        """End what other owners have of topics in this partition: by a control record.
+
+        No owner with a lower epoch appends a message of these topics to this partition behind the
+        ID that is returned, nor this writer itself; all that it appended has an ID below it. Many
+        topics take several records; the last one's ID holds for all. Done again it is harmless.
+
+        Args:
+            epochs: the topics, and the epoch of each one's owner from here on.
+            deadline: the bound.
+            floor: the ID is not below this one: the highest `first` of the ranges.
+
+        Raises:
+            InvalidInputError: there is no topic, or a name, an epoch or an ID can't be.
+            and as `append`. Whatever the outcome, the ranges are closed only if it returns.
+        """
+        check_whole(floor, 0, MESSAGE_ID_MAX - 1, option="floor")
+        last = 0
+        for record in encode_fences(epochs):
+            appended = self._append(lambda: OwnedBatch(record, floor), deadline)  # noqa: B023
+            assert appended is not None
+            last = appended.base
+        return MessageID.from_int(last)
+
+    def settle(self, deadline: Deadline) -> None:
+        """Learn what became of the batch whose outcome was unknown, if there is one.
+
+        `append` and `close_ranges` begin with this.
+
+        Raises:
+            As `append`; it stays unknown then, unless it is an `OwnershipLostError`.
+        """
+        if self._unsettled is None:
+            return
+        attempt, position, batch = self._unsettled
+        try:
+            appended = self._decide(attempt, deadline)
+        except HQueueError as exc:
+            exc.outcome = Outcome.UNKNOWN
+            raise
+        self._unsettled = None
+        if appended is not None:
+            self._note(position, batch.bodies, appended)
+        if batch.bodies.kind == MESSAGES:
+            self._on_settled(batch, appended)
+
+    def _append(self, make: Callable[[], OwnedBatch | None], deadline: Deadline) -> Appended | None:
+        self._in_doubt = contended = False
+        try:
+            self.settle(deadline)
+            while True:
+                end = self._learn(deadline)
+                batch = make()
+                if batch is None:
+                    return None
+                appended = self._put(end, batch, deadline)
+                if appended is not None:
+                    return dataclasses.replace(appended, contended=contended)
+                contended = True
+                self._check_deadline(deadline)
+        except HQueueError as exc:
+            exc.outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED
+            raise
+
+    def _learn(self, deadline: Deadline) -> LogPosition:
+        """See every header up to the end of the log, which is returned."""
+        while self._tail.trusted(deadline) != (walk := self._known()).end:
+            try:
+                page = deadline.run(walk.page)
+                for row, header in page:
+                    if header.kind == CONTROL:
+                        self._fence(row.key, header.control)
+            except BrokenOffError as exc:
+                raise self._lost() from exc
+            except CorruptLogError:
+                self._forget()  # It can't be told whom it fences.
+                raise
+            if len(page) < WALKED_HEADERS:
+                # The walk may have taken long. What it knows counts while it is the tail.
+                if self._tail.trusted(deadline) == walk.end:
+                    break
+                self._tail.invalidate()
+            self._check_deadline(deadline)
+        return walk.end
+
+    def _fence(self, row: bytes, payload: bytes) -> None:
+        for topic, epoch in fences_of(row, payload).items():
+            with self._lock:
+                owned = self._epochs.get(topic)
+                is_fenced = owned is not None and owned < epoch
+                if is_fenced:
+                    del self._epochs[topic]
+            if is_fenced:
+                self._on_fence(topic, epoch)
+
+    def _put(self, position: LogPosition, batch: OwnedBatch, deadline: Deadline) -> Appended | None:
+        """Try for one slot until it is known whose it is; None if it is not ours."""
+        attempt = Attempt(
+            partition=self.partition,
+            port=self._port,
+            clock=self._clock,
+            tail=self._tail,
+            position=position,
+            bodies=batch.bodies,
+            nonce=os.urandom(NONCE_BYTES),
+            now_ms=self._clock.wall_ms(),
+            floor=batch.floor,
+        )
+        try:
+            appended = self._decide(attempt, deadline)
+        finally:
+            self._in_doubt = attempt.in_doubt
+            if attempt.in_doubt and self._walk is not None:
+                self._unsettled = attempt, position, batch
+        if appended is not None:
+            self._note(position, batch.bodies, appended)
+        return appended
+
+    def _decide(self, attempt: Attempt, deadline: Deadline) -> Appended | None:
+        try:
+            return deadline.run(attempt.once)
+        except RequestRefusedError as exc:
+            if attempt.in_doubt:  # No other try would learn more.
+                raise self._lost() from exc
+            raise
+
+    def _note(self, position: LogPosition, bodies: Bodies, appended: Appended) -> None:
+        """A batch of ours is in the log, behind all that was seen of it."""
+        self._known().end = LogPosition(appended.end, position.ordinal + bodies.count)
+        if bodies.kind == CONTROL:
+            self._fence(rowkey.encode(self.partition, position.slot), bodies.control)
+
+    def _check_owned(self, bodies: Bodies) -> None:
+        if bodies.kind != MESSAGES:
+            raise InvalidInputError("a batch of owned topics has messages", kind=bodies.kind)
+        for cell in bodies.cells:
+            topic = cell.decode()
+            if topic not in self._epochs:
+                raise TopicFencedError(
+                    "this topic is not owned here", topic=topic, partition=self.partition
+                )
+
+    def _check_deadline(self, deadline: Deadline) -> None:
+        if deadline.expired:
+            raise StoreUnavailableError(
+                "other writers took every slot until the deadline, or the log was not walked to "
+                "its end; what was seen of it is remembered",
+                partition=self.partition,
+            )
+
+    def _known(self) -> HeaderWalk:
+        if self._walk is None:
+            raise OwnershipLostError(
+                "nothing is known of this partition's log: open the writer, and take its topics "
+                "over again",
+                partition=self.partition,
+            )
+        return self._walk
+
+    def _lost(self) -> OwnershipLostError:
+        logger.warning("partition %d: what was appended meanwhile is not known", self.partition)
+        self._forget()
+        return OwnershipLostError(
+            "what was appended to this partition since its end was known can't be seen: open the "
+            "writer, and take its topics over again",
+            partition=self.partition,
+        )
+
+    def _forget(self) -> None:
+        self._walk = self._unsettled = None
+        with self._lock:
+            self._epochs.clear()

@@ -1,0 +1,78 @@
+"""Walking the chain's headers forward, without passing one by."""
+
+from __future__ import annotations
+
+from hqueue.errors import StoreUnavailableError
+from hqueue.format import Header
+from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.rows import header_of
+from hqueue.log.tail import LogPosition
+
+__all__ = ["WALKED_HEADERS", "BrokenOffError", "HeaderWalk"]
+
+WALKED_HEADERS = 500
+LOOKS_MAX = 5
+
+
+class BrokenOffError(Exception):
+    """The chain does not go on where what was seen of it ends."""
+
+
+class HeaderWalk:
+    """Every header from a position on, each once and in order. Not thread-safe.
+
+    Args:
+        partition: the partition.
+        port: the store.
+        end: where it begins.
+    """
+
+    def __init__(self, partition: int, port: HeaderPort, end: LogPosition) -> None:
+        self._partition = partition
+        self._port = port
+        self._shorter = 0
+        self.end = end
+        """The position behind the last header that was seen."""
+
+    def page(self) -> list[tuple[Row, Header]]:
+        """The next headers; fewer than `WALKED_HEADERS` where the log ends. One try.
+
+        All of them count as seen then, or none if it raises.
+
+        Raises:
+            BrokenOffError: the log goes on elsewhere: it was truncated, or collected up to here.
+            StoreUnavailableError: it can't be told yet. Try again.
+            CorruptLogError: a header can't be read.
+        """
+        rows = self._port.headers(self._partition, self.end.slot, WALKED_HEADERS)
+        if not rows:
+            self._check_end()
+        seen, end = [], self.end
+        for row in rows:
+            header = header_of(row)
+            if (row.slot, header.ordinal) != end:
+                raise BrokenOffError
+            seen.append((row, header))
+            end = LogPosition.after(header)
+        self._shorter = 0
+        self.end = end
+        return seen
+
+    def _check_end(self) -> None:
+        """Nothing follows: so the batch before ends here, unless the log was truncated.
+
+        Or a deposed server answered, which knows less. It ends soon after it goes on, so another
+        look is worth it.
+        """
+        before = self._port.newest(self._partition, self.end.slot - 1) if self.end.slot else None
+        end = LogPosition(0, 0)
+        if before is not None:
+            end = LogPosition.after(header_of(before))
+        if end == self.end:
+            return
+        self._shorter += 1
+        if end.slot < self.end.slot and self._shorter < LOOKS_MAX:
+            raise StoreUnavailableError(
+                "the log seems to end before a place where it has been", partition=self._partition
+            )
+        raise BrokenOffError
