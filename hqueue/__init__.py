@@ -61,6 +61,7 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
     SubscriptionStateError,
+    TopicFencedError,
     UnsupportedFormatError,
 )
 from hqueue.format import Header, TopicEntry
@@ -214,6 +215,7 @@ __all__ = [
     "SubscriptionStateError",
     "ToCommit",
     "TopicEntry",
+    "TopicFencedError",
     "Ttl",
     "UnsupportedFormatError",
     "__version__",

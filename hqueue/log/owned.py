@@ -238,6 +238,7 @@ class OwnedPartitionWriter:
     def _append(self, make: Callable[[], OwnedBatch | None], deadline: Deadline) -> Appended | None:
         self._in_doubt = contended = False
         try:
+            self._known()
             self.settle(deadline)
             while True:
                 end = self._learn(deadline)
@@ -299,10 +300,11 @@ class OwnedPartitionWriter:
         )
         try:
             appended = self._decide(attempt, deadline)
-        finally:
+        except BaseException:
             self._in_doubt = attempt.in_doubt
             if attempt.in_doubt and self._walk is not None:
                 self._unsettled = attempt, position, batch
+            raise
         if appended is not None:
             self._note(position, batch.bodies, appended)
         return appended

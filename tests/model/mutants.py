@@ -79,7 +79,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a clock that is behind",
         (
             (
-                "_base = max(position.slot, id_of(now_ms))",
+                "_base = max(position.slot, id_of(now_ms), floor)",
                 "_base = id_of(now_ms)",
             ),
         ),
