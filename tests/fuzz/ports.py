@@ -31,7 +31,7 @@ from .damage import Damage, damaged, damages
 from .target import Target
 from .wire import tokens
 
-__all__ = ["TARGETS"]
+__all__ = ["ANSWER_S_MAX", "CALL_BYTES_MAX", "TARGETS", "Bytes", "calls", "sent_bytes"]
 
 ANSWER_S_MAX = 10.0
 """Within so much time a stranger is hung up on, and another is answered."""
@@ -42,7 +42,7 @@ Bytes = tuple[bytes, list[Damage], bytes]
 """What was right, what is done to it, and what comes after it."""
 
 
-def _calls(right: st.SearchStrategy[bytes], method: bytes) -> st.SearchStrategy[Bytes]:
+def calls(right: st.SearchStrategy[bytes], method: bytes) -> st.SearchStrategy[Bytes]:
     """Calls that are nearly right, and the heads of calls with anything behind them."""
     made_up = st.lists(tokens, max_size=12).map(b"".join)
     heads = st.sampled_from([1, 4]).map(
@@ -52,7 +52,7 @@ def _calls(right: st.SearchStrategy[bytes], method: bytes) -> st.SearchStrategy[
     return st.tuples(right | heads, damages(), made_up | repeated)
 
 
-def _bytes(given: Bytes) -> bytes:
+def sent_bytes(given: Bytes) -> bytes:
     right, done, more = given
     return damaged(right, done, right) + more
 
@@ -106,7 +106,7 @@ def _consume(given: Bytes) -> None:
     served = _subscriber()
     with served.connect() as stranger:
         try:
-            stranger.sendall(_bytes(given))
+            stranger.sendall(sent_bytes(given))
             stranger.shutdown(socket.SHUT_WR)
             served.answer()
             while stranger.recv(4_096):
@@ -138,7 +138,7 @@ def _notify(given: tuple[Bytes, bool]) -> None:
     stranger, other = server.connection(), server.connection()
     for each in (stranger, other):
         each.connection_made(_Transport())
-    sent, framed = _bytes(given[0]), given[1]
+    sent, framed = sent_bytes(given[0]), given[1]
     began_s = time.monotonic()
     stranger.data_received(len(sent).to_bytes(4, "big") + sent if framed else sent)
     assert all(row == row_of(REAL) for row in rows)
@@ -153,6 +153,6 @@ own_calls = st.lists(st.tuples(st.binary(max_size=50), keys, headers), max_size=
 frames = st.sampled_from([FRAME, FRAME[4:], FRAME * 2, frame_of("q", [3])])
 
 TARGETS: list[Target[Any]] = [
-    Target("subscriber", _calls(own_calls, METHOD), _consume),
-    Target("notified", st.tuples(_calls(frames, b"appended"), st.booleans()), _notify),
+    Target("subscriber", calls(own_calls, METHOD), _consume),
+    Target("notified", st.tuples(calls(frames, b"appended"), st.booleans()), _notify),
 ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import cells, command_line, log, ports, texts, wire
+from . import cells, command_line, hub, log, ports, texts, wire
 from .target import Target
 
 __all__ = ["TARGETS"]
 
 TARGETS: dict[str, Target[Any]] = {
     target.name: target
-    for module in (cells, log, wire, ports, texts, command_line)
+    for module in (cells, log, wire, ports, hub, texts, command_line)
     for target in module.TARGETS
 }

@@ -121,10 +121,10 @@ class Hub:
                 listener.close()
                 raise
             runtime.start(self._lease.run())
-            await self._lease.wait()
             for part in self._parts.values():
                 await runtime.coordinate(lambda p=part: self._register(p, info))  # type: ignore[misc]
                 await runtime.coordinate(part.partitions.settle)
+            await self._lease.wait()
             serving = server
             serving.start()
             runtime.start(self._look_after())
@@ -300,14 +300,16 @@ class Hub:
             logger.info("the load can't be told or shed now: %s", exc)
 
     def _end(self, server: ThriftServer) -> None:
-        """Be chosen no more, answer what is under way, and release all topics."""
+        """Be chosen no more, release all topics, and answer what is under way: callers are sent
+        elsewhere before they are hung up on.
+        """
         drain_ms = self._settings.drain_ms
         for part in self._parts.values():
             if part.registration is not None:
                 part.registration.close()
-        server.close(drain_ms)
         for part in self._parts.values():
             part.region.close(drain_ms / 1e3)
+        server.close(drain_ms)
 
     def _lost(self) -> None:
         for part in self._parts.values():
