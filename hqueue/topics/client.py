@@ -31,8 +31,6 @@ __all__ = ["HubClient"]
 
 PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 2_000.0
 
-Value = bytes | bytearray | memoryview
-
 
 class HubClient:
     """Publishes to topics of queues that hubs serve. Made by `connect` with ``hubs``. Needs neither
@@ -75,7 +73,11 @@ class HubClient:
         self._connections.close()
 
     def publish(
-        self, topic: str, message: Value | Message, *, queue: str | None = None
+        self,
+        topic: str,
+        message: bytes | bytearray | memoryview | Message,
+        *,
+        queue: str | None = None,
     ) -> MessageID:
         """Publish a message, and return its ID. When this returns it is durable, and every reader
         will see it. Messages that a thread publishes to a topic one after the other have growing
@@ -101,7 +103,11 @@ class HubClient:
         return self.publish_many(topic, [message], queue=queue)[0]
 
     def publish_many(
-        self, topic: str, messages: Sequence[Value | Message], *, queue: str | None = None
+        self,
+        topic: str,
+        messages: Sequence[bytes | bytearray | memoryview | Message],
+        *,
+        queue: str | None = None,
     ) -> MessageIDs:
         """Publish messages of a topic: all or none, in their order, with no other between them.
 
@@ -136,7 +142,7 @@ class HubClient:
             raise InvalidInputError("name the queue, here or when the client is made")
         return check_queue_name(chosen)
 
-    def _struct(self, topic: str, given: Value | Message) -> Any:
+    def _struct(self, topic: str, given: bytes | bytearray | memoryview | Message) -> Any:
         message = given if isinstance(given, Message) else Message(topic, given)
         if message.topic != topic:
             raise InvalidInputError(
