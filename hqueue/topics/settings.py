@@ -12,7 +12,7 @@ from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import read_whole
 
-__all__ = ["HubClientSettings", "HubOptions"]
+__all__ = ["HubClientSettings", "HubOptions", "hub_addresses"]
 
 _BOUNDS = {
     "connect_timeout_ms": (1, 3_600_000),
@@ -72,7 +72,7 @@ class HubClientSettings:
     """Topics of which it is remembered which hub owns them."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hubs", _addresses(self.hubs))
+        object.__setattr__(self, "hubs", hub_addresses(self.hubs))
         for name, (low, high) in _BOUNDS.items():
             number = read_whole(getattr(self, name), low, high, error=SettingsError, setting=name)
             object.__setattr__(self, name, number)
@@ -84,7 +84,12 @@ class HubClientSettings:
             raise SettingsError(exc.text, publisher=self.publisher, queue=self.queue) from exc
 
 
-def _addresses(given: str | Address | Sequence[str | Address]) -> tuple[Address, ...]:
+def hub_addresses(given: str | Address | Sequence[str | Address]) -> tuple[Address, ...]:
+    """Hubs as they are given: a list, or a text with commas between.
+
+    Raises:
+        SettingsError: there is none, or one is not written ``host:port``.
+    """
     if isinstance(given, str):
         given = [part.strip() for part in given.split(",") if part.strip()]
     elif isinstance(given, Address):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hqueue.metadata.managers import LogRange, TopicMetadata
+    from hqueue.settings.addresses import Address
 
 __all__ = ["app", "register"]
 
@@ -61,11 +62,11 @@ def publish(
 
     With --hubs neither HBase nor ZooKeeper need be in reach.
     """
-    from hqueue.connecting import connect  # noqa: PLC0415  (not needed for help)
+    from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
+    from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
 
-    with connect(
-        hubs=_hubs(context, queue) if hubs is None else hubs, queue=queue, publisher=publisher
-    ) as client:
+    there = _hubs(context, queue) if hubs is None else hub_addresses(hubs)
+    with HubClient(HubClientSettings(there, queue, publisher)) as client:
         for value in values:
             print(client.publish(topic, value.encode()))
 
@@ -152,12 +153,12 @@ for _name, _command in (("list", list_), ("describe", describe), ("owners", owne
     add_command(app, _name, _command, COMMANDS)
 
 
-def _hubs(context: typer.Context, queue: str) -> str:
+def _hubs(context: typer.Context, queue: str) -> tuple[Address, ...]:
     with session_of(context).client.topic_metadata(queue) as metadata:
         there = metadata.hubs.list()
     if not there:
         raise InvalidInputError("no hub of this queue is available; start one, or give --hubs")
-    return ",".join(str(address) for address in sorted(there))
+    return tuple(sorted(there))
 
 
 def _topics(metadata: TopicMetadata) -> Iterator[str]:
