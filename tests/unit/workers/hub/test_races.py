@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Message
+from hqueue import Message, Outcome, StoreUnavailableError
 from hqueue.metadata.managers import LogRange
 from hqueue_workers.hub.owned import Published, RedirectedError
 from hqueue_workers.hub.region import Region
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
+from tests.support.waiting import wait_for
 
 WAIT_S = 60.0
 QUEUE = "q"
@@ -200,3 +201,42 @@ def test_a_topic_that_is_abandoned_under_load_loses_nothing_and_keeps_its_order(
     assert ids == sorted(ids)
     assert place.values() == [b"%d" % number for number in range(60)]
     assert len(place.ranges()) > 1
+
+
+def test_a_hub_whose_session_ended_owns_nothing_and_takes_its_topics_again_when_called(
+    place: Place,
+) -> None:
+    before = place.publish(0, b"before").result(WAIT_S)
+    place.hubs[0].client.coordination.store.expire()  # type: ignore[attr-defined]
+    wait_for(lambda: place.hubs[0].owns(QUEUE) == set(), "it owns nothing")
+
+    def published() -> Published | None:
+        done = place.publish(0, b"after")
+        error = done.exception(WAIT_S)
+        if error is None:
+            return done.result()
+        assert isinstance(error, StoreUnavailableError)
+        assert error.outcome is Outcome.NOT_APPLIED
+        return None
+
+    after = wait_for(published, "it takes the topic again")
+    assert before.id < after.id
+    assert place.values() == [b"before", b"after"]
+    assert len(place.ranges()) == 2
+
+
+def test_a_hub_whose_session_may_be_over_publishes_nothing_until_it_is_certain_again(
+    place: Place,
+) -> None:
+    assert place.publish(0, b"before").result(WAIT_S)
+    store = place.hubs[0].client.coordination.store
+    lease = place.hubs[0].hub._lease
+    store.suspend()  # type: ignore[attr-defined]
+    wait_for(lambda: not lease.holds, "it is not certain")
+    error = place.publish(0, b"meanwhile").exception(WAIT_S)
+    assert isinstance(error, StoreUnavailableError)
+    assert error.outcome is Outcome.NOT_APPLIED
+    store.resume()  # type: ignore[attr-defined]
+    wait_for(lambda: lease.holds, "it is certain again")
+    assert place.publish(0, b"after").result(WAIT_S)
+    assert place.values() == [b"before", b"after"]
