@@ -35,12 +35,15 @@ from hqueue.errors import (
     GroupError,
     GroupNotFoundError,
     HQueueError,
+    HubError,
+    HubUnavailableError,
     IdempotencyKeyError,
     IdempotencyKeyReusedError,
     IdempotencyKeyTooOldError,
     InvalidInputError,
     LocalServerError,
     MessageTooLargeError,
+    NotAllowedError,
     NotAQueueError,
     OffsetOutOfRangeError,
     Outcome,
@@ -101,6 +104,7 @@ from hqueue.settings.addresses import Address, GatewayAddress
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import AccessRule, Credential, Settings
 from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
+from hqueue.topics import HubClient, HubClientSettings, HubOptions
 
 __version__ = "0.1.0"  # The one place: packaging reads it from here.
 
@@ -144,6 +148,11 @@ __all__ = [
     "HQueueError",
     "Header",
     "Headers",
+    "HubClient",
+    "HubClientSettings",
+    "HubError",
+    "HubOptions",
+    "HubUnavailableError",
     "IdempotencyKeyError",
     "IdempotencyKeyReusedError",
     "IdempotencyKeyTooOldError",
@@ -159,6 +168,7 @@ __all__ = [
     "Messages",
     "Moment",
     "NotAQueueError",
+    "NotAllowedError",
     "OffsetOutOfRangeError",
     "OnPartitions",
     "Outcome",

@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 from hqueue.client import Client
 from hqueue.errors import InvalidInputError
 from hqueue.hbase import GatewayStore, NativeStore
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.settings.addresses import Address
 from hqueue.settings.connection import NATIVE, Settings
+from hqueue.settings.loading import all_known
 from hqueue.settings.options import ConnectOptions, Unpack
 from hqueue.store import StorePort
+from hqueue.topics import HubClient, HubClientSettings, HubOptions
 from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperNodes
 
 __all__ = ["connect", "open_client", "open_store"]
 
 
-def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client:
-    """Connect to the HBase that the settings name; without any, to the running local server.
+@overload
+def connect(settings: Settings | None = None, **given: Unpack[ConnectOptions]) -> Client: ...
+@overload
+def connect(
+    *, hubs: str | Address | Sequence[str | Address], **given: Unpack[HubOptions]
+) -> HubClient: ...
+def connect(
+    settings: Settings | None = None,
+    *,
+    hubs: str | Address | Sequence[str | Address] | None = None,
+    **given: Any,
+) -> Client | HubClient:
+    """Connect to the HBase that the settings name; without any, to the running local server. With
+    ``hubs``, to these hubs: that client publishes to topics, and needs no HBase and no ZooKeeper.
 
     Nothing is sent before the first operation.
 
     Args:
         settings: all settings at once; or
         given: single ones by their names in `Settings`, as ``gateways="host:9090/9091"``. The
-            others come from the environment, the settings file and the defaults.
+            others come from the environment, the settings file and the defaults. With ``hubs`` by
+            their names in `HubClientSettings`; the others have their defaults.
+        hubs: some hubs, ``host:port`` with commas between.
 
     Raises:
         SettingsError: a setting is unknown or has a wrong value.
     """
+    if hubs is not None:
+        if settings is not None:
+            raise InvalidInputError("give Settings or hubs, not both")
+        return HubClient(
+            HubClientSettings(**all_known(HubClientSettings, {}, {"hubs": hubs, **given}))
+        )
     if settings is not None and given:
         raise InvalidInputError("give Settings or single settings, not both")
     return open_client(settings or Settings.load(given))

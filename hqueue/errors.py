@@ -23,6 +23,9 @@ servers underneath are translated where they arrive, with the original as ``__ca
     │   ├── OffsetOutOfRangeError             there are no messages at an offset any more, or yet
     │   ├── GroupNotFoundError
     │   └── GroupActiveError                  the operation needs a group without consumers
+    ├── HubError                              a hub did not do what it was asked
+    │   ├── HubUnavailableError               no hub did it within the bound
+    │   └── NotAllowedError                   the caller may not do this
     ├── MetadataError                         a topic's metadata is not what the operation needs
     │   ├── BadVersionError                   somebody else changed it
     │   ├── NoTopicOwnerInfoError
@@ -65,6 +68,8 @@ __all__ = [
     "GroupError",
     "GroupNotFoundError",
     "HQueueError",
+    "HubError",
+    "HubUnavailableError",
     "IdempotencyKeyError",
     "IdempotencyKeyReusedError",
     "IdempotencyKeyTooOldError",
@@ -77,6 +82,7 @@ __all__ = [
     "NoTopicOwnerInfoError",
     "NoTopicPersistenceInfoError",
     "NotAQueueError",
+    "NotAllowedError",
     "OffsetOutOfRangeError",
     "Outcome",
     "OwnershipError",
@@ -230,6 +236,18 @@ class GroupNotFoundError(GroupError):
 
 class GroupActiveError(GroupError):
     """The group has consumers, and the operation needs one that has none."""
+
+
+class HubError(HQueueError):
+    """A hub did not do what it was asked."""
+
+
+class HubUnavailableError(HubError):
+    """No hub did it within the bound. With an outcome."""
+
+
+class NotAllowedError(HubError):
+    """The caller may not do this. Nothing was done."""
 
 
 class MetadataError(HQueueError):

@@ -26,6 +26,8 @@ ORDER = (
         "lag",
         "dead-letters",
         "worker",
+        "hub",
+        "topics",
         "pipeline",
         "local",
         "demo",

@@ -16,6 +16,7 @@ from hqueue.message_id import MessageID, MessageIDs, Moment
 from hqueue.produce.encode import encode_batch, keys_of
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
+from hqueue.produce.owned import OwnedLog
 from hqueue.produce.writer_pool import WriterPool
 from hqueue.runtime.fork import register
 
@@ -153,6 +154,27 @@ class Appender:
         if partition is None and appended.contended:
             self._writers.move_on()
         return appended
+
+    def open_owned(self, partition: int, on_fence: Callable[[str, int], None]) -> OwnedLog:
+        """A partition, to be written by the owner of topics. Asks nothing.
+
+        Args:
+            partition: the partition.
+            on_fence: as `OwnedLog` takes it.
+
+        Raises:
+            InvalidInputError: the queue has no such partition.
+        """
+        self._context.check_partition(partition)
+        return OwnedLog(
+            partition,
+            self._context,
+            self._port,
+            skew=self._skew,
+            reaper=self._reaper,
+            on_append=self._on_append,
+            on_fence=on_fence,
+        )
 
     def claim_epoch(self, producer: str, epoch: int) -> MessageID:
         """As `Queue.claim_epoch`."""

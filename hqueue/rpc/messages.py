@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from thriftpy2.protocol import TCyBinaryProtocol
@@ -53,10 +55,38 @@ class Processor:
         Raises:
             Exception: it can't be understood, or the handler raised what the IDL doesn't declare.
         """
+        _, finish = self.begin(call)
+        return finish()
+
+    def begin(self, call: bytes) -> tuple[Future[Any] | None, Callable[[], bytes]]:
+        """Let the handler begin a call. A handler may return a future in place of its answer: then
+        the reply can be made when that is done, without waiting. Else it can be made at once.
+
+        Returns:
+            What is waited for, and what makes the reply.
+
+        Raises:
+            Exception: as `answer`, and what makes the reply raises as well.
+        """
+        read = self._spoken(TCyMemoryBuffer(call))
+        api, seqid, result, handle = self._processor.process_in(read)
+        outcome: Future[Any] = Future()
+        if handle is not None:
+            try:
+                value = handle()
+            except Exception as exc:
+                outcome.set_exception(exc)
+            else:
+                if isinstance(value, Future):
+                    return value, lambda: self._reply(api, seqid, result, value.result)
+                outcome.set_result(value)
+        return None, lambda: self._reply(api, seqid, result, outcome.result)
+
+    def _reply(self, api: str, seqid: int, result: Any, answer: Callable[[], Any]) -> bytes:
         reply = TCyMemoryBuffer()
-        self._processor.process(self._spoken(TCyMemoryBuffer(call)), self._spoken(reply))
-        answer: bytes = reply.getvalue()
-        return answer
+        self._processor.reply(self._spoken(reply), api, seqid, result, answer)
+        sent: bytes = reply.getvalue()
+        return sent
 
     def _spoken(self, memory: Any) -> Any:
         return TCyBinaryProtocol(memory, decode_response=self._decodes_texts)  # type: ignore[no-untyped-call]
@@ -64,6 +94,26 @@ class Processor:
 
 class _Processor(TProcessor):
     """Sends a `Reasoned` answer as the reply that it is."""
+
+    def reply(
+        self, oprot: Any, api: str, seqid: int, result: Any, answer: Callable[[], Any]
+    ) -> None:
+        """Write the reply to a call, which `process_in` has read, or nothing where none is
+        wanted.
+        """
+        if isinstance(result, TApplicationException):
+            self.send_exception(oprot, api, result, seqid)
+            return
+        try:
+            result.success = answer()
+        except TApplicationException as exc:
+            self.send_exception(oprot, api, exc, seqid)
+            return
+        except Exception as exc:
+            if not self.handle_exception(exc, result):
+                raise
+        if not result.oneway:
+            self.send_result(oprot, api, result, seqid)
 
     def send_result(self, oprot: Any, api: str, result: TPayload, seqid: int) -> None:
         answer = getattr(result, "success", None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import queue
 import select
@@ -11,7 +10,8 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from concurrent.futures import Future
+from typing import Any, NamedTuple, Protocol
 
 from hqueue.rpc.calls import CallWalk, NoCallError
 from hqueue.rpc.messages import Processor
@@ -53,6 +53,8 @@ class _Connection:
         """From the first byte of the call that comes, or came."""
         self.silent_ms = 0.0
         """Since when it is watched."""
+        self.answer: Callable[[], bytes] | None = None
+        """Makes the reply to a call that was waited for."""
 
     def take(self, count: int) -> bytes:
         """The first bytes of what was received, which are forgotten here."""
@@ -72,6 +74,13 @@ class _Connection:
         self.sock.close()
 
 
+class _Deferred(NamedTuple):
+    """An answer that is still to come."""
+
+    awaited: Future[Any]
+    finish: Callable[[], bytes]
+
+
 class ThriftServer:
     """Serves a Thrift service over the binary protocol, unframed.
 
@@ -80,6 +89,9 @@ class ThriftServer:
     thread is free: calls in quick succession are not handed from thread to thread. A caller that
     sends what is no call, too much, or half a call and then nothing, is hung up on; others don't
     notice. A forked child has none of it.
+
+    A handler may return a future: the caller is answered when that is done, and waits for it
+    without a thread. So many may wait as there may be connections.
 
     No call reaches thriftpy2 before a `CallWalk` has found its end. Until then its bytes are held,
     as many as have come, and nothing for those that are promised.
@@ -269,6 +281,8 @@ class ThriftServer:
             good = self._answer(connection)
             while good and self._stays(connection):
                 good = self._answer(connection)
+            if good is None:  # Its answer comes later, and the connection with it.
+                continue
             with self._lock:
                 good = good and not self._closing
                 if good and connection.received:
@@ -297,10 +311,18 @@ class ThriftServer:
         waiting.register(connection.sock, select.POLLIN)
         return bool(waiting.poll(STAY_MS)) and not self._closing
 
-    def _answer(self, connection: _Connection) -> bool:
-        """Read and answer one call; whether the connection is still good."""
+    def _answer(self, connection: _Connection) -> bool | None:
+        """Read and answer one call, or answer the one that was read before; whether the connection
+        is still good. None if the answer is still to come: the connection is not this thread's any
+        more then.
+        """
         try:
-            answer = self._read(connection)
+            later, connection.answer = connection.answer, None
+            answer = later or self._read(connection)
+            if isinstance(answer, _Deferred):
+                connection.answer = answer.finish
+                answer.awaited.add_done_callback(lambda _: self._ready.put(connection))
+                return None
             if answer is None:
                 return False
             connection.sock.sendall(answer())
@@ -309,7 +331,7 @@ class ThriftServer:
             return False
         return True
 
-    def _read(self, connection: _Connection) -> Callable[[], bytes] | None:
+    def _read(self, connection: _Connection) -> Callable[[], bytes] | _Deferred | None:
         """Read a call; what answers it, or None if the caller has gone.
 
         Raises:
@@ -328,7 +350,8 @@ class ThriftServer:
                 except NoCallError:
                     quick = None
             if not quick and (end := walk.end(connection.received)):
-                return functools.partial(self._processor.answer, connection.take(end))
+                awaited, finish = self._processor.begin(connection.take(end))
+                return finish if awaited is None else _Deferred(awaited, finish)
             missing = self._call_bytes_max - len(connection.received)
             if not missing:
                 raise NoCallError(f"it has more than {self._call_bytes_max} bytes")

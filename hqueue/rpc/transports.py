@@ -44,6 +44,10 @@ class BoundedSocket:
         self._ends_s = time.monotonic() + seconds
         self._left_bytes = ANSWER_BYTES_MAX
 
+    def fileno(self) -> int:
+        """The socket's number, to be waited for."""
+        return self._socket.fileno()
+
     def read(self, size: int) -> bytes:
         """What is there, at most `size` bytes.
 

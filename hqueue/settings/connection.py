@@ -18,6 +18,8 @@ from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.loading import (
+    HUB_PREFIX,
+    HUB_TABLE,
     WORKER_PREFIX,
     WORKER_TABLE,
     all_known,
@@ -30,7 +32,8 @@ from hqueue.settings.numbers import read_whole
 __all__ = ["AccessRule", "Credential", "Settings"]
 
 ENVIRONMENT_PREFIX = "HQUEUE_"
-_NOT_SETTINGS = {"HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_CACHE"}
+_NOT_SETTINGS = {"HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_CACHE", "HQUEUE_HUBS"}
+_TABLES = {WORKER_TABLE, HUB_TABLE}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -256,14 +259,14 @@ class Settings:
         """
         environ = os.environ if environ is None else environ
         sources = [file_if_there(local_connection_file(environ)), user_file(environ)]
-        # A worker's settings stand in the same places, and are none of a connection's.
-        merged = {k: v for source in sources for k, v in source.items() if k != WORKER_TABLE}
+        # A worker's and a hub's settings stand in the same places, and are none of a connection's.
+        merged = {k: v for source in sources for k, v in source.items() if k not in _TABLES}
         merged.update(
             {
                 name[len(ENVIRONMENT_PREFIX) :].lower(): value
                 for name, value in environ.items()
                 if name.startswith(ENVIRONMENT_PREFIX)
-                and not name.startswith(WORKER_PREFIX)
+                and not name.startswith((WORKER_PREFIX, HUB_PREFIX))
                 and name not in _NOT_SETTINGS
             }
         )

@@ -20,10 +20,13 @@ else:
     import tomli as tomllib
 
 __all__ = [
+    "HUB_PREFIX",
+    "HUB_TABLE",
     "WORKER_PREFIX",
     "WORKER_TABLE",
     "all_known",
     "file_if_there",
+    "hub_settings",
     "local_connection_file",
     "settings_file",
     "user_file",
@@ -32,6 +35,8 @@ __all__ = [
 
 WORKER_PREFIX = "HQUEUE_WORKER_"
 WORKER_TABLE = "worker"
+HUB_PREFIX = "HQUEUE_HUB_"
+HUB_TABLE = "hub"
 
 
 def worker_settings(
@@ -49,14 +54,33 @@ def worker_settings(
     Raises:
         SettingsError: a setting is unknown, or the settings file can't be read.
     """
+    return _role_settings(kind, WORKER_TABLE, WORKER_PREFIX, arguments, environ)
+
+
+def hub_settings(
+    kind: type[Any],
+    arguments: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """A hub's settings, as `worker_settings`: ``HQUEUE_HUB_*``, the file's table ``hub``."""
+    return _role_settings(kind, HUB_TABLE, HUB_PREFIX, arguments, environ)
+
+
+def _role_settings(
+    kind: type[Any],
+    role: str,
+    prefix: str,
+    arguments: Mapping[str, Any] | None,
+    environ: Mapping[str, str] | None,
+) -> dict[str, Any]:
     environ = os.environ if environ is None else environ
-    table = user_file(environ).get(WORKER_TABLE, {})
+    table = user_file(environ).get(role, {})
     if not isinstance(table, dict):
-        raise SettingsError("[worker] is a table of the settings file", worker=table)
+        raise SettingsError(f"[{role}] is a table of the settings file", **{role: table})
     named = {
-        name[len(WORKER_PREFIX) :].lower(): value
+        name[len(prefix) :].lower(): value
         for name, value in environ.items()
-        if name.startswith(WORKER_PREFIX)
+        if name.startswith(prefix)
     }
     return all_known(kind, {**table, **named}, arguments)
 

@@ -9,6 +9,7 @@ nothing but an `HQueueError`.
     wire           a gateway pair on real sockets whose answers are spoiled
     native         a region server on real sockets whose answers are spoiled
     ports          the calls of strangers, at a subscriber's port and at a worker's
+    hub            and at a hub's
     texts          settings, environment, files, moments, TTLs, the shell's syntax, framing
     command_line   every command with any arguments and input, against that gateway
 

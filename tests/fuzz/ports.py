@@ -31,7 +31,7 @@ from .damage import Damage, damaged, damages
 from .target import Target
 from .wire import tokens
 
-__all__ = ["ANSWER_S_MAX", "TARGETS", "Bytes", "nearly", "sent"]
+__all__ = ["ANSWER_S_MAX", "CALL_BYTES_MAX", "TARGETS", "Bytes", "nearly", "sent"]
 
 ANSWER_S_MAX = 10.0
 """Within so much time a stranger is hung up on, and another is answered."""

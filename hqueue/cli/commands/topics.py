@@ -1,0 +1,175 @@
+"""``hqueue topics``, ``hubs`` and ``publish``: topics with owners."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands.metadata import hubs
+from hqueue.cli.exits import ExitCode
+from hqueue.cli.formats import printable
+from hqueue.cli.output import show_table, write_json
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError, UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hqueue.metadata.managers import LogRange, TopicMetadata
+    from hqueue.settings.addresses import Address
+
+__all__ = ["app", "register"]
+
+PANEL = "Hubs"
+COMMANDS = "Commands"
+
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
+
+app = typer.Typer(
+    help="Show topics with owners: where their messages lie, and which hub owns each.",
+    no_args_is_help=True,
+)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="topics", rich_help_panel=PANEL)
+    add_command(root, "hubs", hubs, PANEL)
+    add_command(root, "publish", publish, PANEL)
+
+
+def publish(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    values: Annotated[list[str], typer.Argument(metavar="VALUE…", help="What is published.")],
+    *,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="The queue of the topic.")],
+    hubs: Annotated[
+        str | None,
+        typer.Option(
+            "--hubs",
+            envvar="HQUEUE_HUBS",
+            help="Some hubs, host:port with commas between; those in ZooKeeper if not given.",
+        ),
+    ] = None,
+    publisher: Annotated[str, typer.Option(help="Who publishes, as hubs are told.")] = "hqueue",
+) -> None:
+    """Publish values to a topic by way of its hub, each as a message, and print their IDs.
+
+    With --hubs neither HBase nor ZooKeeper need be in reach.
+    """
+    from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
+    from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
+
+    there = _hubs(context, queue) if hubs is None else hub_addresses(hubs)
+    with HubClient(HubClientSettings(there, queue, publisher)) as client:
+        for value in values:
+            print(client.publish(topic, value.encode()))
+
+
+def list_(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
+    """List a queue's topics: topic, how many ranges of the log it has, the partition and the epoch
+    of the last one.
+
+    Without a terminal: with tabs between. What can't be read is named on stderr; the exit code is 5
+    then.
+    """
+    rows: list[tuple[object, ...]] = []
+    broken = False
+    with session_of(context).client.topic_metadata(queue) as metadata:
+        for entry in metadata.entries(["persistence"]):
+            if isinstance(entry.found, UnsupportedFormatError) or entry.subject is None:
+                print(f"hqueue: {entry.found}", file=sys.stderr)
+                broken = True
+                continue
+            ranges: list[LogRange] = list(entry.found.value)  # type: ignore[arg-type]
+            last = ranges[-1] if ranges else None
+            rows.append(
+                (
+                    entry.subject.topic,
+                    len(ranges),
+                    None if last is None else last.partition,
+                    None if last is None else last.epoch,
+                )
+            )
+    _show(("topic", "ranges", "partition", "epoch"), rows, json=json)
+    if broken:
+        raise typer.Exit(ExitCode.CORRUPT)
+
+
+def owners(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
+    """List which hub owns each topic of a queue that has an owner: topic, address, whether that hub
+    is available.
+
+    Without a terminal: with tabs between.
+    """
+    rows: list[tuple[object, ...]] = []
+    with session_of(context).client.topic_metadata(queue) as metadata:
+        there = {hub.info for hub in metadata.hubs.list().values()}
+        for topic in _topics(metadata):
+            found = metadata.ownership.read_owner_info(topic).result()
+            if found is not None:
+                rows.append((topic, str(found.value.address), found.value in there))
+    _show(("topic", "hub", "available"), rows, json=json)
+
+
+def describe(
+    context: typer.Context,
+    queue: QueueArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    *,
+    json: JsonOption = False,
+) -> None:
+    """Show where a topic's messages lie: the ranges of the log, oldest first: partition, the first
+    and the last ID, the owner's epoch. The last range is open while the topic is published to.
+
+    Without a terminal: with tabs between. The exit code is 1 if there is no such topic.
+    """
+    with session_of(context).client.topic_metadata(queue) as metadata:
+        found = metadata.persistence.read_topic_persistence_info(topic).result()
+        owner = metadata.ownership.read_owner_info(topic).result()
+    if found is None:
+        print(f"There is no topic {printable(topic)} in {queue}.", file=sys.stderr)
+        raise typer.Exit(ExitCode.FAILED)
+    if sys.stdout.isatty():
+        print(f"owner: {'none' if owner is None else owner.value.address}")
+    rows: list[tuple[object, ...]] = [
+        (
+            each.partition,
+            str(each.first),
+            None if each.last is None else str(each.last),
+            each.epoch,
+        )
+        for each in found.value
+    ]
+    _show(("partition", "first", "last", "epoch"), rows, json=json)
+
+
+for _name, _command in (("list", list_), ("describe", describe), ("owners", owners)):
+    add_command(app, _name, _command, COMMANDS)
+
+
+def _hubs(context: typer.Context, queue: str) -> tuple[Address, ...]:
+    with session_of(context).client.topic_metadata(queue) as metadata:
+        there = metadata.hubs.list()
+    if not there:
+        raise InvalidInputError("no hub of this queue is available; start one, or give --hubs")
+    return tuple(sorted(there))
+
+
+def _topics(metadata: TopicMetadata) -> Iterator[str]:
+    """The topics of which it is known where they lie."""
+    return metadata.persistence.topics()
+
+
+def _show(columns: tuple[str, ...], rows: list[tuple[object, ...]], *, json: bool) -> None:
+    if json:
+        for row in rows:
+            write_json(dict(zip(columns, row, strict=True)))
+        return
+    shown = [tuple(printable(c) if isinstance(c, str) else c for c in row) for row in rows]
+    show_table(columns, shown, numbers=("ranges", "partition", "epoch"))

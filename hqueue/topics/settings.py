@@ -1,0 +1,103 @@
+"""The settings of a client of hubs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TypedDict
+
+from hqueue.errors import InvalidInputError, SettingsError
+from hqueue.metadata import check_name
+from hqueue.settings.addresses import Address
+from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.numbers import read_whole
+
+__all__ = ["HubClientSettings", "HubOptions", "hub_addresses"]
+
+_BOUNDS = {
+    "connect_timeout_ms": (1, 3_600_000),
+    "operation_timeout_ms": (1, 3_600_000),
+    "redirects_max": (1, 100),
+    "connections_max": (1, 10_000),
+    "owners_max": (1, 10_000_000),
+}
+
+
+class HubOptions(TypedDict, total=False):
+    """Settings of a client of hubs by their names in `HubClientSettings`."""
+
+    queue: str | None
+    publisher: str
+    connect_timeout_ms: int
+    operation_timeout_ms: int
+    redirects_max: int
+    connections_max: int
+    owners_max: int
+
+
+@dataclasses.dataclass(frozen=True)
+class HubClientSettings:
+    """All settings of a client of hubs; frozen, and checked when they are made. Times in
+    milliseconds.
+
+    Raises:
+        SettingsError: a setting has a wrong value.
+    """
+
+    hubs: tuple[Address, ...]
+    """Some hubs: any can be called, and names the others. A list, or a text with commas:
+    ``host:port,host:port``."""
+
+    queue: str | None = None
+    """The queue of the topics, where a call names none."""
+
+    publisher: str = "hqueue"
+    """Who calls, as hubs are told: 1 to 200 characters."""
+
+    connect_timeout_ms: int = 3_000
+    """The bound on opening a connection to a hub."""
+
+    operation_timeout_ms: int = 90_000
+    """The bound on a publish with all redirects and retries. It should be more than the hubs'
+    own ``operation_timeout_ms``, within which a hub learns what became of an append."""
+
+    redirects_max: int = 8
+    """Redirects followed in a row before there is a pause."""
+
+    connections_max: int = 8
+    """Connections to each hub that are kept for the next calls. A call has one to itself; so more
+    are open while more threads publish."""
+
+    owners_max: int = 100_000
+    """Topics of which it is remembered which hub owns them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hubs", hub_addresses(self.hubs))
+        for name, (low, high) in _BOUNDS.items():
+            number = read_whole(getattr(self, name), low, high, error=SettingsError, setting=name)
+            object.__setattr__(self, name, number)
+        try:
+            check_name(self.publisher)
+            if self.queue is not None:
+                check_queue_name(self.queue)
+        except InvalidInputError as exc:
+            raise SettingsError(exc.text, publisher=self.publisher, queue=self.queue) from exc
+
+
+def hub_addresses(given: str | Address | Sequence[str | Address]) -> tuple[Address, ...]:
+    """Hubs as they are given: a list, or a text with commas between.
+
+    Raises:
+        SettingsError: there is none, or one is not written ``host:port``.
+    """
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",") if part.strip()]
+    elif isinstance(given, Address):
+        given = [given]
+    try:
+        found = tuple(each if isinstance(each, Address) else Address.parse(each) for each in given)
+    except (InvalidInputError, TypeError, AttributeError) as exc:
+        raise SettingsError("hubs are written host:port, with commas between", hubs=given) from exc
+    if not found:
+        raise SettingsError("at least one hub is needed")
+    return found

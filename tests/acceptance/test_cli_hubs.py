@@ -1,0 +1,59 @@
+"""``hqueue publish``, ``hubs`` and ``topics``, with a hub of the queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import hqueue
+from tests.acceptance.commands import Run
+from tests.support.backends import Backend
+from tests.support.hubs import HubThread
+
+pytestmark = pytest.mark.in_memory_first
+
+
+@pytest.fixture
+def queue(make_queue: Callable[..., hqueue.Queue]) -> hqueue.Queue:
+    return make_queue(2)
+
+
+@pytest.fixture
+def hub(backend: Backend, queue: hqueue.Queue) -> Iterator[HubThread]:
+    with backend.connect() as client, HubThread(client, queue.name) as running:
+        yield running
+
+
+def test_what_is_published_lies_where_its_topic_is_said_to_lie(
+    run: Run, queue: hqueue.Queue, hub: HubThread
+) -> None:
+    published = run("publish", "t", "one", "two", "-q", queue.name, "--hubs", str(hub.address))
+    assert published.code == 0, published.err
+    found = run("publish", "a/b", "three", "-q", queue.name)
+    ids = [*published.lines, *found.lines]
+    assert {str(message.id): message.value for message in queue.scan()} == dict(
+        zip(ids, (b"one", b"two", b"three"), strict=True)
+    )
+    [listed] = map(json.loads, run("hubs", queue.name, "--json").lines)
+    assert listed["address"] == str(hub.address)
+    topics = map(json.loads, run("topics", "list", queue.name, "--json").lines)
+    assert {each["topic"]: each["ranges"] for each in topics} == {"t": 1, "a/b": 1}
+    assert sorted(run("topics", "owners", queue.name).lines) == [
+        f"a/b\t{hub.address}\tTrue",
+        f"t\t{hub.address}\tTrue",
+    ]
+    [where] = map(json.loads, run("topics", "describe", queue.name, "t", "--json").lines)
+    assert where["last"] is None
+    assert where["epoch"] == 0
+    assert hqueue.MessageID.parse(where["first"]) <= hqueue.MessageID.parse(ids[0])
+
+
+def test_what_is_not_there_is_said(run: Run, queue: hqueue.Queue) -> None:
+    assert run("topics", "describe", queue.name, "t").code == 1
+    assert run("topics", "list", queue.name).out == b""
+    nobody = run("publish", "t", "one", "-q", queue.name)
+    assert nobody.code == 2
+    assert "no hub of this queue is available" in nobody.err
+    assert run("publish", "t", "one", "-q", queue.name, "--hubs", "nowhere").code == 2

@@ -1,0 +1,82 @@
+"""Hubs in threads of the test's process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import hqueue
+from hqueue import Address
+from hqueue_workers.hub.hub import Hub
+from hqueue_workers.hub.settings import HubSettings
+
+__all__ = ["HubThread"]
+
+READY_S = 60.0
+
+
+class HubThread:
+    """A hub in a thread, so that a test can reach its session and what it owns.
+
+    Args:
+        client: its client; not shared with anything else.
+        queues: what it serves.
+        settings: the hub's settings by name.
+    """
+
+    def __init__(self, client: hqueue.Client, *queues: str, **settings: object) -> None:
+        given: dict[str, Any] = {
+            "host": "127.0.0.1",
+            "port": 0,
+            "metrics_port": 0,
+            "balance_ms": 200,
+            **settings,
+        }
+        self._settings = HubSettings(**given)
+        self._queues = queues
+        self.client = client
+        self.hub: Hub
+        self.address: Address
+        self.failure: BaseException | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._main)
+
+    def __enter__(self) -> HubThread:
+        self._thread.start()
+        assert self._ready.wait(READY_S)
+        if self.failure is not None:
+            raise self.failure
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.terminate()
+
+    def owns(self, queue: str) -> set[str]:
+        """The topics of a queue that it owns."""
+        return {owned.name for owned in self.hub._parts[queue].region.owned()}
+
+    def terminate(self) -> None:
+        """Ask it to end, and wait for that."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._run())
+        except BaseException as exc:  # The test is to see it.
+            self.failure = exc
+        finally:
+            self._ready.set()
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self.hub = Hub(self.client, self._queues, self._settings)
+
+        def ready(address: Address) -> None:
+            self.address = address
+            self._ready.set()
+
+        await self.hub.run(self._stopping, ready)

@@ -1,0 +1,324 @@
+"""The client of hubs: what it does with each answer, over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import (
+    Address,
+    ClosedError,
+    HubClient,
+    HubClientSettings,
+    HubUnavailableError,
+    InvalidInputError,
+    Message,
+    MessageID,
+    NotAllowedError,
+    Outcome,
+    QueueNotFoundError,
+    SettingsError,
+)
+from hqueue.rpc.server import ThriftServer
+from hqueue.rpc.services import load
+from tests.support.doubles import SteppedClock
+
+IDL, STRUCTS = load("hub"), load("subscriber")
+WAIT_S = 60.0
+
+Answer = Callable[..., Any]
+
+
+class FakeHub:
+    """A hub that answers as it is told."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.answer = answer or self.done
+        self._lock = threading.Lock()
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address(*listener.getsockname())
+        self._server = ThriftServer(
+            IDL.HQueueHubService,
+            self,
+            listener,
+            threads=4,
+            connections_max=64,
+            call_bytes_max=2**24,
+            idle_ms_max=10_000,
+        )
+        self._server.start()
+
+    def publish(self, queue: Any, publisher: Any, topic: Any, message: Any, again: Any) -> Any:
+        return self.publishMessages(queue, publisher, topic, [message], again)
+
+    def publishMessages(  # noqa: N802  (the IDL's)
+        self, queue: Any, publisher: Any, topic: Any, messages: Any, again: Any
+    ) -> Any:
+        with self._lock:
+            self.calls.append((queue, publisher, topic, messages, again))
+        return self.answer(messages)
+
+    def done(self, messages: Any) -> Any:
+        return IDL.TPublished(STRUCTS.TMessageID(7, len(self.calls)), 3, len(messages))
+
+    def to(self, other: FakeHub) -> None:
+        """Redirect from now on."""
+
+        def redirect(messages: Any) -> Any:
+            raise IDL.TRedirect(other.address.host, other.address.port)
+
+        self.answer = redirect
+
+    def close(self) -> None:
+        self._server.close(1_000)
+
+
+@pytest.fixture
+def make_hub() -> Iterator[Callable[[], FakeHub]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(contextlib.closing(FakeHub()))
+
+
+@pytest.fixture
+def hub(make_hub: Callable[[], FakeHub]) -> FakeHub:
+    return make_hub()
+
+
+@contextlib.contextmanager
+def client_of(*hubs: FakeHub, **options: Any) -> Iterator[hqueue.HubClient]:
+    addresses = ",".join(str(hub.address) for hub in hubs)
+    with hqueue.connect(hubs=addresses, queue="q", **options) as client:
+        yield client
+
+
+def test_a_message_is_sent_with_its_key_and_headers_and_its_id_comes_back(hub: FakeHub) -> None:
+    with client_of(hub, publisher="me") as client:
+        message = Message("t", b"value", b"key", [("name", b"x")])
+        assert client.publish("t", message, queue="other") == MessageID(7, 1)
+        assert client.publish_many("t", [b"a", b"b"]) == [MessageID(7, 2), MessageID(7, 3)]
+    queue, publisher, topic, [sent], redirected = hub.calls[0]
+    assert (queue, publisher, topic, redirected) == (b"other", b"me", b"t", False)
+    assert (sent.value, sent.key) == (b"value", b"key")
+    assert [(each.name, each.value) for each in sent.headers] == [(b"name", b"x")]
+    assert [each.value for each in hub.calls[1][3]] == [b"a", b"b"]
+
+
+def test_a_redirect_is_followed_and_the_owner_remembered(make_hub: Callable[[], FakeHub]) -> None:
+    first, owner = make_hub(), make_hub()
+    first.to(owner)
+    with client_of(first) as client:
+        for _ in range(3):
+            client.publish("t", b"v")
+        client.publish("u", b"v")
+    assert [call[4] for call in first.calls] == [False, False]
+    assert [call[4] for call in owner.calls] == [True, False, False, True]
+
+
+def test_two_hubs_that_name_each_other_are_given_up_within_the_bound(
+    make_hub: Callable[[], FakeHub],
+) -> None:
+    one, other = make_hub(), make_hub()
+    one.to(other)
+    other.to(one)
+    clock = SteppedClock()
+    settings = HubClientSettings((one.address,), "q", redirects_max=3, operation_timeout_ms=60_540)
+    with HubClient(settings, clock) as client:
+        client._random.random = lambda: 0.5  # type: ignore[method-assign]
+        with pytest.raises(HubUnavailableError) as caught:
+            client.publish("t", b"v")
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert clock.now_ms == 60_540
+    pauses = 7 + 29  # From 20 ms on, each twice as long, up to 2 s.
+    assert len(one.calls) + len(other.calls) == 4 * pauses
+
+
+def test_a_loop_that_ends_is_waited_for(make_hub: Callable[[], FakeHub]) -> None:
+    one, other = make_hub(), make_hub()
+    one.to(other)
+
+    def soon(messages: Any) -> Any:
+        if len(other.calls) < 5:
+            raise IDL.TRedirect(*one.address)
+        return other.done(messages)
+
+    other.answer = soon
+    with client_of(one, redirects_max=1) as client:
+        assert client.publish("t", b"v")
+
+
+@pytest.mark.parametrize(
+    "error", [IDL.TBusy("much"), IDL.TUnavailable("no", IDL.TOutcome.NOT_APPLIED)]
+)
+def test_what_was_not_applied_is_tried_again(hub: FakeHub, error: Exception) -> None:
+    def later(messages: Any) -> Any:
+        if len(hub.calls) < 3:
+            raise error
+        return hub.done(messages)
+
+    hub.answer = later
+    with client_of(hub) as client:
+        assert client.publish("t", b"v") == MessageID(7, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "outcome"),
+    [
+        (IDL.TIllegalArgument("why"), InvalidInputError, Outcome.NOT_APPLIED),
+        (IDL.TNoSuchQueue("why"), QueueNotFoundError, Outcome.NOT_APPLIED),
+        (IDL.TNotAllowed("why"), NotAllowedError, Outcome.NOT_APPLIED),
+        (
+            IDL.TUnavailable("why", IDL.TOutcome.UNKNOWN),
+            HubUnavailableError,
+            Outcome.UNKNOWN,
+        ),
+        (IDL.TUnavailable("why", 17), HubUnavailableError, Outcome.UNKNOWN),
+        (ValueError("it failed"), HubUnavailableError, Outcome.UNKNOWN),
+    ],
+    ids=str,
+)
+def test_other_errors_are_raised_with_their_outcome_and_tried_once(
+    hub: FakeHub, error: Exception, raised: type[hqueue.HQueueError], outcome: Outcome
+) -> None:
+    def fail(messages: Any) -> Any:
+        raise error
+
+    hub.answer = fail
+    with client_of(hub) as client:
+        with pytest.raises(raised) as caught:
+            client.publish("t", b"v")
+        assert caught.value.outcome is outcome
+        assert len(hub.calls) == 1
+        hub.answer = hub.done
+        assert client.publish("t", b"v")
+
+
+def test_a_hub_that_is_gone_is_passed_by(make_hub: Callable[[], FakeHub], hub: FakeHub) -> None:
+    gone = make_hub()
+    gone.to(hub)
+    with client_of(gone, hub) as client:
+        client.publish("t", b"v")
+        gone.close()
+        for number in range(10):
+            assert client.publish(f"t{number}", b"v")
+
+
+def test_a_connection_that_the_hub_closed_meanwhile_is_not_used(hub: FakeHub) -> None:
+    with client_of(hub) as client:
+        client.publish("t", b"v")
+        (kept,) = client._connections._idle[hub.address]
+        os.close(os.dup(kept.socket.fileno()))
+        kept.socket._socket.shutdown(socket.SHUT_RDWR)
+        assert client.publish("t", b"v")
+
+
+def test_no_answer_in_time_is_an_unknown_outcome(hub: FakeHub) -> None:
+    waiting: Future[Any] = Future()
+    hub.answer = lambda messages: waiting
+    with client_of(hub, operation_timeout_ms=200) as client:
+        with pytest.raises(HubUnavailableError) as caught:
+            client.publish("t", b"v")
+        assert caught.value.outcome is Outcome.UNKNOWN
+    waiting.set_result(IDL.TPublished(STRUCTS.TMessageID(1, 1), 0, 1))
+
+
+def test_an_answer_that_comes_later_holds_no_thread_of_the_server(hub: FakeHub) -> None:
+    waiting: list[Future[Any]] = []
+    all_there = threading.Event()
+    lock = threading.Lock()
+
+    def later(messages: Any) -> Any:
+        with lock:
+            waiting.append(Future())
+            if len(waiting) == 20:
+                all_there.set()
+            return waiting[-1]
+
+    hub.answer = later
+    with client_of(hub) as client, ThreadPoolExecutor(20) as pool:
+        published = [pool.submit(client.publish, "t", b"v") for _ in range(20)]
+        assert all_there.wait(WAIT_S), "the server has four threads"
+        for number, each in enumerate(waiting):
+            each.set_result(IDL.TPublished(STRUCTS.TMessageID(1, number), 0, 1))
+        assert {each.result(WAIT_S).sequence for each in published} == set(range(20))
+
+
+def test_calls_that_wait_for_an_answer_are_answered_when_the_server_ends(hub: FakeHub) -> None:
+    waiting: Future[Any] = Future()
+    there = threading.Event()
+
+    def later(messages: Any) -> Any:
+        there.set()
+        return waiting
+
+    hub.answer = later
+    with client_of(hub) as client, ThreadPoolExecutor(2) as pool:
+        published = pool.submit(client.publish, "t", b"v")
+        assert there.wait(WAIT_S)
+        ending = pool.submit(hub._server.close, WAIT_S * 1e3)
+        waiting.set_result(IDL.TPublished(STRUCTS.TMessageID(1, 1), 0, 1))
+        assert published.result(WAIT_S)
+        assert ending.result(WAIT_S) is True
+
+
+def test_a_forked_child_publishes_by_connections_of_its_own(hub: FakeHub) -> None:
+    with client_of(hub) as client:
+        client.publish("t", b"parent")
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                client.publish("t", b"child")
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        client.publish("t", b"parent again")
+    assert {call[3][0].value for call in hub.calls} == {b"parent", b"child", b"parent again"}
+
+
+def test_what_makes_no_sense_is_refused_before_anything_is_sent(hub: FakeHub) -> None:
+    with client_of(hub) as client:
+        for topic, messages in (("", [b"v"]), ("t", []), ("t", b"v"), ("t", [Message("u", b"v")])):
+            with pytest.raises(InvalidInputError):
+                client.publish_many(topic, messages)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError):
+            client.publish("t", "text")  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError):
+            client.publish("t", b"v", queue="no queue's name")
+    with pytest.raises(ClosedError):
+        client.publish("t", b"v")
+    with hqueue.connect(hubs=[hub.address]) as nameless, pytest.raises(InvalidInputError):
+        nameless.publish("t", b"v")
+    assert hub.calls == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hubs": ""},
+        {"hubs": "nowhere"},
+        {"hubs": [7]},
+        {"hubs": "h:1", "redirects_max": 0},
+        {"hubs": "h:1", "publisher": ""},
+        {"hubs": "h:1", "queue": "a queue"},
+        {"hubs": "h:1", "quee": "q"},
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError):
+        hqueue.connect(**options)
+
+
+def test_settings_and_hubs_are_not_given_together() -> None:
+    with pytest.raises(InvalidInputError):
+        hqueue.connect(hqueue.Settings(), hubs="h:1")  # type: ignore[call-overload]

@@ -1,0 +1,197 @@
+"""A hub's settings, its partitions, and what its service refuses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import (
+    Address,
+    HubUnavailableError,
+    InvalidInputError,
+    NotAllowedError,
+    QueueNotFoundError,
+    SettingsError,
+)
+from hqueue.rpc.services import load
+from hqueue_workers.hub.hub import Hub
+from hqueue_workers.hub.settings import HubSettings
+from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
+from tests.support.waiting import wait_for
+
+QUEUE = "q"
+IDL, STRUCTS = load("hub"), load("subscriber")
+
+
+@pytest.fixture
+def cluster() -> MemoryBackend:
+    made = MemoryBackend().apart(10_000)
+    with made.connect() as client:
+        client.create_queue(QUEUE, partitions=3)
+    return made
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as opened:
+        yield opened
+
+
+def start(cluster: MemoryBackend, stack: contextlib.ExitStack, **settings: object) -> HubThread:
+    client = stack.enter_context(cluster.connect())
+    return stack.enter_context(HubThread(client, QUEUE, **settings))
+
+
+def held(hub: HubThread) -> set[int]:
+    return set(hub.hub._parts[QUEUE].partitions.held)
+
+
+def test_settings_come_from_arguments_the_environment_and_defaults() -> None:
+    environment = {"HQUEUE_HUB_PORT": "7", "HQUEUE_HUB_THREADS": "3", "HQUEUE_HUBS": "h:1"}
+    found = HubSettings.load({"port": 8, "host": "here"}, environment)
+    assert (found.port, found.threads, found.host, found.listen_host) == (8, 3, "here", "here")
+    assert HubSettings.load({}, {}).listen_host == "0.0.0.0"
+    assert hqueue.Settings.load({}, environment), "those are no settings of a connection"
+    for wrong in ({"port": -1}, {"prt": 1}, {"host": 7}, {"topics_max": 0}):
+        with pytest.raises(SettingsError):
+            HubSettings.load(wrong, {})
+
+
+def test_hubs_share_the_partitions_and_take_those_of_one_that_ends(
+    cluster: MemoryBackend, stack: contextlib.ExitStack
+) -> None:
+    hubs = [start(cluster, stack) for _ in range(3)]
+    wait_for(
+        lambda: (
+            sorted(partition for hub in hubs for partition in held(hub)) == [0, 1, 2]
+            and all(len(held(hub)) == 1 for hub in hubs)
+        ),
+        "each has one",
+    )
+    hubs.pop().client.close()
+    wait_for(
+        lambda: sorted(partition for hub in hubs for partition in held(hub)) == [0, 1, 2],
+        "the others have all",
+    )
+
+
+def test_more_hubs_than_partitions_share_them(
+    cluster: MemoryBackend, stack: contextlib.ExitStack
+) -> None:
+    hubs = [start(cluster, stack) for _ in range(4)]
+    wait_for(lambda: sum(len(held(hub)) for hub in hubs) == 3, "all are claimed")
+    with hqueue.connect(hubs=[hub.address for hub in hubs], queue=QUEUE) as client:
+        for number in range(20):
+            assert client.publish(f"t{number}", b"v")
+
+
+class Nobody:
+    """Lets nobody create topics, and one publish."""
+
+    def may_create(self, caller: str, queue: str, topic: str) -> bool:
+        return False
+
+    def may_publish(self, caller: str, queue: str, topic: str) -> bool:
+        return caller == "me"
+
+
+def test_the_authorizer_decides_who_creates_and_who_publishes(
+    cluster: MemoryBackend, stack: contextlib.ExitStack
+) -> None:
+    hub = start(cluster, stack)
+    with hqueue.connect(hubs=hub.address, queue=QUEUE, publisher="me") as me:
+        me.publish("there", b"v")
+        hub.hub._parts[QUEUE].region._authorizer = Nobody()
+        me.publish("there", b"v")
+        with pytest.raises(NotAllowedError):
+            me.publish("new", b"v")
+    with (
+        hqueue.connect(hubs=hub.address, queue=QUEUE, publisher="you") as you,
+        pytest.raises(NotAllowedError),
+    ):
+        you.publish("there", b"v")
+
+
+def test_a_queue_that_is_not_served_is_refused(
+    cluster: MemoryBackend, stack: contextlib.ExitStack
+) -> None:
+    hub = start(cluster, stack)
+    with hqueue.connect(hubs=hub.address) as client, pytest.raises(QueueNotFoundError):
+        client.publish("t", b"v", queue="another")
+
+
+def test_a_hub_owns_no_more_topics_than_it_may(
+    cluster: MemoryBackend, stack: contextlib.ExitStack
+) -> None:
+    hub = start(cluster, stack, topics_max=2)
+    with hqueue.connect(hubs=hub.address, queue=QUEUE, operation_timeout_ms=1_000) as client:
+        client.publish("a", b"v")
+        client.publish("b", b"v")
+        with pytest.raises(HubUnavailableError) as caught:
+            client.publish("c", b"v")
+        assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
+        assert client.publish("a", b"v")
+
+
+CALL = {"queue": b"q", "publisher": b"me", "topic": b"t", "redirected": False}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": b""},
+        {"topic": b"\xff"},
+        {"topic": b"t" * 256},
+        {"topic": None},
+        {"publisher": b""},
+        {"publisher": None},
+        {"messages": None},
+        {"messages": []},
+        {"messages": [None]},
+        {"messages": [STRUCTS.TMessage(topic=b"", value=None)]},
+        {"messages": [STRUCTS.TMessage(topic=b"u", value=b"v")]},
+        {"messages": [STRUCTS.TMessage(topic=b"", value=bytes(9 * 1024 * 1024))]},
+        {"messages": [STRUCTS.TMessage(topic=b"", value=bytes(5 * 1024 * 1024))] * 2},
+        {
+            "messages": [
+                STRUCTS.TMessage(topic=b"", value=b"", headers=[STRUCTS.THeader(b"\xff", b"")])
+            ]
+        },
+        {"messages": [STRUCTS.TMessage(topic=b"", value=b"", headers=[STRUCTS.THeader()])]},
+    ],
+    ids=lambda wrong: f"{next(iter(wrong))}",
+)
+def test_a_call_that_makes_no_sense_is_refused_before_anything_happens(
+    cluster: MemoryBackend, stack: contextlib.ExitStack, wrong: dict[str, Any]
+) -> None:
+    hub = start(cluster, stack)
+    service: Any = hub.hub._service
+    given = {**CALL, "messages": [STRUCTS.TMessage(topic=b"", value=b"v")], **wrong}
+    call = SimpleNamespace(**given)
+    with pytest.raises(IDL.TIllegalArgument):
+        service.publishMessages(
+            call.queue, call.publisher, call.topic, call.messages, call.redirected
+        )
+    assert service.pending_bytes == 0
+    assert hub.owns(QUEUE) == set()
+
+
+@pytest.mark.parametrize("queues", [[], [QUEUE, QUEUE]])
+def test_a_hub_serves_each_queue_once(cluster: MemoryBackend, queues: list[str]) -> None:
+    with cluster.connect() as client, pytest.raises(InvalidInputError):
+        Hub(client, queues, HubSettings(host="h"))
+
+
+def test_a_port_that_is_taken_is_a_setting_that_is_wrong(
+    cluster: MemoryBackend, stack: contextlib.ExitStack
+) -> None:
+    hub = start(cluster, stack)
+    assert isinstance(hub.address, Address)
+    with pytest.raises(SettingsError):
+        start(cluster, stack, port=hub.address.port)

@@ -1,0 +1,242 @@
+"""Two hubs are called for a topic at once, and one stands still at each step: one owns it then."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import Message, Outcome, StoreUnavailableError
+from hqueue.metadata.managers import LogRange
+from hqueue_workers.hub.owned import Published, RedirectedError
+from hqueue_workers.hub.region import Region
+from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
+from tests.support.waiting import wait_for
+
+WAIT_S = 60.0
+QUEUE = "q"
+
+
+class Place:
+    """Two hubs, and a queue."""
+
+    def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
+        backend = MemoryBackend().apart(10_000)
+        self.client = stack.enter_context(backend.connect(metadata_store=store))
+        self.client.create_queue(QUEUE, partitions=2)
+        self.hubs = [
+            stack.enter_context(
+                HubThread(
+                    stack.enter_context(backend.connect(metadata_store=store)),
+                    QUEUE,
+                    balance_ms=3_600_000,
+                )
+            )
+            for _ in range(2)
+        ]
+        self.metadata = stack.enter_context(self.client.topic_metadata(QUEUE))
+
+    def region(self, number: int) -> Region:
+        return self.hubs[number].hub._parts[QUEUE].region
+
+    def publish(self, number: int, value: bytes) -> Future[Published]:
+        """Call a hub that was chosen: it is to own the topic."""
+        messages = [Message("t", value)]
+        return self.region(number).publish("me", "t", messages, len(value), redirected=True)
+
+    def ranges(self) -> list[LogRange]:
+        found = self.metadata.persistence.read_topic_persistence_info("t").result(WAIT_S)
+        assert found is not None
+        return list(found.value)
+
+    def values(self) -> list[bytes]:
+        """What lies in the topic's ranges, in the order of the IDs."""
+        found = [
+            (message.id, message.value)
+            for each in self.ranges()
+            for message in self.client.queue(QUEUE).scan()
+            if each.partition == message.partition
+            and each.first <= message.id
+            and (each.last is None or message.id <= each.last)
+        ]
+        return [value for _, value in sorted(set(found))]
+
+
+@pytest.fixture(params=["zookeeper", "hbase"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield Place(stack, request.param)
+
+
+@contextlib.contextmanager
+def stopped_at(
+    owner: Any, name: str, *, after: bool, times: int = 1
+) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Let the n-th call of a method stand still, before it or after it; what says that it does,
+    and what lets it go on.
+    """
+    method: Callable[..., Any] = getattr(owner, name)
+    reached, go_on = threading.Event(), threading.Event()
+    calls = iter(range(1, 1_000))
+
+    def stop() -> None:
+        reached.set()
+        assert go_on.wait(WAIT_S)
+
+    def gated(*given: Any, **named: Any) -> Any:
+        is_it = next(calls) == times
+        if is_it and not after:
+            stop()
+        result = method(*given, **named)
+        if is_it and after:
+            stop()
+        return result
+
+    setattr(owner, name, gated)
+    try:
+        yield reached, go_on
+    finally:
+        go_on.set()
+        delattr(owner, name)
+
+
+STEPS = ["_look", "_create", "_acquire"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_hub_that_stands_still_at_a_step_meets_the_other_as_the_owner(
+    place: Place, step: str, *, after: bool
+) -> None:
+    with stopped_at(place.region(0), step, after=after) as (reached, go_on):
+        slow = place.publish(0, b"slow")
+        assert reached.wait(WAIT_S)
+        quick = place.publish(1, b"quick")
+        if step == "_acquire" and after:  # It owns the topic: the other sends its caller to it.
+            error = quick.exception(WAIT_S)
+            assert isinstance(error, RedirectedError)
+            assert error.address == place.hubs[0].address
+            go_on.set()
+            assert slow.result(WAIT_S)
+            assert place.values() == [b"slow"]
+            assert place.hubs[0].owns(QUEUE) == {"t"}
+            return
+        assert quick.result(WAIT_S)
+        go_on.set()
+        error = slow.exception(WAIT_S)
+    assert isinstance(error, RedirectedError)
+    assert error.address == place.hubs[1].address
+    assert place.values() == [b"quick"]
+    assert [place.hubs[n].owns(QUEUE) for n in range(2)] == [set(), {"t"}]
+    assert len(place.ranges()) == 1
+
+
+@pytest.mark.parametrize("step", ["read_topic_persistence_info", "write_topic_persistence_info"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_hub_that_stands_still_in_a_take_over_while_it_is_deposed_writes_to_no_closed_range(
+    place: Place, step: str, *, after: bool
+) -> None:
+    assert place.publish(1, b"first").result(WAIT_S)
+    place.region(1).abandon("t").result(WAIT_S)
+    persistence = place.region(0)._take_over._persistence
+    times = 2 if step.startswith("read") else 1  # It is read once to see whether the topic exists.
+    with stopped_at(persistence, step, after=after, times=times) as (reached, go_on):
+        slow = place.publish(0, b"slow")
+        assert reached.wait(WAIT_S)
+        # Its record goes, as when its session ends while it stands still.
+        ownership = place.metadata.ownership
+        found = ownership.read_owner_info("t").result(WAIT_S)
+        if found is not None:
+            ownership.delete_owner_info("t", found.version).result(WAIT_S)
+        assert place.publish(1, b"quick").result(WAIT_S)
+        go_on.set()
+        error = slow.exception(WAIT_S)
+    ranges = place.ranges()
+    assert [each.epoch for each in ranges] == sorted({each.epoch for each in ranges})
+    assert all(each.last is not None for each in ranges[:-1])
+    assert all(a.last < b.first for a, b in itertools.pairwise(ranges) if a.last)
+    values = place.values()
+    assert values[0] == b"first"
+    assert (b"slow" in values) == (error is None)
+    assert b"quick" in values
+
+
+def test_a_hub_whose_topic_was_taken_over_unseen_is_fenced_and_sends_its_callers_on(
+    place: Place,
+) -> None:
+    assert place.publish(0, b"first").result(WAIT_S)
+    ownership = place.metadata.ownership
+    found = ownership.read_owner_info("t").result(WAIT_S)
+    assert found is not None
+    ownership.delete_owner_info("t", found.version).result(WAIT_S)
+    second = place.publish(1, b"second").result(WAIT_S)
+    assert place.hubs[0].owns(QUEUE) == {"t"}, "it does not know yet"
+    error = place.publish(0, b"late").exception(WAIT_S)
+    assert isinstance(error, RedirectedError)
+    assert error.address == place.hubs[1].address
+    assert place.hubs[0].owns(QUEUE) == set()
+    third = place.publish(1, b"third").result(WAIT_S)
+    assert second.id < third.id
+    assert place.values() == [b"first", b"second", b"third"]
+
+
+def test_a_topic_that_is_abandoned_under_load_loses_nothing_and_keeps_its_order(
+    place: Place,
+) -> None:
+    hubs = ",".join(str(hub.address) for hub in place.hubs)
+    with hqueue.connect(hubs=hubs, queue=QUEUE) as client:
+        ids = []
+        for number in range(60):
+            ids.append(client.publish("t", b"%d" % number))
+            if number % 10 == 5:
+                for n in range(2):
+                    place.region(n).abandon("t")
+    assert ids == sorted(ids)
+    assert place.values() == [b"%d" % number for number in range(60)]
+    assert len(place.ranges()) > 1
+
+
+def test_a_hub_whose_session_ended_owns_nothing_and_takes_its_topics_again_when_called(
+    place: Place,
+) -> None:
+    before = place.publish(0, b"before").result(WAIT_S)
+    place.hubs[0].client.coordination.store.expire()  # type: ignore[attr-defined]
+    wait_for(lambda: place.hubs[0].owns(QUEUE) == set(), "it owns nothing")
+
+    def published() -> Published | None:
+        done = place.publish(0, b"after")
+        error = done.exception(WAIT_S)
+        if error is None:
+            return done.result()
+        assert isinstance(error, StoreUnavailableError)
+        assert error.outcome is Outcome.NOT_APPLIED
+        return None
+
+    after = wait_for(published, "it takes the topic again")
+    assert before.id < after.id
+    assert place.values() == [b"before", b"after"]
+    assert len(place.ranges()) == 2
+
+
+def test_a_hub_whose_session_may_be_over_publishes_nothing_until_it_is_certain_again(
+    place: Place,
+) -> None:
+    assert place.publish(0, b"before").result(WAIT_S)
+    store = place.hubs[0].client.coordination.store
+    lease = place.hubs[0].hub._lease
+    store.suspend()  # type: ignore[attr-defined]
+    wait_for(lambda: not lease.holds, "it is not certain")
+    error = place.publish(0, b"meanwhile").exception(WAIT_S)
+    assert isinstance(error, StoreUnavailableError)
+    assert error.outcome is Outcome.NOT_APPLIED
+    store.resume()  # type: ignore[attr-defined]
+    wait_for(lambda: lease.holds, "it is certain again")
+    assert place.publish(0, b"after").result(WAIT_S)
+    assert place.values() == [b"before", b"after"]

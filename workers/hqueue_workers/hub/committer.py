@@ -1,0 +1,344 @@
+"""What waits for one partition is appended together, by one thread."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from hqueue import (
+    HQueueError,
+    InvalidInputError,
+    Message,
+    MessageID,
+    QueueStateError,
+    StoreUnavailableError,
+)
+from hqueue.metadata.outcomes import own_copy
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.settings.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    TOPICS_PER_BATCH_MAX,
+)
+from hqueue_workers.hub.owned import FencedTopicError, OwnedLog, OwnedTopic, Publish, Published
+
+__all__ = ["Committer"]
+
+logger = logging.getLogger(__name__)
+
+TOGETHER_BYTES_MAX = BATCH_BYTES_MAX // 2
+"""Of several publishes. One alone may be as large as a batch."""
+
+MESSAGE_BYTES = 32
+"""What a message has in a batch beside its own bytes, at most."""
+
+IDLE_MS = 60_000.0
+
+OnFence = Callable[[str, int], None]
+
+
+class Committer:
+    """The writer of one partition at this hub. Thread-safe.
+
+    Publishes that wait while an append is under way go together in the next one: in the order in
+    which they came, each by itself whole. So what a publisher waits for is the append under way
+    and its own, however many others publish. A publish of a topic that was fenced ends with
+    `FencedTopicError`, and nothing of it is in the log.
+
+    Args:
+        partition: the partition.
+        open_log: opens its log, given what is told of each topic and epoch of a control record
+            before anything is appended behind that record.
+        on_append: called with how many publishes, messages and topics an append had.
+        on_fence: called with a topic that is fenced.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        open_log: Callable[[int, OnFence], OwnedLog],
+        *,
+        on_append: Callable[[int], None] = lambda publishes: None,
+        on_fence: Callable[[OwnedTopic], None] = lambda owned: None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.partition = partition
+        self._open_log = open_log
+        self._on_append = on_append
+        self._on_fence = on_fence
+        self._clock = clock
+        self._log: OwnedLog | None = None
+        self._work = threading.Condition()
+        self._opens: list[Future[int]] = []
+        self._closes: list[tuple[str, int, int, Future[int]]] = []
+        self._publishes: collections.deque[Publish] = collections.deque()
+        self._topics: dict[str, OwnedTopic] = {}
+        self._closed = False
+        self._used_ms = clock.monotonic_ms()
+        self._thread = threading.Thread(
+            target=self._run, name=f"hqueue-hub-commit-{partition}", daemon=True
+        )
+        self._thread.start()
+
+    def open(self) -> Future[int]:
+        """Learn where the partition ends, if that is not known: an ID that no batch that comes is
+        below. To be done before a range in it is opened.
+        """
+        done: Future[int] = Future()
+        self._add(lambda: self._opens.append(done))
+        return done
+
+    def register(self, owned: OwnedTopic) -> None:
+        """Have a topic fenced from now on when its time comes. Before its range is opened: what is
+        met meanwhile counts.
+
+        Raises:
+            StoreUnavailableError: the partition's end has to be learned again before.
+        """
+        with self._work:
+            if self._closed or self._log is None:
+                raise StoreUnavailableError(
+                    "the partition is not written to any more", partition=self.partition
+                )
+            self._log.own(owned.name, owned.epoch)
+            before = self._topics.get(owned.name)
+            if before is not None:
+                before.fenced = True
+            self._topics[owned.name] = owned
+            self._used_ms = self._clock.monotonic_ms()
+
+    def forget(self, owned: OwnedTopic) -> None:
+        """A topic is not this hub's any more. What waits of it is appended, or fenced."""
+        with self._work:
+            owned.left = True
+            self._drop_if_done(owned)
+
+    def close_range(self, topic: str, epoch: int, floor: int = 0) -> Future[int]:
+        """Close a topic's range in this partition for owners of lower epochs; the ID of the record
+        that does so, which is not below the floor. Those that are asked for at once share one.
+        """
+        done: Future[int] = Future()
+        self._add(lambda: self._closes.append((topic, epoch, floor, done)))
+        return done
+
+    def submit(
+        self, owned: OwnedTopic, messages: Sequence[Message], size: int
+    ) -> Future[Published]:
+        """Append messages of a topic.
+
+        Raises:
+            FencedTopicError: it is not this hub's any more; also by the future.
+        """
+        done: Future[Published] = Future()
+
+        def add() -> None:
+            if owned.fenced:
+                raise _fenced(owned)
+            owned.waiting += 1
+            self._publishes.append(Publish(owned, messages, size, done))
+
+        self._add(add)
+        return done
+
+    def drained(self, owned: OwnedTopic, wait_s: float) -> bool:
+        """Wait until nothing of a topic waits any more; whether that came in time."""
+        with self._work:
+            return self._work.wait_for(lambda: owned.waiting == 0, wait_s)
+
+    def close_if_idle(self) -> bool:
+        """End if there is nothing to do, nor will be: no topic, and unused for a while; whether it
+        has ended.
+        """
+        with self._work:
+            idle = self._clock.monotonic_ms() - self._used_ms > IDLE_MS
+            if idle and not (self._topics or self._opens or self._closes or self._publishes):
+                self._end()
+            return self._closed
+
+    def close(self, wait_s: float) -> None:
+        """Append what waits, and take no more."""
+        with self._work:
+            self._end()
+        self._thread.join(wait_s)
+
+    def _end(self) -> None:
+        self._closed = True
+        self._work.notify_all()
+
+    def _add(self, add: Callable[[], None]) -> None:
+        with self._work:
+            if self._closed:
+                raise StoreUnavailableError(
+                    "the partition is not written to any more", partition=self.partition
+                )
+            add()
+            self._used_ms = self._clock.monotonic_ms()
+            self._work.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                self._work.wait_for(
+                    lambda: self._closed or self._opens or self._closes or self._publishes
+                )
+                opens, self._opens = self._opens, []
+                closes, self._closes = self._closes, []
+                publishes = bool(self._publishes)
+                if not (opens or closes or publishes):
+                    return
+            try:
+                if opens:
+                    self._do_open(opens)
+                if closes:
+                    self._do_close(closes)
+                if publishes:
+                    self._commit()
+            except Exception:  # Those that wait were told; what comes begins anew.
+                logger.exception("partition %d is given up", self.partition)
+                self._give_up()
+
+    def _opened(self) -> OwnedLog:
+        if self._log is None:
+            opening = self._open_log(self.partition, self._fence)
+            opening.open()
+            self._log = opening
+        return self._log
+
+    def _do_open(self, opens: list[Future[int]]) -> None:
+        try:
+            tail = self._opened().end
+        except Exception as exc:
+            self._fail(opens, exc)
+            return
+        for done in opens:
+            done.set_result(tail)
+
+    def _do_close(self, closes: list[tuple[str, int, int, Future[int]]]) -> None:
+        epochs: dict[str, int] = {}
+        for topic, epoch, _, _ in closes:
+            epochs[topic] = max(epoch, epochs.get(topic, 0))
+        waiting = [done for _, _, _, done in closes]
+        try:
+            closed_at = self._opened().close_ranges(epochs, max(floor for _, _, floor, _ in closes))
+        except Exception as exc:
+            self._fail(waiting, exc)
+            self._see(exc)
+            return
+        for done in waiting:
+            done.set_result(closed_at)
+
+    def _commit(self) -> None:
+        """Append what waits, as much as goes together."""
+        batch: list[Publish] = []
+
+        def make() -> tuple[Sequence[Message], int] | None:
+            self._gather(batch)
+            if not batch:
+                return None
+            messages = [message for each in batch for message in each.messages]
+            return messages, max(each.owned.first for each in batch)
+
+        try:
+            log = self._opened()
+            base = log.append(make)
+        except Exception as exc:
+            if not batch:  # It did not come to that.
+                self._gather(batch)
+            self._end_publishes(batch)
+            self._fail([each.done for each in batch], exc)
+            self._see(exc)
+            return
+        if base is None:
+            return
+        for each in batch:
+            each.owned.published += len(each.messages)
+        self._end_publishes(batch)
+        self._on_append(len(batch))
+        for each in batch:
+            count = len(each.messages)
+            each.done.set_result(Published(MessageID.from_int(base), self.partition, count))
+            base += count
+
+    def _gather(self, batch: list[Publish]) -> None:
+        """Take out of a batch what is fenced, and into it what waits."""
+        refused = [each for each in batch if each.owned.fenced]
+        batch[:] = [each for each in batch if not each.owned.fenced]
+        size = sum(each.size + MESSAGE_BYTES * len(each.messages) for each in batch)
+        messages = sum(len(each.messages) for each in batch)
+        topics = {each.owned.name for each in batch}
+        with self._work:
+            while self._publishes:
+                following = self._publishes[0]
+                if not following.owned.fenced:
+                    count = len(following.messages)
+                    more = following.size + MESSAGE_BYTES * count
+                    if batch and (
+                        size + more > TOGETHER_BYTES_MAX
+                        or messages + count > BATCH_MESSAGES_MAX
+                        or len(topics | {following.owned.name}) > TOPICS_PER_BATCH_MAX
+                    ):
+                        break
+                    size, messages = size + more, messages + count
+                    topics.add(following.owned.name)
+                    batch.append(following)
+                else:
+                    refused.append(following)
+                self._publishes.popleft()
+        self._end_publishes(refused)
+        for each in refused:
+            each.done.set_exception(_fenced(each.owned))
+
+    def _end_publishes(self, ended: Sequence[Publish]) -> None:
+        if ended:
+            with self._work:
+                for each in ended:
+                    each.owned.waiting -= 1
+                    self._drop_if_done(each.owned)
+                self._work.notify_all()
+
+    def _drop_if_done(self, owned: OwnedTopic) -> None:
+        if owned.left and not owned.waiting and self._topics.get(owned.name) is owned:
+            del self._topics[owned.name]
+            if self._log is not None:
+                self._log.disown(owned.name)
+
+    def _see(self, error: Exception) -> None:
+        """What an error of the log means for the topics here."""
+        if not isinstance(error, (StoreUnavailableError, InvalidInputError, QueueStateError)):
+            logger.warning("partition %d is given up: %s", self.partition, error)
+            self._give_up()
+
+    def _fence(self, topic: str, epoch: int) -> None:
+        """A record says that owners of lower epochs write no more."""
+        with self._work:
+            owned = self._topics.get(topic)
+            if owned is None or owned.epoch >= epoch:
+                return
+            owned.fenced = True
+            del self._topics[topic]
+        self._on_fence(owned)
+
+    def _give_up(self) -> None:
+        """The log can't be followed from where it was seen last: nobody knows whose what is."""
+        with self._work:
+            self._log = None
+            lost, self._topics = list(self._topics.values()), {}
+            for owned in lost:
+                owned.fenced = True
+        for owned in lost:
+            self._on_fence(owned)
+
+    @staticmethod
+    def _fail(waiting: Sequence[Future[int]] | Sequence[Future[Published]], exc: Exception) -> None:
+        for done in waiting:
+            done.set_exception(own_copy(exc))
+
+
+def _fenced(owned: OwnedTopic) -> HQueueError:
+    return FencedTopicError(
+        "another hub owns the topic", topic=owned.name, partition=owned.partition
+    )

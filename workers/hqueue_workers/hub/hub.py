@@ -1,0 +1,317 @@
+"""The hub: a process that owns topics, and publishes to them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from hqueue import Address, Client, HQueueError, InvalidInputError, SettingsError
+from hqueue.metadata.managers import HubInfo, HubRegistration, TopicMetadata
+from hqueue.rpc.server import ThriftServer
+from hqueue.settings.limits import BATCH_BYTES_MAX
+from hqueue_workers.hub.authorizer import AllowAll, Authorizer
+from hqueue_workers.hub.committer import Committer
+from hqueue_workers.hub.committers import Committers
+from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
+from hqueue_workers.hub.owned import OwnedTopic
+from hqueue_workers.hub.partitions import HubPartitions
+from hqueue_workers.hub.region import Region
+from hqueue_workers.hub.service import HubService, hub_service
+from hqueue_workers.hub.settings import HubSettings
+from hqueue_workers.hub.shedding import Shedding
+from hqueue_workers.hub.takeover import TakeOver
+from hqueue_workers.node.health import Answer, serve_health
+from hqueue_workers.node.lease import Lease
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["Hub"]
+
+logger = logging.getLogger(__name__)
+
+CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX
+IDLE_MS_MAX = 10_000
+
+
+class _Part:
+    """What a hub has of one queue."""
+
+    def __init__(
+        self,
+        region: Region,
+        metadata: TopicMetadata,
+        partitions: HubPartitions,
+        shedding: Shedding,
+    ) -> None:
+        self.region = region
+        self.metadata = metadata
+        self.partitions = partitions
+        self.shedding = shedding
+        self.registration: HubRegistration | None = None
+
+
+class Hub:
+    """Owns topics of some queues, and publishes to them. To be made within the event loop that it
+    runs on.
+
+    Any number of hubs share a queue's topics. What serves calls is threads; the event loop confirms
+    the session, looks after what goes on, and shows health and metrics.
+
+    Args:
+        client: the connection; its session is the hub's.
+        queues: the queues' names.
+        settings: the hub's settings.
+        authorizer: who may do what; everybody everything if None.
+
+    Raises:
+        InvalidInputError: no queue, or one twice.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queues: Sequence[str],
+        settings: HubSettings,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        if not queues or len(set(queues)) != len(queues):
+            raise InvalidInputError("a hub serves one queue or several, each once", queues=queues)
+        self._client = client
+        self._queues = list(queues)
+        self._settings = settings
+        self._authorizer = authorizer or AllowAll()
+        self._runtime = Runtime(4)
+        self._lease = Lease(client.coordination, self._runtime, self._lost)
+        self._parts: dict[str, _Part] = {}
+        self._service: HubService | None = None
+        self._metrics = HubMetrics(self._figures, self._pending)
+        self._pool = ThreadPoolExecutor(settings.threads, "hqueue-hub-resolve")
+
+    async def run(
+        self, stopping: asyncio.Event, on_ready: Callable[[Address], None] = lambda address: None
+    ) -> None:
+        """Serve until `stopping` is set; then answer the calls under way, and release all topics.
+
+        Args:
+            stopping: set when it is to end.
+            on_ready: called with its address when it can be called.
+
+        Raises:
+            SettingsError: it can't listen where the settings say.
+            QueueNotFoundError: there is no such queue.
+            HQueueError: it could not register, or can't go on.
+        """
+        runtime, settings = self._runtime, self._settings
+        health: asyncio.Server | None = None
+        server: ThriftServer | None = None
+        try:
+            listener = self._listen()
+            address = Address(settings.host, listener.getsockname()[1])
+            info = HubInfo(address, secrets.token_hex(8))
+            try:
+                for queue in self._queues:
+                    self._parts[queue] = await runtime.read(lambda q=queue: self._open(q, info))  # type: ignore[misc]
+                health = await self._serve_health()
+                server = self._serve(listener)
+            except BaseException:
+                listener.close()
+                raise
+            runtime.start(self._lease.run())
+            for part in self._parts.values():
+                await runtime.coordinate(lambda p=part: self._register(p, info))  # type: ignore[misc]
+                await runtime.coordinate(part.partitions.settle)
+            await self._lease.wait()
+            serving = server
+            serving.start()
+            runtime.start(self._look_after())
+            logger.info("hub of %s listens at %s", ", ".join(self._queues), address)
+            on_ready(address)
+            await self._until(stopping)
+            await runtime.read(lambda: self._end(serving))
+            server = None
+        finally:
+            self._lease.close()
+            if health is not None:
+                health.close()
+            if server is not None:
+                await asyncio.to_thread(server.close, 0)
+            for part in self._parts.values():
+                if part.registration is not None:
+                    await asyncio.to_thread(part.registration.close)
+                await asyncio.to_thread(part.region.committers.close, 1.0)
+                part.metadata.close()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            await runtime.close()
+
+    async def _until(self, stopping: asyncio.Event) -> None:
+        """Wait for the end, wanted or not."""
+        wanted = asyncio.ensure_future(stopping.wait())
+        self._runtime.failed.add_done_callback(lambda _: wanted.cancel())
+        await asyncio.wait({wanted})
+        if self._runtime.failed.done():
+            self._runtime.failed.result()
+
+    def _open(self, queue: str, info: HubInfo) -> _Part:
+        client = self._client
+        log = client.cluster.log(queue)
+        description = log.describe()
+        metadata = client.topic_metadata(queue)
+        bound_ms = client.settings.operation_timeout_ms
+        found: list[Region] = []
+
+        def fenced(owned: OwnedTopic) -> None:
+            found[0].fenced(owned)
+
+        committers = Committers(
+            lambda partition: Committer(
+                partition,
+                log.appender.open_owned,
+                on_append=lambda _: self._metrics.appends.inc(),
+                on_fence=fenced,
+            )
+        )
+        partitions = HubPartitions(
+            client.coordination.store,
+            client.coordination.paths.root,
+            queue,
+            log.partitions,
+            hubs=metadata.hubs,
+            me=info.address,
+            hosts=lambda: {
+                each.partition: each.host for each in client.cluster.locate(queue, log.partitions)
+            },
+        )
+        ttl_s = description.ttl_seconds
+        region = Region(
+            queue,
+            info,
+            metadata,
+            take_over=TakeOver(
+                metadata.persistence,
+                committers,
+                ttl_ms=None if ttl_s is None else ttl_s * 1_000,
+                bound_ms=bound_ms,
+            ),
+            committers=committers,
+            partition_for=partitions.choose,
+            certain=lambda: self._lease.holds,
+            authorizer=self._authorizer,
+            metrics=self._metrics,
+            topics_max=self._settings.topics_max,
+            bound_s=bound_ms / 1e3,
+            pool=self._pool,
+        )
+        found.append(region)
+        return _Part(region, metadata, partitions, Shedding(region, metadata.hubs, info.address))
+
+    def _register(self, part: _Part, info: HubInfo) -> None:
+        def failed(error: HQueueError) -> None:
+            self._runtime.call(lambda: self._runtime.fail(error))
+
+        part.registration = part.metadata.hubs.register(info, on_failure=failed)
+
+    def _listen(self) -> socket.socket:
+        settings = self._settings
+        try:
+            return socket.create_server((settings.listen_host, settings.port), backlog=128)
+        except OSError as exc:
+            raise SettingsError(
+                "the hub can't listen for clients here; see host, listen_host and port",
+                listen_host=settings.listen_host,
+                port=settings.port,
+                reason=str(exc),
+            ) from exc
+
+    def _serve(self, listener: socket.socket) -> ThriftServer:
+        settings = self._settings
+        self._service = HubService(
+            {queue: part.region for queue, part in self._parts.items()},
+            self._metrics,
+            settings.pending_bytes_max,
+        )
+        return ThriftServer(
+            hub_service(),
+            self._service,
+            listener,
+            threads=settings.threads,
+            connections_max=settings.connections_max,
+            call_bytes_max=CALL_BYTES_MAX,
+            idle_ms_max=IDLE_MS_MAX,
+        )
+
+    async def _serve_health(self) -> asyncio.Server:
+        settings = self._settings
+        pages = {"/health": self._health_page, "/metrics": self._metrics_page}
+        try:
+            return await serve_health(settings.metrics_host, settings.metrics_port, pages)
+        except OSError as exc:
+            raise SettingsError(
+                "the hub can't serve its metrics here; see metrics_host and metrics_port",
+                metrics_host=settings.metrics_host,
+                metrics_port=settings.metrics_port,
+                reason=str(exc),
+            ) from exc
+
+    async def _health_page(self) -> Answer:
+        well = self._lease.holds
+        figures = self._figures()
+        document = {
+            "status": "serving" if well else "waiting for ZooKeeper",
+            "queues": {queue: each.topics for queue, each in figures.items()},
+        }
+        body = json.dumps(document).encode() + b"\n"
+        return Answer(200 if well else 503, "application/json", body)
+
+    async def _metrics_page(self) -> Answer:
+        body = await self._runtime.read(self._metrics.page)
+        return Answer(200, "text/plain; version=0.0.4; charset=utf-8", body)
+
+    def _figures(self) -> dict[str, RegionFigures]:
+        return {
+            queue: RegionFigures(len(part.region.owned()), len(part.partitions.held))
+            for queue, part in self._parts.items()
+        }
+
+    def _pending(self) -> int:
+        return 0 if self._service is None else self._service.pending_bytes
+
+    async def _look_after(self) -> None:
+        """Tell the load, claim partitions, shed topics, every so often."""
+        while True:
+            await self._runtime.sleep_ms(self._settings.balance_ms)
+            if not self._lease.holds:
+                continue
+            for part in self._parts.values():
+                await self._runtime.coordinate(lambda p=part: self._settle(p))  # type: ignore[misc]
+
+    @staticmethod
+    def _settle(part: _Part) -> None:
+        part.region.committers.look_after()
+        part.partitions.settle()
+        try:
+            if part.registration is not None:
+                part.registration.update(part.shedding.measure())
+            part.shedding.shed()
+        except HQueueError as exc:
+            logger.info("the load can't be told or shed now: %s", exc)
+
+    def _end(self, server: ThriftServer) -> None:
+        """Be chosen no more, release all topics, and answer what is under way: callers are sent
+        elsewhere before they are hung up on.
+        """
+        drain_ms = self._settings.drain_ms
+        for part in self._parts.values():
+            if part.registration is not None:
+                part.registration.close()
+        for part in self._parts.values():
+            part.region.close(drain_ms / 1e3)
+        server.close(drain_ms)
+
+    def _lost(self) -> None:
+        for part in self._parts.values():
+            part.region.lose()
+            part.partitions.lose()

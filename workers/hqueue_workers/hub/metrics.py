@@ -1,0 +1,86 @@
+"""What a hub shows of itself, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+__all__ = ["HubMetrics", "RegionFigures"]
+
+LATENCY_BUCKETS_S = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
+)  # fmt: skip
+
+
+class RegionFigures:
+    """How a hub's part in a queue is now.
+
+    Args:
+        topics: topics owned.
+        partitions: partitions claimed.
+    """
+
+    def __init__(self, topics: int, partitions: int) -> None:
+        self.topics = topics
+        self.partitions = partitions
+
+
+class HubMetrics:
+    """All metrics of a hub, in a registry of their own. Thread-safe.
+
+    Args:
+        regions: gives each queue's figures, now.
+        pending: gives the bytes that wait to be appended, now.
+    """
+
+    def __init__(
+        self, regions: Callable[[], Mapping[str, RegionFigures]], pending: Callable[[], int]
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self.take_overs = self._counter("take_overs", "Topics that became this hub's.")
+        self.redirects = self._counter("redirects", "Calls answered with another hub's address.")
+        self.fenced = self._counter("fenced_topics", "Topics that another owner fenced here.")
+        self.appends = self._counter("appends", "Batches appended.")
+        self.published = self._counter("published", "Messages published.")
+        self.failed = self._counter("failed_publishes", "Publishes that ended with an error.")
+        self.latency = Histogram(
+            "hqueue_hub_publish_latency_seconds",
+            "From a publish's arrival to its place in the log.",
+            buckets=LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.registry.register(_Gauges(regions, pending))
+
+    def page(self) -> bytes:
+        """All metrics as text."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(f"hqueue_hub_{name}", text, registry=self.registry)
+
+
+class _Gauges(Collector):
+    """What is as it is now, and is not counted."""
+
+    def __init__(
+        self, regions: Callable[[], Mapping[str, RegionFigures]], pending: Callable[[], int]
+    ) -> None:
+        self._regions = regions
+        self._pending = pending
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        topics = GaugeMetricFamily("hqueue_hub_topics", "Topics owned.", labels=["queue"])
+        partitions = GaugeMetricFamily(
+            "hqueue_hub_partitions", "Partitions claimed.", labels=["queue"]
+        )
+        for queue, figures in self._regions().items():
+            topics.add_metric([queue], figures.topics)
+            partitions.add_metric([queue], figures.partitions)
+        yield topics
+        yield partitions
+        pending = GaugeMetricFamily("hqueue_hub_pending_bytes", "Bytes that wait to be appended.")
+        pending.add_metric([], self._pending())
+        yield pending

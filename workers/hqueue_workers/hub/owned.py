@@ -1,0 +1,109 @@
+"""A topic that this hub owns, and what the log must do for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from hqueue import Address, HQueueError, Message, MessageID
+from hqueue.metadata.managers import Verdict
+
+__all__ = [
+    "FencedTopicError",
+    "OwnedLog",
+    "OwnedTopic",
+    "Publish",
+    "Published",
+    "RedirectedError",
+]
+
+
+class RedirectedError(Exception):
+    """The caller is to call another hub. Nothing was done."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(str(address))
+        self.address = address
+
+
+class FencedTopicError(HQueueError):
+    """Another owner of the topic has closed the range that this hub wrote to. Nothing was done."""
+
+
+class OwnedLog(Protocol):
+    """One partition, to be written by the owner of topics, as `hqueue.produce.owned` makes one.
+    Used by one thread, but for `own` and `disown`.
+    """
+
+    @property
+    def end(self) -> int:
+        """No message that is appended later has an ID below this one."""
+
+    def open(self) -> int:
+        """Learn where the log ends. It owns no topic then."""
+
+    def own(self, topic: str, epoch: int) -> None:
+        """Let a topic's messages be appended, until a control record has a higher epoch of it."""
+
+    def disown(self, topic: str) -> None:
+        """Append nothing more of a topic."""
+
+    def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
+        """Append a control record that ends what owners of lower epochs have here; its ID."""
+
+    def append(self, make: Callable[[], tuple[Sequence[Message], int] | None]) -> int | None:
+        """Append messages, with IDs from the number beside them on; the first one's ID. None if
+        `make` gave nothing.
+        """
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class OwnedTopic:
+    """A topic that this hub owns, or is about to.
+
+    Args:
+        name: the topic.
+        partition: where its messages go.
+        epoch: of this ownership.
+        verdict: with which it is released.
+        since_ms: since when it is owned, on the clock that does not jump.
+    """
+
+    name: str
+    partition: int
+    epoch: int
+    verdict: Verdict
+    since_ms: float
+    first: int = 0
+    """The lowest ID that a message of it may have."""
+    fenced: bool = False
+    """Whether another owner has closed its range: never again written to by this ownership."""
+    left: bool = False
+    """Whether it is not this hub's any more, and ends with what waits."""
+    waiting: int = 0
+    """Publishes that wait to be appended. Kept by the committer."""
+    published: int = 0
+    """Messages that were appended since it is owned."""
+    rated: tuple[float, int] = (0.0, 0)
+    """When its rate was last measured, and how many had been published by then."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Published:
+    """Where messages lie that were published: with consecutive IDs."""
+
+    id: MessageID
+    partition: int
+    count: int
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Publish:
+    """Messages of one topic that wait to be appended, together."""
+
+    owned: OwnedTopic
+    messages: Sequence[Message]
+    size: int
+    done: Future[Published]

@@ -1,0 +1,400 @@
+"""A hub's part in one queue: the topics that it owns, and what comes of a call."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import NamedTuple
+
+from hqueue import (
+    Address,
+    BufferFullError,
+    HQueueError,
+    Message,
+    Outcome,
+    StoreUnavailableError,
+)
+from hqueue.errors import BadVersionError, NotAllowedError, NoTopicOwnerInfoError
+from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
+from hqueue.metadata.ports import NEW
+from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.balance import choose_hub
+from hqueue_workers.hub.committers import Committers
+from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
+from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.owned import (
+    FencedTopicError,
+    OwnedTopic,
+    Published,
+    RedirectedError,
+)
+from hqueue_workers.hub.takeover import TakeOver
+
+__all__ = ["Region"]
+
+logger = logging.getLogger(__name__)
+
+STEPS_MAX = 10
+LOCKS = 64
+TRIES_MAX = 10
+"""How often others may take a topic over at the same time before it is given up."""
+FENCED_MAX = 3
+"""How often a publish whose topic was fenced meanwhile is looked at anew."""
+
+
+class _Asked(NamedTuple):
+    """Who asks for which topic."""
+
+    caller: str
+    topic: str
+    redirected: bool
+
+
+class Region:
+    """Publishes to the topics of a queue that this hub owns, and makes topics its own. Thread-safe.
+
+    A publish to a topic that it owns asks nobody: it waits for the log alone. Any other goes
+    through `flow`, in one of a few threads; of several for one topic the flow is gone through once.
+
+    Args:
+        queue: the queue.
+        me: this hub.
+        metadata: of the queue's topics.
+        take_over: opens ranges.
+        committers: writes to partitions.
+        partition_for: where a topic's messages go.
+        certain: whether the hub's session certainly lives.
+        authorizer: who may do what.
+        metrics: counts.
+        topics_max: topics owned at a time.
+        bound_s: of what is asked of ZooKeeper and HBase for one call.
+        pool: the threads.
+        rng: chooses hubs.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        me: HubInfo,
+        metadata: TopicMetadata,
+        *,
+        take_over: TakeOver,
+        committers: Committers,
+        partition_for: Callable[[str], int],
+        certain: Callable[[], bool],
+        authorizer: Authorizer,
+        metrics: HubMetrics,
+        topics_max: int,
+        bound_s: float,
+        pool: ThreadPoolExecutor,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.queue = queue
+        self.committers = committers
+        self._me = me
+        self._metadata = metadata
+        self._take_over = take_over
+        self._partition_for = partition_for
+        self._certain = certain
+        self._authorizer = authorizer
+        self._metrics = metrics
+        self._topics_max = topics_max
+        self._bound_s = bound_s
+        self._pool = pool
+        self._random = rng or random.Random()
+        self._lock = threading.Lock()
+        self._topics: dict[str, OwnedTopic] = {}
+        self._resolving: dict[_Asked, Future[OwnedTopic]] = {}
+        self._owning = [threading.Lock() for _ in range(LOCKS)]
+        """Held while a topic is made this hub's own, so that it is once."""
+        self._leaving: dict[str, Future[None]] = {}
+        self._sessions = 0
+        """How many sessions were lost: what was begun with one does not count with the next."""
+        self._closing = False
+
+    def publish(
+        self, caller: str, topic: str, messages: Sequence[Message], size: int, *, redirected: bool
+    ) -> Future[Published]:
+        """Append messages of a topic, all together, once this hub owns it.
+
+        The future's errors are `RedirectedError` where another hub owns it, `NotAllowedError`,
+        `BufferFullError` where this hub owns as many topics as it may, and the store's.
+        """
+        done: Future[Published] = Future()
+        if not self._authorizer.may_publish(caller, self.queue, topic):
+            done.set_exception(
+                NotAllowedError("the caller may not publish to the topic", topic=topic)
+            )
+            return done
+        self._begin(done, caller, topic, messages, size, redirected=redirected, tries=FENCED_MAX)
+        return done
+
+    def owned(self) -> list[OwnedTopic]:
+        """The topics that it owns now."""
+        with self._lock:
+            return list(self._topics.values())
+
+    def lose(self) -> None:
+        """The session was lost: its topics may be others' by now."""
+        with self._lock:
+            self._sessions += 1
+            lost, self._topics = list(self._topics.values()), {}
+        for owned in lost:
+            self.committers.of(owned.partition).forget(owned)
+
+    def fenced(self, owned: OwnedTopic) -> None:
+        """Another owner closed a topic's range."""
+        with self._lock:
+            if self._topics.get(owned.name) is owned:
+                del self._topics[owned.name]
+                self._metrics.fenced.inc()
+
+    def abandon(self, topic: str) -> Future[None]:
+        """Leave a topic to other hubs: accept no more of it, append what waits, release it. Calls
+        that come meanwhile wait, and are looked at anew then.
+        """
+        with self._lock:
+            leaving = self._leaving.get(topic)
+            if leaving is not None:
+                return leaving
+            owned = self._topics.pop(topic, None)
+            done: Future[None] = Future()
+            if owned is None:
+                done.set_result(None)
+                return done
+            self._leaving[topic] = done
+        self._pool.submit(self._leave, owned, done)
+        return done
+
+    def close(self, wait_s: float) -> None:
+        """Abandon all topics, as many as can be in that time."""
+        with self._lock:
+            self._closing = True
+            topics = list(self._topics)
+        ended = [self.abandon(topic) for topic in topics]
+        for each in ended:
+            try:
+                each.result(wait_s)
+            except Exception as exc:  # Another takes it over when this hub is gone.
+                logger.info("a topic was not released: %s", exc)
+
+    def _begin(
+        self,
+        done: Future[Published],
+        caller: str,
+        topic: str,
+        messages: Sequence[Message],
+        size: int,
+        *,
+        redirected: bool,
+        tries: int,
+    ) -> None:
+        def submit(owned: OwnedTopic) -> None:
+            self.committers.of(owned.partition).submit(owned, messages, size).add_done_callback(
+                ended
+            )
+
+        def ended(appended: Future[Published]) -> None:
+            error = appended.exception()
+            if error is not None:
+                failed(error)
+            else:
+                done.set_result(appended.result())
+
+        def failed(error: BaseException) -> None:
+            if isinstance(error, FencedTopicError) and tries:
+                self._begin(done, caller, topic, messages, size, redirected=False, tries=tries - 1)
+            else:
+                done.set_exception(_plain(error))
+
+        def resolved(found: Future[OwnedTopic]) -> None:
+            error = found.exception()
+            if error is not None:
+                done.set_exception(error)
+                return
+            try:
+                submit(found.result())
+            except Exception as exc:
+                failed(exc)
+
+        try:
+            owned = self._topics.get(topic)
+            if owned is not None and self._certain():
+                try:
+                    submit(owned)
+                    return
+                except FencedTopicError:
+                    self.fenced(owned)
+            self._resolve(caller, topic, redirected=redirected).add_done_callback(resolved)
+        except Exception as exc:
+            done.set_exception(exc)
+
+    def _resolve(self, caller: str, topic: str, *, redirected: bool) -> Future[OwnedTopic]:
+        """Go through the flow, once for all that ask at the same time."""
+        if not self._certain():
+            raise StoreUnavailableError(
+                "the hub's session with ZooKeeper is not certain now", queue=self.queue
+            )
+        key = _Asked(caller, topic, redirected)
+        with self._lock:
+            if self._closing:
+                raise StoreUnavailableError("the hub is ending", queue=self.queue)
+            under_way = self._resolving.get(key)
+            if under_way is not None:
+                return under_way
+            if topic not in self._topics and len(self._topics) >= self._topics_max:
+                raise BufferFullError(
+                    "the hub owns as many topics as it may", topics_max=self._topics_max
+                )
+            done = self._resolving[key] = Future()
+            leaving = self._leaving.get(topic)
+
+        def start(_: object = None) -> None:
+            try:
+                self._pool.submit(self._go_through, key, done)
+            except RuntimeError:
+                self._end(key, done, StoreUnavailableError("the hub is ending", queue=self.queue))
+
+        if leaving is None:
+            start()
+        else:
+            leaving.add_done_callback(start)
+        return done
+
+    def _go_through(self, key: _Asked, done: Future[OwnedTopic]) -> None:
+        try:
+            owned = self._flow(key.caller, key.topic, redirected=key.redirected)
+        except FutureTimeoutError as exc:
+            late = StoreUnavailableError("ZooKeeper or HBase did not answer in time")
+            late.__cause__ = exc
+            self._end(key, done, late)
+        except BaseException as exc:
+            if isinstance(exc, HQueueError):  # Whatever came of it, nothing was published.
+                exc.outcome = Outcome.NOT_APPLIED
+            self._end(key, done, exc)
+        else:
+            with self._lock:
+                del self._resolving[key]
+            done.set_result(owned)
+
+    def _end(self, key: _Asked, done: Future[OwnedTopic], error: BaseException) -> None:
+        with self._lock:
+            self._resolving.pop(key, None)
+        done.set_exception(error)
+
+    def _flow(self, caller: str, topic: str, *, redirected: bool) -> OwnedTopic:
+        known = self._look(topic)
+        for _ in range(STEPS_MAX):
+            step = next_step(known, self._me.address, redirected=redirected, choose=self._choose)
+            if isinstance(step, Redirect):
+                self._metrics.redirects.inc()
+                raise RedirectedError(step.address)
+            if step is CREATE:
+                self._create(caller, topic)
+                known = self._look(topic)
+            elif step is OWN:
+                verdict, owned = self._own(topic)
+                known = Known(True, verdict.owner.address, verdict.won)
+            elif step is SERVE:
+                assert owned is not None
+                return owned
+        raise StoreUnavailableError(
+            "the topic is created and deleted again and again", topic=topic, queue=self.queue
+        )
+
+    def _look(self, topic: str) -> Known:
+        """Read what is known of a topic."""
+        ranges = self._metadata.persistence.read_topic_persistence_info(topic)
+        owner = self._metadata.ownership.read_owner_info(topic).result(self._bound_s)
+        exists = ranges.result(self._bound_s) is not None
+        if owner is None or owner.value.address == self._me.address:
+            return Known(exists, None if owner is None else self._me.address)
+        # A record that stays when its hub is gone counts no more then; one that goes with it is
+        # not judged by others: it can't be replaced before.
+        available = self._metadata.store == "zookeeper" or self._metadata.hubs.is_available(
+            owner.value
+        )
+        return Known(exists, owner.value.address if available else None)
+
+    def _create(self, caller: str, topic: str) -> None:
+        if not self._authorizer.may_create(caller, self.queue, topic):
+            raise NotAllowedError("the caller may not create the topic", topic=topic)
+        try:
+            self._metadata.persistence.write_topic_persistence_info(topic, (), NEW).result(
+                self._bound_s
+            )
+        except BadVersionError:
+            return  # Another was quicker.
+        logger.debug("created topic %r of %s", topic, self.queue)
+
+    def _choose(self) -> Address:
+        hubs = self._metadata.hubs.list()
+        if not hubs:
+            raise StoreUnavailableError("no hub is available", queue=self.queue)
+        with self._lock:
+            return choose_hub({at: each.load for at, each in hubs.items()}, self._random)
+
+    def _acquire(self, topic: str) -> Verdict:
+        election = self._metadata.election
+        verdict = election.acquire(topic, self._me).result(self._bound_s)
+        if verdict.won or verdict.owner.address != self._me.address:
+            return verdict
+        # Of a process that listened here before, and is no more: its record is still there.
+        try:
+            self._metadata.ownership.delete_owner_info(topic, verdict.version).result(self._bound_s)
+        except (BadVersionError, NoTopicOwnerInfoError):
+            logger.debug("the record of an earlier process went by itself")
+        return election.acquire(topic, self._me).result(self._bound_s)
+
+    def _own(self, topic: str) -> tuple[Verdict, OwnedTopic | None]:
+        """Try to become a topic's owner, and open a range if that succeeds."""
+        with self._owning[hash(topic) % LOCKS]:
+            with self._lock:
+                owned = self._topics.get(topic)
+                sessions = self._sessions
+            if owned is not None and not owned.fenced:
+                return owned.verdict, owned
+            owned = None
+            for _ in range(TRIES_MAX):
+                verdict = self._acquire(topic)
+                if not verdict.won:
+                    return verdict, None
+                owned = self._take_over.open(topic, verdict, self._partition_for(topic))
+                if owned is not None:
+                    break
+            else:
+                raise StoreUnavailableError(
+                    "other hubs were quicker each time", topic=topic, queue=self.queue
+                )
+            self._metrics.take_overs.inc()
+            with self._lock:
+                if sessions == self._sessions and not owned.fenced:
+                    self._topics[topic] = owned
+                # Else it may be another's: what was called for is appended if it is not fenced.
+            return verdict, owned
+
+    def _leave(self, owned: OwnedTopic, done: Future[None]) -> None:
+        try:
+            committer = self.committers.of(owned.partition)
+            committer.drained(owned, self._bound_s)
+            committer.forget(owned)
+            self._metadata.election.release(owned.name, owned.verdict).result(self._bound_s)
+        except HQueueError as exc:  # It is this hub's still, and is made its own again.
+            logger.info("topic %r was not released: %s", owned.name, exc)
+        finally:
+            with self._lock:
+                self._leaving.pop(owned.name, None)
+            done.set_result(None)
+
+
+def _plain(error: BaseException) -> BaseException:
+    """A topic that changes hands again and again is unavailable for the moment."""
+    if isinstance(error, FencedTopicError):
+        return StoreUnavailableError(
+            "the topic changes hands", topic=error.topic, partition=error.partition
+        )
+    return error

@@ -1,0 +1,187 @@
+"""What is called: ``HQueueHubService``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from hqueue import BufferFullError, HQueueError, InvalidInputError, Message, MessageTooLargeError
+from hqueue.errors import NotAllowedError, Outcome, QueueNotFoundError
+from hqueue.message import Headers
+from hqueue.metadata import check_name
+from hqueue.rpc.services import load
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.owned import Published, RedirectedError
+from hqueue_workers.hub.region import Region
+
+__all__ = ["HubService", "hub_service"]
+
+
+def hub_service() -> Any:
+    """The service of the IDL. Reading the IDL takes a while, the first time."""
+    return load("hub").HQueueHubService
+
+
+class HubService:
+    """The service's handler. Each call is checked before anything happens, and its answer is a
+    future. What waits is bounded in bytes.
+
+    Args:
+        regions: by queue.
+        metrics: counts.
+        pending_bytes_max: of messages that wait.
+        clock: measures latencies.
+    """
+
+    def __init__(
+        self,
+        regions: Mapping[str, Region],
+        metrics: HubMetrics,
+        pending_bytes_max: int,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._idl = load("hub")
+        self._message_id = load("subscriber").TMessageID
+        self._regions = regions
+        self._metrics = metrics
+        self._pending_bytes_max = pending_bytes_max
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.pending_bytes = 0
+
+    def publish(
+        self, queue: Any, publisher: Any, topic: Any, message: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        messages = None if message is None else [message]
+        return self.publishMessages(queue, publisher, topic, messages, redirected)
+
+    def publishMessages(  # noqa: N802  (the IDL's)
+        self, queue: Any, publisher: Any, topic: Any, messages: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        try:
+            region = self._region(queue)
+            caller = check_name(_text(publisher, "publisher"))
+            name, read = _read(topic, messages)
+            size = sum(message.size for message in read)
+            if size > BATCH_BYTES_MAX:
+                raise MessageTooLargeError(
+                    "these messages are larger than a batch may be",
+                    bytes=size,
+                    bytes_max=BATCH_BYTES_MAX,
+                )
+            self._make_room(size)
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+        began_ms = self._clock.monotonic_ms()
+        answer: Future[Any] = Future()
+
+        def ended(published: Future[Published]) -> None:
+            with self._lock:
+                self.pending_bytes -= size
+            error = published.exception()
+            if error is None:
+                self._metrics.published.inc(len(read))
+                self._metrics.latency.observe((self._clock.monotonic_ms() - began_ms) / 1e3)
+                answer.set_result(self._published(published.result()))
+            else:
+                answer.set_exception(self._thrift(error))
+
+        region.publish(caller, name, read, size, redirected=bool(redirected)).add_done_callback(
+            ended
+        )
+        return answer
+
+    def _region(self, queue: Any) -> Region:
+        name = _text(queue, "queue")
+        region = self._regions.get(name)
+        if region is None:
+            raise QueueNotFoundError("this hub does not serve that queue", queue=name[:200])
+        return region
+
+    def _make_room(self, size: int) -> None:
+        with self._lock:
+            # One that is larger than all of the room is taken when nothing else waits.
+            if self.pending_bytes and self.pending_bytes + size > self._pending_bytes_max:
+                raise BufferFullError("as much waits to be appended as may")
+            self.pending_bytes += size
+
+    def _published(self, published: Published) -> Any:
+        at = published.id
+        return self._idl.TPublished(
+            self._message_id(at.timestamp, at.sequence), published.partition, published.count
+        )
+
+    def _thrift(self, error: BaseException) -> Exception:
+        """An error as the IDL has it. What nobody expected is said to be unknown, and its text kept
+        to itself.
+        """
+        idl = self._idl
+        made: Exception
+        match error:
+            case RedirectedError():
+                return idl.TRedirect(error.address.host, error.address.port)  # type: ignore[no-any-return]
+            case InvalidInputError():
+                made = idl.TIllegalArgument(str(error))
+            case QueueNotFoundError():
+                made = idl.TNoSuchQueue(str(error))
+            case NotAllowedError():
+                made = idl.TNotAllowed(str(error))
+            case BufferFullError():
+                made = idl.TBusy(str(error))
+            case HQueueError():
+                unknown = error.outcome is Outcome.UNKNOWN
+                outcome = idl.TOutcome.UNKNOWN if unknown else idl.TOutcome.NOT_APPLIED
+                made = idl.TUnavailable(str(error), outcome)
+            case _:
+                made = idl.TUnavailable(
+                    f"the hub failed: {type(error).__name__}", idl.TOutcome.UNKNOWN
+                )
+        self._metrics.failed.inc()
+        return made
+
+
+def _text(given: Any, name: str) -> str:
+    if given is None:
+        raise InvalidInputError(f"{name} is missing")
+    try:
+        return given if isinstance(given, str) else bytes(given).decode()
+    except UnicodeDecodeError as exc:
+        raise InvalidInputError(f"{name} must be UTF-8") from exc
+
+
+def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:
+    """The topic's name, and the messages as the library has them."""
+    name = _text(topic, "topic")
+    if not messages or None in messages:
+        raise InvalidInputError("at least one message is published, and none is missing")
+    if len(messages) > BATCH_MESSAGES_MAX:
+        raise InvalidInputError(
+            "these are more messages than a batch may have",
+            messages=len(messages),
+            messages_max=BATCH_MESSAGES_MAX,
+        )
+    return name, [_message(name, each) for each in messages]
+
+
+def _message(topic: str, given: Any) -> Message:
+    if given.topic and _text(given.topic, "a message's topic") != topic:
+        raise InvalidInputError("a message has another topic than the call", topic=topic)
+    if given.value is None:
+        raise InvalidInputError("a message has a value")
+    headers: Headers = ()
+    if given.headers:
+        if any(each is None or each.name is None or each.value is None for each in given.headers):
+            raise InvalidInputError("a header has a name and a value")
+        headers = tuple((_text(each.name, "a name"), _bytes(each.value)) for each in given.headers)
+    key = None if given.key is None else _bytes(given.key)
+    return Message(topic, _bytes(given.value), key, headers)
+
+
+def _bytes(given: Any) -> bytes:
+    return given.encode() if isinstance(given, str) else bytes(given)

@@ -1,0 +1,99 @@
+"""A hub's settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Mapping
+
+from hqueue import SettingsError
+from hqueue.settings.addresses import PORT_MAX
+from hqueue.settings.loading import hub_settings
+from hqueue.settings.numbers import read_whole
+
+__all__ = ["HubSettings"]
+
+_BOUNDS = {
+    "port": (0, PORT_MAX),
+    "metrics_port": (0, PORT_MAX),
+    "threads": (1, 256),
+    "connections_max": (1, 100_000),
+    "topics_max": (1, 10_000_000),
+    "pending_bytes_max": (1024 * 1024, 2**40),
+    "balance_ms": (100, 86_400_000),
+    "drain_ms": (0, 600_000),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class HubSettings:
+    """All settings of a hub; frozen, and checked when they are made. Times in milliseconds.
+
+    Each comes from the first of these that has it: an option of ``hqueue hub``, an environment
+    variable (``HQUEUE_HUB_`` and the name in capitals), the table ``[hub]`` of the settings file,
+    the default. Where the servers are is in `hqueue.Settings`.
+
+    Raises:
+        SettingsError: a setting has a wrong value.
+    """
+
+    host: str = ""
+    """The host where clients and other hubs' redirects reach it. The host's name if empty. Topics
+    go to partitions whose region is there, as HBase names it."""
+
+    listen_host: str = ""
+    """Where it listens, if not at `host`. If neither is given: everywhere."""
+
+    port: int = 9_190
+    """The port for clients; a free one if 0."""
+
+    metrics_host: str = "127.0.0.1"
+    """Where health and metrics are served; ``0.0.0.0`` for everybody."""
+
+    metrics_port: int = 9_191
+    """The port of health and metrics; a free one if 0."""
+
+    threads: int = 16
+    """Calls that are read, and topics that are taken over, at a time. A publish that waits for the
+    log holds none."""
+
+    connections_max: int = 10_000
+    """Clients' connections. Further ones wait to be accepted."""
+
+    topics_max: int = 1_000_000
+    """Topics owned at a time, of each queue. Where they lie in ZooKeeper see docs/hubs.md."""
+
+    pending_bytes_max: int = 64 * 1024 * 1024
+    """What may wait to be appended. Beyond it publishes are refused as busy."""
+
+    balance_ms: int = 10_000
+    """How often the hub tells its load, claims partitions, and gives up topics where it has more
+    than its share."""
+
+    drain_ms: int = 10_000
+    """How long calls under way are waited for at the end."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in _BOUNDS:
+                low, high = _BOUNDS[field.name]
+                number = read_whole(value, low, high, error=SettingsError, setting=field.name)
+                object.__setattr__(self, field.name, number)
+            elif not isinstance(value, str):
+                raise SettingsError("this setting is a text", setting=field.name, value=value)
+        if not self.listen_host:
+            object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
+        if not self.host:
+            object.__setattr__(self, "host", socket.gethostname())
+
+    @classmethod
+    def load(
+        cls, arguments: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
+    ) -> HubSettings:
+        """Gather the settings from all sources.
+
+        Raises:
+            SettingsError: a setting is unknown or has a wrong value.
+        """
+        return cls(**hub_settings(cls, arguments, environ))

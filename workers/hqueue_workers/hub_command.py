@@ -1,0 +1,86 @@
+"""``hqueue hub``: the process that owns topics, and publishes to them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Annotated
+
+import typer
+
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue_workers.hub.hub import Hub
+from hqueue_workers.hub.settings import HubSettings
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "hub", hub, "Hubs")
+
+
+def hub(
+    context: typer.Context,
+    queues: Annotated[list[str], typer.Argument(metavar="QUEUE…", help="The queues to serve.")],
+    *,
+    host: Annotated[str | None, typer.Option(help="Where clients reach it.")] = None,
+    listen_host: Annotated[
+        str | None, typer.Option(help="Where it listens for them, if not there.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="For clients; 0 for a free one.")] = None,
+    metrics_host: Annotated[str | None, typer.Option(help="Where metrics are served.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Of /health and /metrics; 0 for a free one.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Calls read, and topics taken over, at a time.")
+    ] = None,
+    connections_max: Annotated[int | None, typer.Option(help="Clients' connections.")] = None,
+    topics_max: Annotated[int | None, typer.Option(help="Topics owned, of each queue.")] = None,
+    pending_bytes_max: Annotated[
+        int | None, typer.Option(help="What may wait to be appended.")
+    ] = None,
+    balance_ms: Annotated[
+        int | None, typer.Option(help="How often load is told, and topics are given up.")
+    ] = None,
+    drain_ms: Annotated[
+        int | None, typer.Option(help="How long calls under way are waited for at a stop.")
+    ] = None,
+) -> None:
+    """Own topics of queues and publish to them, until SIGTERM or Ctrl-C.
+
+    Any number of hubs share a queue's topics. The same settings can stand in HQUEUE_HUB_* and in
+    [hub] of the settings file. At the end the calls under way are answered, and all topics are
+    released.
+    """
+    settings = HubSettings.load(
+        {
+            "host": host,
+            "listen_host": listen_host,
+            "port": port,
+            "metrics_host": metrics_host,
+            "metrics_port": metrics_port,
+            "threads": threads,
+            "connections_max": connections_max,
+            "topics_max": topics_max,
+            "pending_bytes_max": pending_bytes_max,
+            "balance_ms": balance_ms,
+            "drain_ms": drain_ms,
+        }
+    )
+
+    async def run() -> None:
+        await _until_signal(Hub(session_of(context).client, queues, settings))
+
+    asyncio.run(run())
+
+
+async def _until_signal(running: Hub) -> None:
+    """Run a hub until this process is told to end."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await running.run(stopping)
