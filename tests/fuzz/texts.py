@@ -19,6 +19,7 @@ from hqueue.cli.shell.syntax import parse_line
 from hqueue.cli.times import parse_moment
 from hqueue.message_id import as_message_id
 from hqueue.settings.attributes import ATTRIBUTES, check_attributes, check_queue_name, ttl_seconds
+from hqueue.settings.connection import NATIVE
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 
 from .damage import Damage, damaged, damages
@@ -149,7 +150,7 @@ def _load(given: tuple[Any, Any, Mapping[str, str], Mapping[str, Any]]) -> None:
         except HQueueError as exc:
             assert str(exc)
         else:
-            assert settings.gateways
+            assert settings.gateways or settings.hbase == NATIVE
             assert settings == Settings.load({**vars(settings)}, environ)
 
 
