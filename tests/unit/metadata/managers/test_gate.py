@@ -34,7 +34,7 @@ from tests.support.waiting import wait_for
 
 ROOT, QUEUE = "/hqueue", "q"
 STAGE = f"{ROOT}/regions/{QUEUE}/metadata/stage"
-WAIT_S = 30.0
+WAIT_S = 120.0
 RANGES = (LogRange(0, MessageID.parse("1700000000000-0")),)
 STATE = SubscriptionState(MessageID.parse("1700000000000-0"))
 
