@@ -16,12 +16,13 @@ from .cases import CASES, Bench
 from .groups import GROUP_CASES
 from .hubs import HUB_CASES
 from .measure import Comparison, await_calm
+from .native import NATIVE_CASES
 from .push import PUSH_CASES
 from .report import comparisons, line, origin, stolen, write_part
 from .server import fresh_server
 from .spark import SPARK_CASES
 
-ALL_CASES = CASES | GROUP_CASES | HUB_CASES | PUSH_CASES | SPARK_CASES
+ALL_CASES = CASES | GROUP_CASES | HUB_CASES | NATIVE_CASES | PUSH_CASES | SPARK_CASES
 DOCS = Path(__file__).parents[2] / "docs"
 CONSOLE = Console()
 
