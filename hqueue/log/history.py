@@ -10,14 +10,13 @@ from hqueue.format import Bodies, rowkey
 from hqueue.log.ports import HeaderPort, Row
 from hqueue.log.rows import header_of
 from hqueue.log.tail import LogPosition
+from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, HeaderWalk
 from hqueue.runtime.clock import Deadline
 
 __all__ = ["History", "SeenBatch"]
 
-WALKED_HEADERS = 500
 REMEMBERED_MAX = 1 << 18
 """Headers remembered: 6 MiB. What is older is read again if it is asked for."""
-LOOKS_MAX = 5
 BEGINNINGS_MAX = 3
 
 _RECORD = struct.Struct(">8sQII")
@@ -49,9 +48,12 @@ class History:
         self._records = bytearray()
         self._first: int | None = None
         self._from_oldest = False
-        self._shorter = 0
-        self.end = LogPosition(0, 0)
+        self._walk = HeaderWalk(partition, port, LogPosition(0, 0))
+
+    @property
+    def end(self) -> LogPosition:
         """The position behind the last header that was seen."""
+        return self._walk.end
 
     def find(
         self, nonce: bytes, since: int | None, tail: LogPosition, deadline: Deadline
@@ -77,9 +79,9 @@ class History:
                 found = self._remembered(nonce)
                 if self.end != tail:
                     # Also if it was found: it counts while the log goes on from what was seen.
-                    found = self._walk(nonce, deadline) or found
+                    found = self._go_on(nonce, deadline) or found
                 return found
-            except _BrokenOffError:
+            except BrokenOffError:
                 self._first = None  # It was truncated, or collected up to here: as if new.
         raise CorruptLogError(
             "the log does not go on here",
@@ -90,7 +92,7 @@ class History:
         """Take in a batch that was appended at a position, if that is the end."""
         if self._first is not None and position == self.end:
             self._remember(nonce, SeenBatch(base, bodies.count, bodies.fingerprint))
-            self.end = LogPosition(base + bodies.span, position.ordinal + bodies.count)
+            self._walk.end = LogPosition(base + bodies.span, position.ordinal + bodies.count)
 
     def _covers(self, since: int | None) -> bool:
         if self._first is None or since is None:
@@ -100,11 +102,8 @@ class History:
     def _begin(self, since: int | None, deadline: Deadline) -> None:
         """Forget what was seen, and begin with the batch that covers `since`."""
         row = deadline.run(lambda: self._row_at(since))
-        if row is None:
-            first, self.end = 0, LogPosition(0, 0)
-        else:
-            first = row.slot
-            self.end = LogPosition(first, header_of(row).ordinal)
+        first, ordinal = (0, 0) if row is None else (row.slot, header_of(row).ordinal)
+        self._walk = HeaderWalk(self._partition, self._port, LogPosition(first, ordinal))
         self._first, self._from_oldest = first, since is None or first == 0
         self._records.clear()
 
@@ -124,53 +123,24 @@ class History:
             )
         return oldest[0] if oldest else None
 
-    def _walk(self, nonce: bytes, deadline: Deadline) -> SeenBatch | None:
-        """Look at every header from `end` on, up to one that has the nonce."""
-        self._shorter = 0
+    def _go_on(self, nonce: bytes, deadline: Deadline) -> SeenBatch | None:
+        """Look at every header from `end` on, up to a page of which one has the nonce."""
         while True:
-            rows = deadline.run(self._page)
-            for row in rows:
-                header = header_of(row)
-                if (row.slot, header.ordinal) != self.end:
-                    raise _BrokenOffError
+            found = None
+            page = deadline.run(self._walk.page)
+            for _, header in page:
                 seen = SeenBatch(header.base, header.count, header.fingerprint)
                 self._remember(header.nonce, seen)
-                self.end = LogPosition.after(header)
-                if header.nonce == nonce:
-                    return seen
-            if len(rows) < WALKED_HEADERS:
-                return None
+                if header.nonce == nonce and found is None:
+                    found = seen
+            if found is not None or len(page) < WALKED_HEADERS:
+                return found
             if deadline.expired:
                 raise StoreUnavailableError(
                     "the log was not searched to its end in time; what was seen of it is "
                     "remembered, and another try goes on from there",
                     partition=self._partition,
                 )
-
-    def _page(self) -> list[Row]:
-        rows = self._port.headers(self._partition, self.end.slot, WALKED_HEADERS)
-        if not rows:
-            self._check_end()
-        return rows
-
-    def _check_end(self) -> None:
-        """Nothing follows: so the batch before ends here, unless the log was truncated.
-
-        Or a deposed server answered, which knows less. It ends soon after it goes on, so another
-        look is worth it.
-        """
-        before = self._port.newest(self._partition, self.end.slot - 1) if self.end.slot else None
-        end = LogPosition(0, 0)
-        if before is not None:
-            end = LogPosition.after(header_of(before))
-        if end == self.end:
-            return
-        self._shorter += 1
-        if end.slot < self.end.slot and self._shorter < LOOKS_MAX:
-            raise StoreUnavailableError(
-                "the log seems to end before a place where it has been", partition=self._partition
-            )
-        raise _BrokenOffError
 
     def _remembered(self, nonce: bytes) -> SeenBatch | None:
         at = self._records.find(nonce)
@@ -185,7 +155,3 @@ class History:
         if len(self._records) >= REMEMBERED_MAX * _RECORD.size:
             del self._records[: len(self._records) // (2 * _RECORD.size) * _RECORD.size]
             self._first, self._from_oldest = _RECORD.unpack_from(self._records)[1], False
-
-
-class _BrokenOffError(Exception):
-    """The chain does not go on where what was seen of it ends."""

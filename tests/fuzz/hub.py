@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import socket
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -23,7 +22,7 @@ from hqueue_workers.hub.owned import Published
 from hqueue_workers.hub.service import HubService, hub_service
 from tests.support.extras import headers, keys
 
-from .ports import ANSWER_S_MAX, CALL_BYTES_MAX, Bytes, nearly, sent
+from .ports import ANSWER_S_MAX, CALL_BYTES_MAX, Bytes, call_as_stranger, nearly
 from .target import Target
 
 __all__ = ["TARGETS"]
@@ -108,19 +107,7 @@ def _hub() -> _Hub:
 
 
 def _publish(given: Bytes) -> None:
-    """Whatever is sent, it is answered or hung up on, and so soon that no other notices."""
-    logging.getLogger("hqueue").setLevel(logging.CRITICAL)
-    served = _hub()
-    with served.connect() as stranger:
-        try:
-            stranger.sendall(sent(given))
-            stranger.shutdown(socket.SHUT_WR)
-            served.answer()
-            while stranger.recv(4_096):
-                pass
-        except OSError as exc:  # It was hung up on, at any step. But not forgotten.
-            assert not isinstance(exc, TimeoutError)
-    served.answer()
+    call_as_stranger(_hub(), given)
 
 
 own_calls = st.lists(st.tuples(st.binary(max_size=50), keys, headers), max_size=4).map(_own_call)

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
@@ -31,7 +31,15 @@ from .damage import Damage, damaged, damages
 from .target import Target
 from .wire import tokens
 
-__all__ = ["ANSWER_S_MAX", "CALL_BYTES_MAX", "TARGETS", "Bytes", "nearly", "sent"]
+__all__ = [
+    "ANSWER_S_MAX",
+    "CALL_BYTES_MAX",
+    "TARGETS",
+    "Bytes",
+    "call_as_stranger",
+    "nearly",
+    "sent",
+]
 
 ANSWER_S_MAX = 10.0
 """Within so much time a stranger is hung up on, and another is answered."""
@@ -101,10 +109,18 @@ def _subscriber() -> _Subscriber:
     return _Subscriber()
 
 
-def _consume(given: Bytes) -> None:
+class Served(Protocol):
+    """A port, and a caller of it that is as it should be."""
+
+    def connect(self) -> socket.socket: ...
+
+    def answer(self) -> None:
+        """See that the caller is answered."""
+
+
+def call_as_stranger(served: Served, given: Bytes) -> None:
     """Whatever is sent, it is answered or hung up on, and so soon that no other notices."""
     logging.getLogger("hqueue").setLevel(logging.CRITICAL)
-    served = _subscriber()
     with served.connect() as stranger:
         try:
             stranger.sendall(sent(given))
@@ -115,6 +131,10 @@ def _consume(given: Bytes) -> None:
         except OSError as exc:  # It was hung up on, at any step. But not forgotten.
             assert not isinstance(exc, TimeoutError)
     served.answer()
+
+
+def _consume(given: Bytes) -> None:
+    call_as_stranger(_subscriber(), given)
 
 
 CELLS = {b"t": b"cell", b"u": bytes(20)}

@@ -17,6 +17,7 @@ from hqueue.log import attempt as attempt_module
 from hqueue.log import history as history_module
 from hqueue.log import reader as reader_module
 from hqueue.log import tail as tail_module
+from hqueue.log import walk as walk_module
 from hqueue.log import writer as writer_module
 
 from .store import ModelStore
@@ -52,6 +53,10 @@ def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionReader
         return PartitionWriter, namespace["PartitionReader"]
     if mutant.module is not writer_module:
         # A writer that uses the edited class.
+        if mutant.module is walk_module:
+            walking = {name: namespace[name] for name in ("BrokenOffError", "HeaderWalk")}
+            namespace = _executed(history_module, (), mutant.rule)
+            namespace.update(walking)
         names = ("Attempt", "History", "TailCache")
         edited = {name: namespace[name] for name in names if name in namespace}
         namespace = _executed(writer_module, (), mutant.rule)
@@ -259,8 +264,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "one nonce, tried by two",
         (
             (
-                "                    found = self._walk(nonce, deadline) or found\n",
-                "                    self.end = tail\n",
+                "                    found = self._go_on(nonce, deadline) or found\n",
+                "                    self._walk.end = tail\n",
             ),
         ),
         history_module,
@@ -310,13 +315,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "a walk that finds nothing looks whether the log comes up to there",
         "the queue is truncated under one nonce",
         (("            self._check_end()\n", "            pass\n"),),
-        history_module,
+        walk_module,
     ),
     Mutant(
         "a log that is seen to end before what was seen of it is looked at again",
         "a deposed server answers a search",
         (("if end.slot < self.end.slot and self._shorter < LOOKS_MAX:", "if False:"),),
-        history_module,
+        walk_module,
     ),
     Mutant(
         "after a walk the tail is read",
