@@ -81,6 +81,88 @@ exception TBusy {
   1: string message
 }
 
+/**
+ * A subscriber's way with a topic: whether subscribe may create it, or attach to one that is there.
+ */
+enum TSubscribeMode {
+  /* It must not be there. */
+  CREATE = 0,
+  /* It must be there. */
+  ATTACH = 1,
+  CREATE_OR_ATTACH = 2
+}
+
+/**
+ * How a subscriber wants its messages. It is kept with the subscription. A field that is left out
+ * means: no bound, or what the hub thinks good.
+ */
+struct TPreferences {
+  /* So many messages wait for it at most; the oldest are dropped, and counted. */
+  1: optional i32 messageBound,
+  /* Its consume mark is stored at the latest after so many messages. */
+  2: optional i32 consumeInterval,
+  /* So many messages are under way to it at most: delivered, and not consumed. */
+  3: optional i32 deliveryWindow,
+  /* What its application keeps here: 100 names and values. */
+  4: optional map<string, string> application
+}
+
+/**
+ * How messages reach a subscriber: the hub calls an HQueueSubscriberService (subscriber.thrift)
+ * there, one call at a time, in the order of the topic. A status of 0 means that the messages of the
+ * call are consumed; or only that they were received, if explicitConsume is set: then consume moves
+ * the mark. The session is a name that the client made for itself, new for each of its lives.
+ */
+struct TDelivery {
+  1: string host,
+  2: i32 port,
+  3: string session,
+  4: optional bool explicitConsume
+}
+
+/**
+ * What is so after subscribe. The next message that is delivered is the first one after the mark.
+ */
+struct TSubscribed {
+  1: subscriber.TMessageID consumed,
+  /* Whether this call created the subscription. */
+  2: bool created,
+  3: TPreferences preferences,
+  /* Call detached in time: a session of which the hub hears nothing for so long is over for it. */
+  4: i32 sessionMs
+}
+
+/**
+ * Why a hub delivers to a subscriber no more.
+ */
+enum TDetachedReason {
+  /* The hub does not own the topic any more: subscribe again, at any hub. */
+  TOPIC_LEFT = 0,
+  /* Another session has attached, or the subscription is gone: don't. */
+  REPLACED = 1,
+  UNSUBSCRIBED = 2
+}
+
+struct TDetached {
+  1: string subscriber,
+  2: string topic,
+  3: TDetachedReason reason
+}
+
+/**
+ * There is such a subscription already. Nothing was done.
+ */
+exception TSubscriptionExists {
+  1: string message
+}
+
+/**
+ * There is no such subscription, or it is not attached by this session. Nothing was done.
+ */
+exception TNoSuchSubscription {
+  1: string message
+}
+
 service HQueueHubService {
   /**
    * Publish a message. It is in the log when this returns, and every reader will see it.
@@ -104,4 +186,55 @@ service HQueueHubService {
                              4: list<subscriber.TMessage> messages, 5: bool redirected)
     throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
+
+  /**
+   * Subscribe to a topic, and have its messages delivered from the consume mark on. A new
+   * subscription begins at the topic's end: it gets what is published after this returns. An
+   * attached one of another session is detached first. Called again by the same session, it changes
+   * what is given, and nothing is lost.
+   *   subscriber   the subscription's name within the topic: 1 to 200 characters.
+   *   delivery     where messages go; left out, it is created (or changed) and not attached.
+   *   preferences  to be kept; left out, those that it has stay.
+   */
+  TSubscribed subscribe(1: string queue, 2: string subscriber, 3: string topic,
+                        4: TSubscribeMode mode, 5: TDelivery delivery, 6: TPreferences preferences,
+                        7: bool redirected)
+    throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
+            4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy,
+            7: TSubscriptionExists exists, 8: TNoSuchSubscription noSuchSubscription)
+
+  /**
+   * End a subscription: nothing more is delivered, and its mark and preferences are gone.
+   */
+  void unsubscribe(1: string queue, 2: string subscriber, 3: string topic, 4: bool redirected)
+    throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
+            4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy,
+            7: TNoSuchSubscription noSuchSubscription)
+
+  /**
+   * Stop delivering to a subscriber of this session. The subscription stays, and the call under way
+   * is waited for: when this returns, its mark is stored.
+   */
+  void closeSubscription(1: string queue, 2: string subscriber, 3: string topic, 4: string session)
+    throws (1: TIllegalArgument illegalArgument, 2: TNoSuchQueue noSuchQueue,
+            3: TUnavailable unavailable, 4: TBusy busy, 5: TNoSuchSubscription noSuchSubscription)
+
+  /**
+   * A subscriber is done with this message and all before it: move its mark there, if it is behind.
+   * It makes room in the delivery window. The mark is stored within the consume interval, and when
+   * the subscription ends here.
+   */
+  void consume(1: string queue, 2: string subscriber, 3: string topic,
+               4: subscriber.TMessageID messageID, 5: bool redirected)
+    throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
+            4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy,
+            7: TNoSuchSubscription noSuchSubscription)
+
+  /**
+   * Wait until something that a session attached here is detached, waitMs at most (30000 at most);
+   * what is so by then, once each. Keep one such call under way at each hub where the session has
+   * attached something; when it fails, or nothing comes for long, subscribe again.
+   */
+  list<TDetached> detached(1: string queue, 2: string session, 3: i32 waitMs)
+    throws (1: TIllegalArgument illegalArgument, 2: TNoSuchQueue noSuchQueue, 3: TBusy busy)
 }
