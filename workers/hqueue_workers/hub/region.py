@@ -46,7 +46,7 @@ FENCED_MAX = 3
 
 
 class _Asked(NamedTuple):
-    """Who asks for which topic."""
+    """Who asks for what."""
 
     caller: str
     topic: str
@@ -73,8 +73,8 @@ class Region:
         topics_max: topics owned at a time.
         bound_s: of what is asked of ZooKeeper and HBase for one call.
         pool: the threads.
-        rng: chooses hubs.
         listener: told of topics that are left.
+        rng: chooses hubs.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Region:
         topics_max: int,
         bound_s: float,
         pool: ThreadPoolExecutor,
+        listener: OwnedListener,
         rng: random.Random | None = None,
-        listener: OwnedListener | None = None,
     ) -> None:
         self.queue = queue
         self.committers = committers
@@ -173,7 +173,7 @@ class Region:
             lost, self._topics = list(self._topics.values()), {}
         for owned in lost:
             self.committers.of(owned.partition).forget(owned)
-        self._tell_lost(lost)
+        self._listener.lost(lost)
 
     def fenced(self, owned: OwnedTopic) -> None:
         """Another owner closed a topic's range."""
@@ -181,7 +181,7 @@ class Region:
             if self._topics.get(owned.name) is owned:
                 del self._topics[owned.name]
                 self._metrics.fenced.inc()
-        self._tell_lost([owned])
+        self._listener.lost([owned])
 
     def abandon(self, topic: str) -> Future[None]:
         """Leave a topic to other hubs: accept no more of it, append what waits, release it. Calls
@@ -371,17 +371,13 @@ class Region:
                 # Else it may be another's: what was called for is appended if it is not fenced.
             return verdict, owned
 
-    def _tell_lost(self, lost: Sequence[OwnedTopic]) -> None:
-        if self._listener is not None:
-            self._listener.lost(lost)
-
     def _leave(self, owned: OwnedTopic, done: Future[None]) -> None:
         try:
             committer = self.committers.of(owned.partition)
             committer.drained(owned, self._bound_s)
             committer.forget(owned)
-            if self._listener is not None:  # The next owner is to read what is stored now.
-                self._listener.leave(owned).result(self._bound_s)
+            # The next owner is to read what is stored now.
+            self._listener.leave(owned).result(self._bound_s)
             self._metadata.election.release(owned.name, owned.verdict).result(self._bound_s)
         except (
             HQueueError,
