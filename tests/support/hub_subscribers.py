@@ -18,10 +18,9 @@ from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue_workers.hub.service import hub_service
 
-__all__ = ["IDL", "QUEUE_WAIT_S", "Subscriber"]
+__all__ = ["IDL", "Subscriber"]
 
 IDL, STRUCTS = load("hub"), load("subscriber")
-QUEUE_WAIT_S = 60.0
 
 
 class Subscriber:

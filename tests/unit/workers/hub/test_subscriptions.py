@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import hqueue
 from hqueue import Message, MessageID, ReceivedMessage, Status
 from hqueue_workers.hub.region import Region
 from tests.support.backends import MemoryBackend
@@ -280,4 +279,3 @@ def test_bad_input_is_refused_before_anything_happens(place: Place) -> None:
     with pytest.raises(IDL.TNoSuchSubscription):
         sub.consume("t", MessageID(1))
     assert place.hubs[0].owns(QUEUE) == set()
-    assert isinstance(place.client, hqueue.Client)
