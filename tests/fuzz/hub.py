@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import socket
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -13,13 +15,20 @@ from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TMemoryBuffer
 
-from hqueue import Message, MessageID
+from hqueue import Address, Message, MessageID
 from hqueue.message import Headers
+from hqueue.metadata.managers import HubInfo, SubscriptionPreferences, Verdict
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
+from hqueue_workers.hub.authorizer import AllowAll
 from hqueue_workers.hub.metrics import HubMetrics
-from hqueue_workers.hub.owned import Published
+from hqueue_workers.hub.owned import OwnedTopic, Published
 from hqueue_workers.hub.service import HubService, hub_service
+from hqueue_workers.hub.sessions import Detached, DetachedReason
+from hqueue_workers.hub.subscription import Delivery
+from hqueue_workers.hub.subscription_service import Subscribing, SubscriptionService
+from hqueue_workers.hub.subscriptions import Subscribed, SubscribeMode
+from hqueue_workers.node.runtime import Runtime
 from tests.support.extras import headers, keys
 
 from .ports import ANSWER_S_MAX, CALL_BYTES_MAX, Bytes, call_as_stranger, nearly
@@ -28,10 +37,22 @@ from .target import Target
 __all__ = ["TARGETS"]
 
 PENDING_BYTES_MAX = 1024 * 1024
+VERDICT = Verdict(HubInfo(Address("hub", 1), "a"), 0, won=True)
 
 
 class _Region:
     """Publishes to nowhere, and sees that what comes is what may be published."""
+
+    queue = "q"
+
+    def serve(
+        self, caller: str, topic: str, *, redirected: bool, create: bool
+    ) -> Future[OwnedTopic]:
+        assert 1 <= len(caller) <= 200
+        assert 1 <= len(topic.encode()) <= 255
+        done: Future[OwnedTopic] = Future()
+        done.set_result(OwnedTopic(topic, 0, 0, VERDICT, 0.0))
+        return done
 
     def publish(
         self, caller: str, topic: str, messages: Sequence[Message], size: int, *, redirected: bool
@@ -43,6 +64,71 @@ class _Region:
         done: Future[Published] = Future()
         done.set_result(Published(MessageID(9, 9), 3, len(messages)))
         return done
+
+
+class _Subscriptions:
+    """Subscribes to nothing, and sees that what comes is what may be."""
+
+    async def subscribe(
+        self,
+        owned: OwnedTopic,
+        subscriber: str,
+        mode: SubscribeMode,
+        delivery: Delivery | None,
+        preferences: SubscriptionPreferences | None,
+    ) -> Subscribed:
+        assert isinstance(mode, SubscribeMode)
+        assert delivery is None or 1 <= delivery.address.port <= 65_535
+        return Subscribed(7, True, preferences or SubscriptionPreferences())
+
+    async def unsubscribe(self, owned: OwnedTopic, subscriber: str) -> None:
+        assert 1 <= len(subscriber) <= 200
+
+    async def close_subscription(self, topic: str, subscriber: str, session: str) -> None:
+        assert 1 <= len(session) <= 200
+
+    async def consume(self, owned: OwnedTopic, subscriber: str, message_id: int) -> None:
+        assert 0 <= message_id < 2**63
+
+    async def detached(self, session: str, wait_ms: int) -> list[Detached]:
+        assert 0 <= wait_ms <= 30_000
+        return [Detached("t", "s", DetachedReason.REPLACED)]
+
+
+@functools.cache
+def _loop() -> Runtime:
+    """What the hub delivers on: a loop in a thread, which lives as long as the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+
+    async def made() -> Runtime:
+        return Runtime(1)
+
+    return asyncio.run_coroutine_threadsafe(made(), loop).result(ANSWER_S_MAX)
+
+
+def _other_call(method: str, mode: int, port: int, text: str, number: int) -> bytes:
+    """A call of the other methods, as their arguments are named."""
+    idl, structs = load("hub"), load("subscriber")
+    given = {
+        "mode": mode,
+        "delivery": idl.TDelivery("h", port, text, True),
+        "preferences": idl.TPreferences(number, number, number, {text: text}),
+        "messageID": structs.TMessageID(number, 1),
+        "session": text,
+        "waitMs": number,
+        "queue": "q",
+        "subscriber": "s",
+        "topic": "t",
+        "redirected": False,
+    }
+    sent = TMemoryBuffer()
+    service = load("hub").HQueueHubService
+    named = [each[1] for each in getattr(service, f"{method}_args").thrift_spec.values()]
+    client = TClient(service, TBinaryProtocol(sent))
+    client._send(method, **{name: given[name] for name in named})
+    call: bytes = sent.getvalue()
+    return call
 
 
 def _own_call(given: Sequence[tuple[bytes, bytes | None, Headers]]) -> bytes:
@@ -77,7 +163,15 @@ class _Hub:
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
         region: Any = _Region()
-        self.service = HubService({"q": region}, HubMetrics(dict, lambda: 0), PENDING_BYTES_MAX)
+        subscriptions: Any = _Subscriptions()
+        self.service = HubService(
+            {"q": region},
+            HubMetrics(dict, lambda: 0),
+            PENDING_BYTES_MAX,
+            SubscriptionService(
+                {"q": Subscribing(region, subscriptions)}, _loop(), AllowAll(), 60_000
+            ),
+        )
         ThriftServer(
             hub_service(),
             self.service,
@@ -112,4 +206,15 @@ def _publish(given: Bytes) -> None:
 
 own_calls = st.lists(st.tuples(st.binary(max_size=50), keys, headers), max_size=4).map(_own_call)
 
-TARGETS: list[Target[Any]] = [Target("hub", nearly(own_calls, b"publishMessages"), _publish)]
+other_calls = st.builds(
+    _other_call,
+    st.sampled_from(["subscribe", "unsubscribe", "closeSubscription", "consume", "detached"]),
+    st.integers(-1, 3),
+    st.integers(-1, 70_000),
+    st.text(max_size=20),
+    st.integers(-1, 2**31 - 1),
+)
+
+TARGETS: list[Target[Any]] = [
+    Target("hub", nearly(own_calls | other_calls, b"publishMessages"), _publish)
+]

@@ -17,7 +17,7 @@ from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["MessageSender"]
+__all__ = ["MessageSender", "backoff_ms", "status_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class MessageSender:
     async def _answered(self, call: Call, reply: Reply) -> float:
         """Take in an answer; the pause until the call is made again, 0 if it is not."""
         self._failures = 0
-        status = _status(reply.status)
+        status = status_of(reply)
         if status is Status.DONE:
             if call.count:
                 self._metrics.delivered(call.count, self._age_ms(call))
@@ -171,8 +171,7 @@ class MessageSender:
         return self._backoff_ms(self._failures)
 
     def _backoff_ms(self, times: int) -> float:
-        doubled: int = self._options.backoff_ms_min * 2 ** min(times - 1, 40)
-        return min(doubled, self._options.backoff_ms_max)
+        return backoff_ms(self._options, times)
 
     def _age_ms(self, call: Call) -> float:
         return max(0, self._runtime.clock.wall_ms() - timestamp_of(call.first))
@@ -209,9 +208,15 @@ class MessageSender:
         await self.checkpoint.write()
 
 
-def _status(number: int) -> Status:
-    """A status; what is none means that the call is to be made again."""
+def backoff_ms(options: DeliveryOptions, times: int) -> float:
+    """The pause before a call is made again that failed so many times."""
+    doubled: int = options.backoff_ms_min * 2 ** min(times - 1, 40)
+    return min(doubled, options.backoff_ms_max)
+
+
+def status_of(reply: Reply) -> Status:
+    """A reply's status; what is none means that the call is to be made again."""
     try:
-        return Status(number)
+        return Status(reply.status)
     except ValueError:
         return Status.RETRY

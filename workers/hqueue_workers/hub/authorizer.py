@@ -18,6 +18,9 @@ class Authorizer(Protocol):
     def may_publish(self, caller: str, queue: str, topic: str) -> bool:
         """Whether messages may be published to a topic."""
 
+    def may_subscribe(self, caller: str, queue: str, topic: str) -> bool:
+        """Whether a subscriber may subscribe to a topic, consume from it, and unsubscribe."""
+
 
 class AllowAll:
     """Everybody may do everything."""
@@ -26,4 +29,7 @@ class AllowAll:
         return True
 
     def may_publish(self, caller: str, queue: str, topic: str) -> bool:
+        return True
+
+    def may_subscribe(self, caller: str, queue: str, topic: str) -> bool:
         return True

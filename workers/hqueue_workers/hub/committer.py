@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ MESSAGE_BYTES = 32
 IDLE_MS = 60_000.0
 
 OnFence = Callable[[str, int], None]
+OnAppended = Callable[[Sequence[tuple[Publish, int]], Sequence[OwnedTopic], int], None]
 
 
 class Committer:
@@ -54,6 +56,7 @@ class Committer:
             before anything is appended behind that record.
         on_append: called with how many publishes, messages and topics an append had.
         on_fence: called with a topic that is fenced.
+        on_appended: told what was appended, before those that wait are; as `OwnedListener`.
         clock: where time comes from.
     """
 
@@ -64,12 +67,14 @@ class Committer:
         *,
         on_append: Callable[[int], None] = lambda publishes: None,
         on_fence: Callable[[OwnedTopic], None] = lambda owned: None,
+        on_appended: OnAppended = lambda publishes, uncertain, end: None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.partition = partition
         self._open_log = open_log
         self._on_append = on_append
         self._on_fence = on_fence
+        self._on_appended = on_appended
         self._clock = clock
         self._log: OwnedLog | None = None
         self._work = threading.Condition()
@@ -77,6 +82,8 @@ class Committer:
         self._closes: list[tuple[str, int, int, Future[int]]] = []
         self._publishes: collections.deque[Publish] = collections.deque()
         self._topics: dict[str, OwnedTopic] = {}
+        self._uncertain: dict[str, OwnedTopic] = {}
+        """Topics of appends that failed: the log may have them, or get them with the next."""
         self._closed = False
         self._used_ms = clock.monotonic_ms()
         self._thread = threading.Thread(
@@ -91,6 +98,20 @@ class Committer:
         done: Future[int] = Future()
         self._add(lambda: self._opens.append(done))
         return done
+
+    @property
+    def end(self) -> int:
+        """No message that is appended from now on has an ID below this one.
+
+        Raises:
+            StoreUnavailableError: that is not known now.
+        """
+        log = self._log
+        if log is None:
+            raise StoreUnavailableError(
+                "where the partition ends is not known", partition=self.partition
+            )
+        return log.end
 
     def register(self, owned: OwnedTopic) -> None:
         """Have a topic fenced from now on when its time comes. Before its range is opened: what is
@@ -248,6 +269,7 @@ class Committer:
         except Exception as exc:
             if not batch:  # It did not come to that.
                 self._gather(batch)
+            self._uncertain.update((each.owned.name, each.owned) for each in batch)
             self._end_publishes(batch)
             self._fail([each.done for each in batch], exc)
             self._see(exc)
@@ -256,6 +278,10 @@ class Committer:
             return
         for each in batch:
             each.owned.published += len(each.messages)
+        firsts = itertools.accumulate((len(each.messages) for each in batch), initial=base)
+        appended = list(zip(batch, firsts, strict=False))  # The last is where the batch ends.
+        uncertain, self._uncertain = list(self._uncertain.values()), {}
+        self._on_appended(appended, uncertain, log.end)
         self._end_publishes(batch)
         self._on_append(len(batch))
         for each in batch:

@@ -14,16 +14,22 @@ from hqueue import Address, Client, HQueueError, InvalidInputError, SettingsErro
 from hqueue.metadata.managers import HubInfo, HubRegistration, TopicMetadata
 from hqueue.rpc.server import ThriftServer
 from hqueue.settings.limits import BATCH_BYTES_MAX
+from hqueue_workers.hub.attachments import Attachments
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer
 from hqueue_workers.hub.committer import Committer
 from hqueue_workers.hub.committers import Committers
+from hqueue_workers.hub.delivering import Delivering
 from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
 from hqueue_workers.hub.owned import OwnedTopic
 from hqueue_workers.hub.partitions import HubPartitions
 from hqueue_workers.hub.region import Region
 from hqueue_workers.hub.service import HubService, hub_service
+from hqueue_workers.hub.sessions import Sessions
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.hub.shedding import Shedding
+from hqueue_workers.hub.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.subscription_service import Subscribing, SubscriptionService
+from hqueue_workers.hub.subscriptions import Subscriptions
 from hqueue_workers.hub.takeover import TakeOver
 from hqueue_workers.node.health import Answer, serve_health
 from hqueue_workers.node.lease import Lease
@@ -46,12 +52,18 @@ class _Part:
         metadata: TopicMetadata,
         partitions: HubPartitions,
         shedding: Shedding,
+        subscriptions: Subscriptions,
     ) -> None:
         self.region = region
+        self.subscriptions = subscriptions
         self.metadata = metadata
         self.partitions = partitions
         self.shedding = shedding
         self.registration: HubRegistration | None = None
+
+    def start(self) -> None:
+        """Let subscriptions be delivered. For the event loop."""
+        self.subscriptions.attachments.start(self.region)
 
 
 class Hub:
@@ -85,6 +97,9 @@ class Hub:
         self._settings = settings
         self._authorizer = authorizer or AllowAll()
         self._runtime = Runtime(4)
+        # Apart: what makes deliveries wait does not hold up what confirms the session.
+        self._delivery = Runtime(8)
+        self._delivery.failed.add_done_callback(self._failed)
         self._lease = Lease(client.coordination, self._runtime, self._lost)
         self._parts: dict[str, _Part] = {}
         self._service: HubService | None = None
@@ -115,6 +130,7 @@ class Hub:
             try:
                 for queue in self._queues:
                     self._parts[queue] = await runtime.read(lambda q=queue: self._open(q, info))  # type: ignore[misc]
+                    self._parts[queue].start()
                 health = await self._serve_health()
                 server = self._serve(listener)
             except BaseException:
@@ -145,6 +161,7 @@ class Hub:
                 await asyncio.to_thread(part.region.committers.close, 1.0)
                 part.metadata.close()
             self._pool.shutdown(wait=False, cancel_futures=True)
+            await self._delivery.close()
             await runtime.close()
 
     async def _until(self, stopping: asyncio.Event) -> None:
@@ -162,6 +179,7 @@ class Hub:
         metadata = client.topic_metadata(queue)
         bound_ms = client.settings.operation_timeout_ms
         found: list[Region] = []
+        subscriptions = self._subscriptions(queue, metadata)
 
         def fenced(owned: OwnedTopic) -> None:
             found[0].fenced(owned)
@@ -172,6 +190,7 @@ class Hub:
                 log.appender.open_owned,
                 on_append=lambda _: self._metrics.appends.inc(),
                 on_fence=fenced,
+                on_appended=subscriptions.attachments.appended,
             )
         )
         partitions = HubPartitions(
@@ -204,9 +223,40 @@ class Hub:
             topics_max=self._settings.topics_max,
             bound_s=bound_ms / 1e3,
             pool=self._pool,
+            listener=subscriptions.attachments,
         )
         found.append(region)
-        return _Part(region, metadata, partitions, Shedding(region, metadata.hubs, info.address))
+        shedding = Shedding(region, metadata.hubs, info.address)
+        return _Part(region, metadata, partitions, shedding, subscriptions)
+
+    def _subscriptions(self, queue: str, metadata: TopicMetadata) -> Subscriptions:
+        client, settings, runtime = self._client, self._settings, self._delivery
+        sessions = Sessions(settings.session_ms)
+        records = SubscriptionRecords(
+            metadata.subscriptions, runtime, client.settings.operation_timeout_ms / 1e3
+        )
+        attachments = Attachments(
+            records,
+            runtime=runtime,
+            sessions=sessions,
+            deliver=lambda store, moved: Delivering(
+                client.queue(queue),
+                runtime=runtime,
+                may_send=lambda: self._lease.holds,
+                store=store,
+                moved=moved,
+                metrics=self._metrics,
+                calls_max=settings.deliveries_max,
+            ),
+        )
+        return Subscriptions(records, attachments, sessions, settings.subscriptions_max)
+
+    def _failed(self, failed: asyncio.Future[None]) -> None:
+        """What ends delivery ends the hub."""
+        if not failed.cancelled() and failed.exception() is not None:
+            error = failed.exception()
+            assert error is not None
+            self._runtime.fail(error)
 
     def _register(self, part: _Part, info: HubInfo) -> None:
         def failed(error: HQueueError) -> None:
@@ -232,6 +282,15 @@ class Hub:
             {queue: part.region for queue, part in self._parts.items()},
             self._metrics,
             settings.pending_bytes_max,
+            SubscriptionService(
+                {
+                    queue: Subscribing(part.region, part.subscriptions)
+                    for queue, part in self._parts.items()
+                },
+                self._delivery,
+                self._authorizer,
+                settings.session_ms,
+            ),
         )
         return ThriftServer(
             hub_service(),
@@ -272,7 +331,11 @@ class Hub:
 
     def _figures(self) -> dict[str, RegionFigures]:
         return {
-            queue: RegionFigures(len(part.region.owned()), len(part.partitions.held))
+            queue: RegionFigures(
+                len(part.region.owned()),
+                len(part.partitions.held),
+                part.subscriptions.attachments.attached,
+            )
             for queue, part in self._parts.items()
         }
 

@@ -21,10 +21,12 @@ class RegionFigures:
     Args:
         topics: topics owned.
         partitions: partitions claimed.
+        subscriptions: subscriptions attached.
     """
 
-    def __init__(self, topics: int, partitions: int) -> None:
+    def __init__(self, topics: int, partitions: int, subscriptions: int = 0) -> None:
         self.topics = topics
+        self.subscriptions = subscriptions
         self.partitions = partitions
 
 
@@ -46,6 +48,10 @@ class HubMetrics:
         self.appends = self._counter("appends", "Batches appended.")
         self.published = self._counter("published", "Messages published.")
         self.failed = self._counter("failed_publishes", "Publishes that ended with an error.")
+        self.delivered = self._counter("delivered", "Messages that subscribers have taken.")
+        self.retried = self._counter("retried", "Messages that subscribers want once more.")
+        self.dropped = self._counter("dropped", "Messages dropped beyond a message bound.")
+        self.dead_letters = self._counter("dead_letters", "Messages that subscribers rejected.")
         self.latency = Histogram(
             "hqueue_hub_publish_latency_seconds",
             "From a publish's arrival to its place in the log.",
@@ -76,10 +82,15 @@ class _Gauges(Collector):
         partitions = GaugeMetricFamily(
             "hqueue_hub_partitions", "Partitions claimed.", labels=["queue"]
         )
+        subscriptions = GaugeMetricFamily(
+            "hqueue_hub_subscriptions", "Subscriptions attached.", labels=["queue"]
+        )
         for queue, figures in self._regions().items():
             topics.add_metric([queue], figures.topics)
             partitions.add_metric([queue], figures.partitions)
+            subscriptions.add_metric([queue], figures.subscriptions)
         yield topics
+        yield subscriptions
         yield partitions
         pending = GaugeMetricFamily("hqueue_hub_pending_bytes", "Bytes that wait to be appended.")
         pending.add_metric([], self._pending())

@@ -12,6 +12,7 @@ from hqueue.metadata.managers import Verdict
 
 __all__ = [
     "FencedTopicError",
+    "OwnedListener",
     "OwnedLog",
     "OwnedTopic",
     "Publish",
@@ -88,6 +89,23 @@ class OwnedTopic:
     """Messages that were appended since it is owned."""
     rated: tuple[float, int] = (0.0, 0)
     """When its rate was last measured, and how many had been published by then."""
+
+
+class OwnedListener(Protocol):
+    """Is told what becomes of owned topics. Called by any thread."""
+
+    def appended(
+        self, publishes: Sequence[tuple[Publish, int]], uncertain: Sequence[OwnedTopic], end: int
+    ) -> None:
+        """Messages were appended, with IDs from the number beside them on and below `end`. Of the
+        uncertain topics there may be others below it, too, of which it was not known before.
+        """
+
+    def leave(self, owned: OwnedTopic) -> Future[None]:
+        """A topic is about to be released, and nothing more is appended to it."""
+
+    def lost(self, topics: Sequence[OwnedTopic]) -> None:
+        """Topics may be others' already."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,28 +11,27 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple
 
 from hqueue import (
-    Address,
     BufferFullError,
     HQueueError,
     Message,
     Outcome,
     StoreUnavailableError,
 )
-from hqueue.errors import BadVersionError, NotAllowedError, NoTopicOwnerInfoError
+from hqueue.errors import NoSubscriptionStateError, NotAllowedError
 from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
-from hqueue.metadata.ports import NEW
 from hqueue_workers.hub.authorizer import Authorizer
-from hqueue_workers.hub.balance import choose_hub
 from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owned import (
     FencedTopicError,
+    OwnedListener,
     OwnedTopic,
     Published,
     RedirectedError,
 )
 from hqueue_workers.hub.takeover import TakeOver
+from hqueue_workers.hub.topic_records import TopicRecords
 
 __all__ = ["Region"]
 
@@ -47,11 +46,12 @@ FENCED_MAX = 3
 
 
 class _Asked(NamedTuple):
-    """Who asks for which topic."""
+    """Who asks for what."""
 
     caller: str
     topic: str
     redirected: bool
+    create: bool
 
 
 class Region:
@@ -73,6 +73,7 @@ class Region:
         topics_max: topics owned at a time.
         bound_s: of what is asked of ZooKeeper and HBase for one call.
         pool: the threads.
+        listener: told of topics that are left.
         rng: chooses hubs.
     """
 
@@ -91,12 +92,14 @@ class Region:
         topics_max: int,
         bound_s: float,
         pool: ThreadPoolExecutor,
+        listener: OwnedListener,
         rng: random.Random | None = None,
     ) -> None:
         self.queue = queue
         self.committers = committers
         self._me = me
         self._metadata = metadata
+        self._records = TopicRecords(queue, me, metadata, bound_s, rng or random.Random())
         self._take_over = take_over
         self._partition_for = partition_for
         self._certain = certain
@@ -105,7 +108,7 @@ class Region:
         self._topics_max = topics_max
         self._bound_s = bound_s
         self._pool = pool
-        self._random = rng or random.Random()
+        self._listener = listener
         self._lock = threading.Lock()
         self._topics: dict[str, OwnedTopic] = {}
         self._resolving: dict[_Asked, Future[OwnedTopic]] = {}
@@ -133,6 +136,31 @@ class Region:
         self._begin(done, caller, topic, messages, size, redirected=redirected, tries=FENCED_MAX)
         return done
 
+    def serve(
+        self, caller: str, topic: str, *, redirected: bool, create: bool
+    ) -> Future[OwnedTopic]:
+        """The topic, once this hub owns it. Errors are as those of `publish`, and
+        `NoSubscriptionStateError` where there is no such topic and it is not to be created.
+        """
+        owned = self._topics.get(topic)
+        if owned is None or owned.fenced or not self._certain():
+            return self._resolve(caller, topic, redirected=redirected, create=create)
+        done: Future[OwnedTopic] = Future()
+        done.set_result(owned)
+        return done
+
+    def is_owned(self, owned: OwnedTopic) -> bool:
+        """Whether this ownership lasts."""
+        return self._topics.get(owned.name) is owned and not owned.fenced
+
+    def end_of(self, owned: OwnedTopic) -> int:
+        """No message that is appended to the topic from now on has an ID below this one.
+
+        Raises:
+            StoreUnavailableError: that is not known now.
+        """
+        return max(owned.first, self.committers.of(owned.partition).end)
+
     def owned(self) -> list[OwnedTopic]:
         """The topics that it owns now."""
         with self._lock:
@@ -145,6 +173,7 @@ class Region:
             lost, self._topics = list(self._topics.values()), {}
         for owned in lost:
             self.committers.of(owned.partition).forget(owned)
+        self._listener.lost(lost)
 
     def fenced(self, owned: OwnedTopic) -> None:
         """Another owner closed a topic's range."""
@@ -152,6 +181,7 @@ class Region:
             if self._topics.get(owned.name) is owned:
                 del self._topics[owned.name]
                 self._metrics.fenced.inc()
+        self._listener.lost([owned])
 
     def abandon(self, topic: str) -> Future[None]:
         """Leave a topic to other hubs: accept no more of it, append what waits, release it. Calls
@@ -233,13 +263,15 @@ class Region:
         except Exception as exc:
             done.set_exception(exc)
 
-    def _resolve(self, caller: str, topic: str, *, redirected: bool) -> Future[OwnedTopic]:
+    def _resolve(
+        self, caller: str, topic: str, *, redirected: bool, create: bool = True
+    ) -> Future[OwnedTopic]:
         """Go through the flow, once for all that ask at the same time."""
         if not self._certain():
             raise StoreUnavailableError(
                 "the hub's session with ZooKeeper is not certain now", queue=self.queue
             )
-        key = _Asked(caller, topic, redirected)
+        key = _Asked(caller, topic, redirected, create)
         with self._lock:
             if self._closing:
                 raise StoreUnavailableError("the hub is ending", queue=self.queue)
@@ -267,7 +299,7 @@ class Region:
 
     def _go_through(self, key: _Asked, done: Future[OwnedTopic]) -> None:
         try:
-            owned = self._flow(key.caller, key.topic, redirected=key.redirected)
+            owned = self._flow(key.caller, key.topic, redirected=key.redirected, create=key.create)
         except FutureTimeoutError as exc:
             late = StoreUnavailableError("ZooKeeper or HBase did not answer in time")
             late.__cause__ = exc
@@ -286,16 +318,22 @@ class Region:
             self._resolving.pop(key, None)
         done.set_exception(error)
 
-    def _flow(self, caller: str, topic: str, *, redirected: bool) -> OwnedTopic:
-        known = self._look(topic)
+    def _flow(self, caller: str, topic: str, *, redirected: bool, create: bool) -> OwnedTopic:
+        known = self._records.look(topic)
         for _ in range(STEPS_MAX):
-            step = next_step(known, self._me.address, redirected=redirected, choose=self._choose)
+            step = next_step(
+                known, self._me.address, redirected=redirected, choose=self._records.choose
+            )
             if isinstance(step, Redirect):
                 self._metrics.redirects.inc()
                 raise RedirectedError(step.address)
             if step is CREATE:
-                self._create(caller, topic)
-                known = self._look(topic)
+                if not create:
+                    raise NoSubscriptionStateError("there is no such topic", topic=topic)
+                if not self._authorizer.may_create(caller, self.queue, topic):
+                    raise NotAllowedError("the caller may not create the topic", topic=topic)
+                self._records.create(topic)
+                known = self._records.look(topic)
             elif step is OWN:
                 verdict, owned = self._own(topic)
                 known = Known(True, verdict.owner.address, verdict.won)
@@ -305,50 +343,6 @@ class Region:
         raise StoreUnavailableError(
             "the topic is created and deleted again and again", topic=topic, queue=self.queue
         )
-
-    def _look(self, topic: str) -> Known:
-        """Read what is known of a topic."""
-        ranges = self._metadata.persistence.read_topic_persistence_info(topic)
-        owner = self._metadata.ownership.read_owner_info(topic).result(self._bound_s)
-        exists = ranges.result(self._bound_s) is not None
-        if owner is None or owner.value.address == self._me.address:
-            return Known(exists, None if owner is None else self._me.address)
-        # A record that stays when its hub is gone counts no more then; one that goes with it is
-        # not judged by others: it can't be replaced before.
-        available = self._metadata.store == "zookeeper" or self._metadata.hubs.is_available(
-            owner.value
-        )
-        return Known(exists, owner.value.address if available else None)
-
-    def _create(self, caller: str, topic: str) -> None:
-        if not self._authorizer.may_create(caller, self.queue, topic):
-            raise NotAllowedError("the caller may not create the topic", topic=topic)
-        try:
-            self._metadata.persistence.write_topic_persistence_info(topic, (), NEW).result(
-                self._bound_s
-            )
-        except BadVersionError:
-            return  # Another was quicker.
-        logger.debug("created topic %r of %s", topic, self.queue)
-
-    def _choose(self) -> Address:
-        hubs = self._metadata.hubs.list()
-        if not hubs:
-            raise StoreUnavailableError("no hub is available", queue=self.queue)
-        with self._lock:
-            return choose_hub({at: each.load for at, each in hubs.items()}, self._random)
-
-    def _acquire(self, topic: str) -> Verdict:
-        election = self._metadata.election
-        verdict = election.acquire(topic, self._me).result(self._bound_s)
-        if verdict.won or verdict.owner.address != self._me.address:
-            return verdict
-        # Of a process that listened here before, and is no more: its record is still there.
-        try:
-            self._metadata.ownership.delete_owner_info(topic, verdict.version).result(self._bound_s)
-        except (BadVersionError, NoTopicOwnerInfoError):
-            logger.debug("the record of an earlier process went by itself")
-        return election.acquire(topic, self._me).result(self._bound_s)
 
     def _own(self, topic: str) -> tuple[Verdict, OwnedTopic | None]:
         """Try to become a topic's owner, and open a range if that succeeds."""
@@ -360,7 +354,7 @@ class Region:
                 return owned.verdict, owned
             owned = None
             for _ in range(TRIES_MAX):
-                verdict = self._acquire(topic)
+                verdict = self._records.acquire(topic)
                 if not verdict.won:
                     return verdict, None
                 owned = self._take_over.open(topic, verdict, self._partition_for(topic))
@@ -382,8 +376,13 @@ class Region:
             committer = self.committers.of(owned.partition)
             committer.drained(owned, self._bound_s)
             committer.forget(owned)
+            # The next owner is to read what is stored now.
+            self._listener.leave(owned).result(self._bound_s)
             self._metadata.election.release(owned.name, owned.verdict).result(self._bound_s)
-        except HQueueError as exc:  # It is this hub's still, and is made its own again.
+        except (
+            HQueueError,
+            FutureTimeoutError,
+        ) as exc:  # It is this hub's still, and is made its own again.
             logger.info("topic %r was not released: %s", owned.name, exc)
         finally:
             with self._lock:

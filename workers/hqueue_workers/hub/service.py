@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from hqueue import BufferFullError, HQueueError, InvalidInputError, Message, MessageTooLargeError
-from hqueue.errors import NotAllowedError, Outcome, QueueNotFoundError
+from hqueue.errors import QueueNotFoundError
 from hqueue.message import Headers
 from hqueue.metadata import check_name
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from hqueue_workers.hub.answers import as_thrift, text_of
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owned import Published, RedirectedError
 from hqueue_workers.hub.region import Region
+from hqueue_workers.hub.subscription_service import SubscriptionService
 
 __all__ = ["HubService", "hub_service"]
 
@@ -34,6 +36,7 @@ class HubService:
         regions: by queue.
         metrics: counts.
         pending_bytes_max: of messages that wait.
+        subscribing: handles what is about subscriptions.
         clock: measures latencies.
     """
 
@@ -42,6 +45,7 @@ class HubService:
         regions: Mapping[str, Region],
         metrics: HubMetrics,
         pending_bytes_max: int,
+        subscribing: SubscriptionService,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._idl = load("hub")
@@ -49,6 +53,7 @@ class HubService:
         self._regions = regions
         self._metrics = metrics
         self._pending_bytes_max = pending_bytes_max
+        self._subscribing = subscribing
         self._clock = clock
         self._lock = threading.Lock()
         self.pending_bytes = 0
@@ -66,7 +71,7 @@ class HubService:
         """As the IDL has it."""
         try:
             region = self._region(queue)
-            caller = check_name(_text(publisher, "publisher"))
+            caller = check_name(text_of(publisher, "publisher"))
             name, read = _read(topic, messages)
             size = sum(message.size for message in read)
             if size > BATCH_BYTES_MAX:
@@ -97,8 +102,55 @@ class HubService:
         )
         return answer
 
+    def subscribe(  # noqa: PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        subscriber: Any,
+        topic: Any,
+        mode: Any,
+        delivery: Any,
+        preferences: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        given = (queue, subscriber, topic, mode, delivery, preferences, redirected)
+        return self._begun(self._subscribing.subscribe, *given)
+
+    def unsubscribe(self, queue: Any, subscriber: Any, topic: Any, redirected: Any) -> Future[Any]:
+        """As the IDL has it."""
+        return self._begun(self._subscribing.unsubscribe, queue, subscriber, topic, redirected)
+
+    def closeSubscription(  # noqa: N802  (the IDL's)
+        self, queue: Any, subscriber: Any, topic: Any, session: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        return self._begun(self._subscribing.close_subscription, queue, subscriber, topic, session)
+
+    def consume(
+        self,
+        queue: Any,
+        subscriber: Any,
+        topic: Any,
+        messageID: Any,  # noqa: N803
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        given = (queue, subscriber, topic, messageID, redirected)
+        return self._begun(self._subscribing.consume, *given)
+
+    def detached(self, queue: Any, session: Any, waitMs: Any) -> Future[Any]:  # noqa: N803
+        """As the IDL has it."""
+        return self._begun(self._subscribing.detached, queue, session, waitMs)
+
+    @staticmethod
+    def _begun(call: Callable[..., Future[Any]], *given: Any) -> Future[Any]:
+        try:
+            return call(*given)
+        except HQueueError as exc:
+            raise as_thrift(exc) from exc
+
     def _region(self, queue: Any) -> Region:
-        name = _text(queue, "queue")
+        name = text_of(queue, "queue")
         region = self._regions.get(name)
         if region is None:
             raise QueueNotFoundError("this hub does not serve that queue", queue=name[:200])
@@ -118,46 +170,15 @@ class HubService:
         )
 
     def _thrift(self, error: BaseException) -> Exception:
-        """An error as the IDL has it. What nobody expected is said to be unknown, and its text kept
-        to itself.
-        """
-        idl = self._idl
-        made: Exception
-        match error:
-            case RedirectedError():
-                return idl.TRedirect(error.address.host, error.address.port)  # type: ignore[no-any-return]
-            case InvalidInputError():
-                made = idl.TIllegalArgument(str(error))
-            case QueueNotFoundError():
-                made = idl.TNoSuchQueue(str(error))
-            case NotAllowedError():
-                made = idl.TNotAllowed(str(error))
-            case BufferFullError():
-                made = idl.TBusy(str(error))
-            case HQueueError():
-                unknown = error.outcome is Outcome.UNKNOWN
-                outcome = idl.TOutcome.UNKNOWN if unknown else idl.TOutcome.NOT_APPLIED
-                made = idl.TUnavailable(str(error), outcome)
-            case _:
-                made = idl.TUnavailable(
-                    f"the hub failed: {type(error).__name__}", idl.TOutcome.UNKNOWN
-                )
-        self._metrics.failed.inc()
-        return made
-
-
-def _text(given: Any, name: str) -> str:
-    if given is None:
-        raise InvalidInputError(f"{name} is missing")
-    try:
-        return given if isinstance(given, str) else bytes(given).decode()
-    except UnicodeDecodeError as exc:
-        raise InvalidInputError(f"{name} must be UTF-8") from exc
+        """An error as the IDL has it; it is counted, but for redirects."""
+        if not isinstance(error, RedirectedError):
+            self._metrics.failed.inc()
+        return as_thrift(error)
 
 
 def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:
     """The topic's name, and the messages as the library has them."""
-    name = _text(topic, "topic")
+    name = text_of(topic, "topic")
     if not messages or None in messages:
         raise InvalidInputError("at least one message is published, and none is missing")
     if len(messages) > BATCH_MESSAGES_MAX:
@@ -170,7 +191,7 @@ def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message
 
 
 def _message(topic: str, given: Any) -> Message:
-    if given.topic and _text(given.topic, "a message's topic") != topic:
+    if given.topic and text_of(given.topic, "a message's topic") != topic:
         raise InvalidInputError("a message has another topic than the call", topic=topic)
     if given.value is None:
         raise InvalidInputError("a message has a value")
@@ -178,7 +199,9 @@ def _message(topic: str, given: Any) -> Message:
     if given.headers:
         if any(each is None or each.name is None or each.value is None for each in given.headers):
             raise InvalidInputError("a header has a name and a value")
-        headers = tuple((_text(each.name, "a name"), _bytes(each.value)) for each in given.headers)
+        headers = tuple(
+            (text_of(each.name, "a name"), _bytes(each.value)) for each in given.headers
+        )
     key = None if given.key is None else _bytes(given.key)
     return Message(topic, _bytes(given.value), key, headers)
 

@@ -22,6 +22,9 @@ _BOUNDS = {
     "pending_bytes_max": (1024 * 1024, 2**40),
     "balance_ms": (100, 86_400_000),
     "drain_ms": (0, 600_000),
+    "subscriptions_max": (1, 10_000_000),
+    "deliveries_max": (1, 10_000),
+    "session_ms": (1_000, 3_600_000),
 }
 
 
@@ -72,6 +75,16 @@ class HubSettings:
 
     drain_ms: int = 10_000
     """How long calls under way are waited for at the end."""
+
+    subscriptions_max: int = 1_000_000
+    """Subscriptions attached at a time, of each queue. Further ones are refused as busy."""
+
+    deliveries_max: int = 64
+    """Calls to subscribers at a time, of each queue. Each holds 256 KiB of messages, or one that is
+    larger."""
+
+    session_ms: int = 60_000
+    """A subscriber's session of which the hub hears nothing for so long is over."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

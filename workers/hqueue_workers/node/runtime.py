@@ -6,9 +6,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from hqueue import ClosedError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
 __all__ = ["Runtime"]
@@ -60,6 +61,18 @@ class Runtime:
             self._loop.call_soon_threadsafe(work)
         except RuntimeError:  # The loop has ended, and this comes too late.
             logger.debug("called after the end")
+
+    def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        """Let something go on; from any thread. What it comes to, also an error, is the future's.
+
+        Raises:
+            ClosedError: the loop has ended.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as exc:
+            work.close()
+            raise ClosedError("this process is ending") from exc
 
     async def sleep_ms(self, duration_ms: float) -> None:
         """Wait."""

@@ -97,6 +97,9 @@ class Nobody:
     def may_create(self, caller: str, queue: str, topic: str) -> bool:
         return False
 
+    def may_subscribe(self, caller: str, queue: str, topic: str) -> bool:
+        return self.may_publish(caller, queue, topic)
+
     def may_publish(self, caller: str, queue: str, topic: str) -> bool:
         return caller == "me"
 

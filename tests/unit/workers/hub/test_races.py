@@ -107,7 +107,7 @@ def stopped_at(
         delattr(owner, name)
 
 
-STEPS = ["_look", "_create", "_acquire"]
+STEPS = ["look", "create", "acquire"]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -115,11 +115,11 @@ STEPS = ["_look", "_create", "_acquire"]
 def test_a_hub_that_stands_still_at_a_step_meets_the_other_as_the_owner(
     place: Place, step: str, *, after: bool
 ) -> None:
-    with stopped_at(place.region(0), step, after=after) as (reached, go_on):
+    with stopped_at(place.region(0)._records, step, after=after) as (reached, go_on):
         slow = place.publish(0, b"slow")
         assert reached.wait(WAIT_S)
         quick = place.publish(1, b"quick")
-        if step == "_acquire" and after:  # It owns the topic: the other sends its caller to it.
+        if step == "acquire" and after:  # It owns the topic: the other sends its caller to it.
             error = quick.exception(WAIT_S)
             assert isinstance(error, RedirectedError)
             assert error.address == place.hubs[0].address

@@ -1,0 +1,122 @@
+"""Subscribers' sessions with a hub: what a client is told was detached, and when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import NamedTuple
+
+from hqueue import BufferFullError, InvalidInputError
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["Detached", "DetachedReason", "Sessions"]
+
+SESSIONS_MAX = 10_000
+NOTES_MAX = 100_000
+"""Of one session. One that has more is forgotten: its client subscribes to all again."""
+
+
+class DetachedReason(enum.IntEnum):
+    """Why a subscription is delivered no more. The numbers are the IDL's."""
+
+    TOPIC_LEFT = 0
+    REPLACED = 1
+    UNSUBSCRIBED = 2
+
+
+class Detached(NamedTuple):
+    """A subscription that was detached."""
+
+    topic: str
+    subscriber: str
+    reason: DetachedReason
+
+
+class _Session:
+    __slots__ = ("heard_ms", "notes", "waiting")
+
+    def __init__(self, heard_ms: float) -> None:
+        self.heard_ms = heard_ms
+        self.notes: dict[tuple[str, str], DetachedReason] = {}
+        self.waiting: asyncio.Future[None] | None = None
+
+
+class Sessions:
+    """The sessions of one queue. Used by the event loop; a session is nothing but an object.
+
+    Args:
+        session_ms: one of which nothing is heard for so long is over.
+        clock: where time comes from.
+    """
+
+    def __init__(self, session_ms: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._session_ms = session_ms
+        self._clock = clock
+        self._sessions: dict[str, _Session] = {}
+
+    def heard(self, name: str) -> None:
+        """A client attaches something.
+
+        Raises:
+            BufferFullError: there are as many sessions as may be.
+        """
+        session = self._sessions.get(name)
+        if session is None:
+            if len(self._sessions) >= SESSIONS_MAX:
+                raise BufferFullError(
+                    "the hub has as many sessions as it may", sessions_max=SESSIONS_MAX
+                )
+            session = self._sessions[name] = _Session(self._clock.monotonic_ms())
+        session.heard_ms = self._clock.monotonic_ms()
+
+    def attached(self, name: str, topic: str, subscriber: str) -> None:
+        """What was to be told of this subscription is so no more."""
+        session = self._sessions.get(name)
+        if session is not None:
+            session.notes.pop((topic, subscriber), None)
+
+    def detached(self, name: str, topic: str, subscriber: str, reason: DetachedReason) -> None:
+        """Tell a client that a subscription was detached."""
+        session = self._sessions.get(name)
+        if session is None:
+            return
+        session.notes[topic, subscriber] = reason
+        if len(session.notes) > NOTES_MAX:
+            del self._sessions[name]
+        if session.waiting is not None and not session.waiting.done():
+            session.waiting.set_result(None)
+
+    async def wait(self, name: str, wait_ms: int) -> list[Detached]:
+        """What was detached of a session and not told yet, once there is something, or after a
+        while. An earlier call that waits ends.
+
+        Raises:
+            InvalidInputError: there is no such session, or it was over long ago.
+        """
+        session = self._sessions.get(name)
+        if session is None:
+            raise InvalidInputError("the session has attached nothing here: subscribe again")
+        session.heard_ms = self._clock.monotonic_ms()
+        if session.waiting is not None and not session.waiting.done():
+            session.waiting.set_result(None)
+        if not session.notes and wait_ms:
+            waiting = session.waiting = asyncio.get_running_loop().create_future()
+            await asyncio.wait({waiting}, timeout=wait_ms / 1e3)
+            if session.waiting is not waiting:
+                return []  # The later call tells it.
+            session.waiting = None
+        session.heard_ms = self._clock.monotonic_ms()
+        told, session.notes = session.notes, {}
+        return [Detached(*key, reason) for key, reason in told.items()]
+
+    def silent(self) -> set[str]:
+        """The sessions that are over. Those that have been for long are forgotten."""
+        now_ms = self._clock.monotonic_ms()
+        over = set()
+        for name, session in list(self._sessions.items()):
+            silent_ms = now_ms - session.heard_ms
+            if session.waiting is None and silent_ms > self._session_ms:
+                over.add(name)
+            if session.waiting is None and silent_ms > 3 * self._session_ms:
+                del self._sessions[name]
+        return over
