@@ -14,6 +14,7 @@ from hqueue import InvalidInputError, Message
 from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.store import StorePort
 from pyspark_hqueue import read
+from pyspark_hqueue.jobs.queue_statistics import Counting
 from pyspark_hqueue.reading.options import ReadOptions
 from tests.support.topic_owners import TopicOwner
 
@@ -57,6 +58,9 @@ def test_a_topics_ranges_are_read_and_sorted_by_id_nothing_else_comes(
                 startingOffsets=str(ids[1]), endingOffsets=str(ids[5]))  # fmt: skip
     assert by_id(part) == whole[1:5]
     assert by_id(load(queue, subscribe="t", topicRanges="true", assign="1")) == ["2", "3"]
+    topic = {**connection, "subscribe": "t", "topicRanges": "true"}
+    counted = Counting(queue.name, window_ms=86_400_000, options=topic).by_headers().counts
+    assert sum(count.messages for count in counted) == 6
     assert by_id(load(queue, subscribe="t")) == ["early", *whole[:4], *whole[4:], "late"]
 
 
