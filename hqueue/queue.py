@@ -14,6 +14,7 @@ from hqueue.consume.scanners import (
     ScannerOptions,
 )
 from hqueue.consume.topic_scanner import TopicScanner, scans_of
+from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.format import Header
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionReader
@@ -393,16 +394,36 @@ class Queue:
         """
         return self._log.reader.headers(partition, start, stop)
 
-    def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
-        """Walk the log from its first batch to its last: links, ordinals and every checksum.
+    def check(
+        self,
+        partitions: Sequence[int] | None = None,
+        *,
+        ranges: Mapping[str, Sequence[LogRange]] | None = None,
+    ) -> Iterator[PartitionCheck]:
+        """Walk the log from its first batch to its last: links, ordinals, control records and every
+        checksum.
 
         What is wrong in one place does not stop the check of the rest. Yields the result of each
         partition, several times while it grows; the last one of a partition is whole.
 
         Args:
             partitions: which; all if None.
+            ranges: topics that hubs own, and their ranges as `TopicMetadata` gives them: they are
+                compared with the log. Each closed one ends at its control record, IDs and epochs
+                grow over them, and no message lies behind the record that ended its owner's range.
+                Of a topic that something is said of, they are read again before it is said.
 
         Raises:
-            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+            StoreUnavailableError: HBase or the metadata stayed away for ``operation_timeout_ms``.
         """
-        return self._log.reader.check(partitions)
+        known = ranges or {}
+        return self._log.reader.check(
+            partitions, ranges=ranges, moved=lambda topic: self._moved(topic, known[topic])
+        )
+
+    def _moved(self, topic: str, ranges: Sequence[LogRange]) -> bool:
+        """Whether a topic lies elsewhere by now."""
+        try:
+            return list(self._ranges_of(topic)) != list(ranges)
+        except NoTopicPersistenceInfoError:
+            return True

@@ -9,12 +9,13 @@ from hqueue.consume.polling import appended_since, poll
 from hqueue.consume.scan import Scan
 from hqueue.format import Header
 from hqueue.log import Batch, PartitionReader
-from hqueue.log.check import PartitionCheck, PartitionChecker
+from hqueue.log.check import Finding, PartitionCheck, PartitionChecker
 from hqueue.log.context import QueueContext
 from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.ports import ReadPort
+from hqueue.log.ranges import OwnedRange, RangeCheck
 from hqueue.message_id import MessageID, Moment
 from hqueue.runtime.clock import Deadline
 
@@ -126,8 +127,14 @@ class QueueReader:
         scan = Scan(start, stop)
         return headers_of(partition, scan.start, scan.stop, self._port, self.deadline)
 
-    def check(self, partitions: Sequence[int] | None = None) -> Iterator[PartitionCheck]:
-        """As `Queue.check`."""
+    def check(
+        self,
+        partitions: Sequence[int] | None = None,
+        *,
+        ranges: Mapping[str, Sequence[OwnedRange]] | None = None,
+        moved: Callable[[str], bool] = lambda topic: False,
+    ) -> Iterator[PartitionCheck]:
+        """As `Queue.check`; `moved` as `PartitionChecker` takes it."""
         ttl_seconds = self._context.describe().ttl_seconds
         for partition in self._context.chosen(partitions):
             yield from PartitionChecker(
@@ -136,4 +143,20 @@ class QueueReader:
                 self.deadline,
                 ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
                 clock=self._context.clock,
+                ranges=None if ranges is None else RangeCheck(partition, ranges),
+                moved=moved,
             ).run()
+        yield from self._nowhere(ranges or {}, moved)
+
+    def _nowhere(
+        self, ranges: Mapping[str, Sequence[OwnedRange]], moved: Callable[[str], bool]
+    ) -> Iterator[PartitionCheck]:
+        """Ranges in partitions that the queue has not."""
+        found: dict[int, PartitionCheck] = {}
+        for topic, each in ranges.items():
+            for partition in {one.partition for one in each if one.partition >= self.partitions}:
+                if not moved(topic):
+                    check = found.setdefault(partition, PartitionCheck(partition))
+                    problem = f"topic {topic!r}: a range lies in a partition that does not exist"
+                    check.findings.append(Finding(partition, "", problem))
+        yield from found.values()

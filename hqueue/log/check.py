@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hqueue.errors import CorruptLogError
 from hqueue.format import (
+    CONTROL,
     MESSAGES,
     Header,
     decode_bodies,
     decode_headers,
     decode_keys,
+    fences_of,
     plain_cell,
     positions,
 )
 from hqueue.log.ports import ReadPort, Row
+from hqueue.log.ranges import RangeCheck, Verdict
 from hqueue.log.rows import header_of
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -29,7 +32,7 @@ EXPIRY_MARGIN_MS = 300_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong in the log, and the row where."""
+    """Something that is wrong, and the row where it is or ought to be, in hexadecimal."""
 
     partition: int
     row: str
@@ -46,11 +49,20 @@ class PartitionCheck:
     bytes: int = 0
     expired: int = 0
     """Messages whose bodies have expired, so that only their header could be checked."""
+    control_records: int = 0
+    """Of the batches, those that say which topics have another owner from there on."""
+    outside: int = 0
+    """Messages of topics with owners that lie outside of their topic's ranges: as those do that
+    were put into the queue directly. Counted where the topics' ranges were given."""
     findings: list[Finding] = dataclasses.field(default_factory=list)
+    unfinished: list[Finding] = dataclasses.field(default_factory=list)
+    """What is no damage: a take-over that the topic's next owner finishes, or a topic that moved
+    during the check, so that its ranges were not judged."""
 
 
 class PartitionChecker:
-    """Walks a partition's chain: links, ordinals, and the checksums of headers and bodies.
+    """Walks a partition's chain: links, ordinals, control records, and the checksums of headers and
+    bodies; and compares it with the ranges of topics that have an owner, where they are given.
 
     What is wrong does not stop it: it goes on with the next row, unless a row has a key that is
     none of a queue's; that ends the check of the partition, as a finding. What is written
@@ -62,6 +74,8 @@ class PartitionChecker:
         deadline: makes the bound of each request.
         ttl_ms: the queue's TTL: younger bodies must be there. None if they are kept for ever.
         clock: tells the age of a batch.
+        ranges: topics' ranges; None if they are not compared.
+        moved: whether a topic's ranges are others by now: then they are not judged.
     """
 
     def __init__(
@@ -72,6 +86,8 @@ class PartitionChecker:
         *,
         ttl_ms: int | None,
         clock: Clock = SYSTEM_CLOCK,
+        ranges: RangeCheck | None = None,
+        moved: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         self.result = PartitionCheck(partition)
         self._partition = partition
@@ -79,6 +95,8 @@ class PartitionChecker:
         self._deadline = deadline
         self._ttl_ms = ttl_ms
         self._clock = clock
+        self._ranges = ranges
+        self._moved = moved
 
     def run(self) -> Iterator[PartitionCheck]:
         """Yield the same, growing result after every few hundred batches, and at the end.
@@ -111,16 +129,49 @@ class PartitionChecker:
                     self._check_link(row, header, before)
                 before = header
                 self.result.messages += header.count
+                epochs = self._epochs(row, header)
+                if self._ranges is not None:
+                    self._ranges.see(row.key, header, epochs)
                 headers.append((row, header))
             for group in _groups(headers):
                 self._check_bodies(group)
-            yield self.result
             if len(rows) < HEADERS_READ:
+                self._judge_ranges()
+                yield self.result
                 return
+            yield self.result
             start = rows[-1].slot + 1
 
     def _find(self, row: Row, problem: str) -> None:
         self.result.findings.append(Finding(self._partition, row.key.hex(), problem))
+
+    def _epochs(self, row: Row, header: Header) -> Mapping[str, int]:
+        """What a control record says; of a batch of messages, nothing."""
+        if header.kind != CONTROL:
+            return {}
+        self.result.control_records += 1
+        try:
+            return fences_of(row.key, header.control)
+        except CorruptLogError as exc:
+            self._find(row, exc.text)
+            return {}
+
+    def _judge_ranges(self) -> None:
+        if self._ranges is None:
+            return
+        self.result.outside = self._ranges.outside
+        moved: dict[str, bool] = {}
+        for verdict in self._ranges.verdicts():
+            if verdict.topic not in moved:
+                moved[verdict.topic] = self._moved(verdict.topic)
+                if moved[verdict.topic]:
+                    self._say(verdict, "it moved during the check: check it again", damage=False)
+            if not moved[verdict.topic]:
+                self._say(verdict, verdict.problem, damage=verdict.damage)
+
+    def _say(self, verdict: Verdict, problem: str, *, damage: bool) -> None:
+        found = Finding(self._partition, verdict.row.hex(), f"topic {verdict.topic!r}: {problem}")
+        (self.result.findings if damage else self.result.unfinished).append(found)
 
     def _headers(self, start: int) -> Sequence[Row]:
         return self._deadline().run(
@@ -147,6 +198,8 @@ class PartitionChecker:
         for row, header in group:
             cells = bodies[row.slot].cells if row.slot in bodies else {}
             if header.kind != MESSAGES:
+                if cells:
+                    self._find(row, "it is a control record, and has messages")
                 continue
             if cells:
                 self.result.bytes += sum(map(len, cells.values()))

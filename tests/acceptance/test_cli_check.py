@@ -10,6 +10,8 @@ import pytest
 import hqueue
 from hqueue import local
 from hqueue.format import rowkey
+from hqueue.metadata.managers import LogRange
+from hqueue.metadata.ports import NEW
 from tests.acceptance.commands import Run
 
 pytestmark = pytest.mark.in_memory_first
@@ -43,3 +45,22 @@ def test_a_flipped_bit_is_found_and_named_and_other_partitions_are_checked(
     scanned = run("scan", name)
     assert scanned.code == 5
     assert row.hex() in scanned.err
+
+
+def test_ranges_of_topics_are_compared_with_the_log_where_that_is_wanted(
+    run: Run, opened: hqueue.Queue, name: str, client: hqueue.Client
+) -> None:
+    opened.put([hqueue.Message("t", b"a")] * 3, partition=1)
+    checked = run("check", name, "--ranges")
+    assert checked.code == 0
+    assert "0 topics with owners; 0 messages" in checked.err
+    with client.topic_metadata(name) as metadata:
+        ranges = [LogRange(9, hqueue.MessageID(1), None, 1)]
+        metadata.persistence.write_topic_persistence_info("t", ranges, NEW).result()
+    checked = run("check", name, "--ranges", "--json")
+    assert checked.code == 5
+    (finding,) = map(json.loads, checked.lines)
+    assert finding["partition"] == 9
+    assert "does not exist" in finding["problem"]
+    assert "1 topics with owners; 3 messages of theirs lie outside" in checked.err
+    assert run("check", name).code == 0

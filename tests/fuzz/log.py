@@ -16,8 +16,10 @@ from hqueue.errors import CorruptLogError, HQueueError
 from hqueue.format import Bodies, encode_bodies, rowkey
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionChecker
+from hqueue.log.ranges import RangeCheck
 from hqueue.message import Message
-from hqueue.message_id import id_of
+from hqueue.message_id import MessageID, id_of
+from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline
 
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written
@@ -30,6 +32,15 @@ WALL_MS = 1_700_000_000_000
 BOUND_MS = 3_000
 PARTITION, OTHER = 0, 1
 MESSAGE = Message("t", b"appended")
+MOVED_AT = id_of(WALL_MS) + 4
+RANGES = {
+    topic: [
+        LogRange(PARTITION, MessageID(WALL_MS), MessageID.from_int(MOVED_AT), 1),
+        LogRange(PARTITION, MessageID.from_int(MOVED_AT + 1), None, 2),
+    ]
+    for topic in "ab"
+}
+"""What is said of where two topics lie, true or not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +117,12 @@ class _Log:
 
     def check(self) -> None:
         checker = PartitionChecker(
-            PARTITION, self.rows, self.deadline, ttl_ms=60_000, clock=self.clock
+            PARTITION,
+            self.rows,
+            self.deadline,
+            ttl_ms=60_000,
+            clock=self.clock,
+            ranges=RangeCheck(PARTITION, RANGES),
         )
         for _ in checker.run():
             pass

@@ -8,71 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
-from hqueue import ClosedError, InvalidInputError, Message, MessageID, TopicFencedError
+from hqueue import ClosedError, InvalidInputError, Message, TopicFencedError
 from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
-from hqueue.format import encode_bodies
-from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
-from hqueue.metadata.managers import LogRange, TopicMetadata
-from hqueue.metadata.ports import NEW, Version
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.store import StorePort
-
-
-class Hub:
-    """What a hub does with one topic, "t"."""
-
-    def __init__(self, ranges: TopicMetadata, store: StorePort, queue: str, partition: int) -> None:
-        self.ranges = ranges
-        self.fenced: list[tuple[str, int]] = []
-        self._log = store.log(queue)
-        self._writers = [
-            OwnedPartitionWriter(
-                each,
-                self._log,
-                on_fence=lambda topic, epoch: self.fenced.append((topic, epoch)),
-                on_settled=lambda batch, appended: None,
-            )
-            for each in range(2)
-        ]
-        for writer in self._writers:
-            writer.open(self.deadline())
-        self._partition = partition
-        self._floor = 0
-
-    @staticmethod
-    def deadline() -> Deadline:
-        return Deadline(SYSTEM_CLOCK, 60_000)
-
-    def read(self) -> tuple[list[LogRange], Version]:
-        known = self.ranges.persistence.read_topic_persistence_info("t").result()
-        return ([], NEW) if known is None else (list(known.value), known.version)
-
-    def take(self) -> None:
-        """Take the topic over."""
-        self.change(*self.read())
-
-    def change(self, ranges: list[LogRange], version: Version) -> None:
-        """Take it over from where it lay when it was read."""
-        writer, epoch, first = self._writers[self._partition], 1, None
-        if ranges:
-            last = ranges[-1]
-            epoch = last.epoch + 1
-            closed = self._writers[last.partition].close_ranges(
-                {"t": epoch}, self.deadline(), floor=int(last.first)
-            )
-            ranges[-1] = LogRange(last.partition, last.first, closed, last.epoch)
-            first = MessageID.from_int(closed + 1)
-        writer.own("t", epoch)
-        first = writer.end if first is None else first
-        new = (*ranges, LogRange(self._partition, first, None, epoch))
-        self.ranges.persistence.write_topic_persistence_info("t", new, version).result()
-        self._floor = int(first)
-
-    def publish(self, *values: bytes) -> None:
-        for value in values:
-            batch = OwnedBatch(encode_bodies([Message("t", value)]), self._floor)
-            writer = self._writers[self._partition]
-            assert writer.append(lambda: batch, self.deadline()) is not None  # noqa: B023
+from tests.support.topic_owners import TopicOwner
 
 
 @pytest.fixture
@@ -83,13 +22,13 @@ def queue(make_queue: Callable[..., hqueue.Queue]) -> hqueue.Queue:
 @pytest.fixture
 def start(
     client: hqueue.Client, store: StorePort, queue: hqueue.Queue
-) -> Iterator[Callable[[int], Hub]]:
+) -> Iterator[Callable[[int], TopicOwner]]:
     """Starts a hub that has a partition."""
     with contextlib.ExitStack() as stack:
 
-        def start_one(partition: int) -> Hub:
+        def start_one(partition: int) -> TopicOwner:
             metadata = stack.enter_context(client.topic_metadata(queue.name))
-            return Hub(metadata, store, queue.name, partition)
+            return TopicOwner(metadata, store, queue.name, partition)
 
         yield start_one
 
@@ -102,7 +41,7 @@ def values(queue: hqueue.Queue, **bounds: object) -> list[bytes]:
 
 
 def test_a_topic_is_read_over_all_its_ranges_and_a_deposed_owner_is_fenced(
-    start: Callable[[int], Hub], queue: hqueue.Queue
+    start: Callable[[int], TopicOwner], queue: hqueue.Queue
 ) -> None:
     a, b = start(0), start(1)
     a.take()
@@ -131,7 +70,7 @@ def test_a_topic_is_read_over_all_its_ranges_and_a_deposed_owner_is_fenced(
 
 
 def test_of_two_that_take_it_over_at_once_one_has_it(
-    start: Callable[[int], Hub], queue: hqueue.Queue
+    start: Callable[[int], TopicOwner], queue: hqueue.Queue
 ) -> None:
     a, b, c = (start(partition) for partition in (0, 1, 0))
     a.take()
@@ -164,7 +103,7 @@ def test_a_topic_that_nobody_owned_and_senseless_bounds_are_refused(queue: hqueu
 
 
 def test_a_scanner_that_was_closed_says_so(
-    start: Callable[[int], Hub], queue: hqueue.Queue
+    start: Callable[[int], TopicOwner], queue: hqueue.Queue
 ) -> None:
     hub = start(0)
     hub.take()

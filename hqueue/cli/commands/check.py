@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,13 @@ from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import Advance, size_text
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
+from hqueue.errors import UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hqueue.client import Client
+    from hqueue.metadata.managers import LogRange
 
 __all__ = ["register"]
 
@@ -28,16 +35,23 @@ def check(
         list[int] | None, typer.Option("--partition", "-p", help="Only these partitions.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
+    ranges: Annotated[
+        bool, typer.Option("--ranges", help="And that topics lie where hubs say. Needs ZooKeeper.")
+    ] = False,
 ) -> None:
-    """Walk a queue's log and verify it: links, ordinals and the checksums of all bytes.
+    """Walk a queue's log and verify it: links, ordinals, control records and the checksums of all
+    bytes.
 
     What is wrong is listed with its partition and row; the rest is checked all the same. The
-    exit code is 5 if anything was found.
+    exit code is 5 if anything was found. A take-over that is still to be finished is no damage, and
+    is named on stderr.
     """
-    with session_of(context).client.queue(queue) as opened, Advance("check") as bar:
+    client = session_of(context).client
+    known, broken = _ranges(client, queue) if ranges else (None, 0)
+    with client.queue(queue) as opened, Advance("check") as bar:
         results = {}
         seen_bytes = 0
-        for result in opened.check(partition or None):
+        for result in opened.check(partition or None, ranges=known):
             results[result.partition] = result
             total = sum(r.bytes for r in results.values())
             bar.advance(total - seen_bytes)
@@ -51,13 +65,40 @@ def check(
     elif findings:
         rows = ((f.partition, f.row, f.problem) for f in findings)
         show_table(("partition", "row", "problem"), rows, numbers=("partition",))
+    for result in results.values():
+        for one in result.unfinished:
+            print(
+                f"hqueue: partition {one.partition}, row {one.row}: {one.problem}", file=sys.stderr
+            )
     batches = sum(result.batches for result in results.values())
+    controls = sum(result.control_records for result in results.values())
     messages = sum(result.messages for result in results.values())
     expired = sum(result.expired for result in results.values())
     print(
         f"{len(findings)} problems in {batches:,} batches, {messages:,} messages "
-        f"({expired:,} expired), {size_text(seen_bytes)}.",
+        f"({expired:,} expired), {size_text(seen_bytes)}; {controls:,} control records.",
         file=sys.stderr,
     )
-    if findings:
+    if known is not None:
+        outside = sum(result.outside for result in results.values())
+        print(
+            f"{len(known):,} topics with owners; {outside:,} messages of theirs lie outside of "
+            "their ranges.",
+            file=sys.stderr,
+        )
+    if findings or broken:
         raise typer.Exit(ExitCode.CORRUPT)
+
+
+def _ranges(client: Client, queue: str) -> tuple[dict[str, Sequence[LogRange]], int]:
+    """Where a queue's topics are said to lie, and how many records can't be read."""
+    known: dict[str, Sequence[LogRange]] = {}
+    broken = 0
+    with client.topic_metadata(queue) as metadata:
+        for entry in metadata.entries(["persistence"]):
+            if isinstance(entry.found, UnsupportedFormatError) or entry.subject is None:
+                print(f"hqueue: {entry.found}", file=sys.stderr)
+                broken += 1
+            else:
+                known[entry.subject.topic] = entry.found.value  # type: ignore[assignment]
+    return known, broken

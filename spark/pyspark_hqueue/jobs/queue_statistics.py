@@ -21,8 +21,9 @@ from pyspark_hqueue.jobs.sizes import message_bytes
 from pyspark_hqueue.reading.decode import client_of, topics_named
 from pyspark_hqueue.reading.located import frame_of
 from pyspark_hqueue.reading.options import ReadOptions
-from pyspark_hqueue.reading.plan import Range, snapshot
+from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.schema import WITH_HEADERS
+from pyspark_hqueue.reading.topic_ranges import planned
 
 __all__ = ["Count", "Counting", "Statistics"]
 
@@ -129,7 +130,7 @@ class Counting:
     def pending(self) -> list[Range]:
         """What is counted: what is there at the first call."""
         if self._ranges is None:
-            self._ranges = snapshot(self._queue, self._options)
+            self._ranges = planned(client_of(self._options.settings), self._options)
         return self._ranges
 
     def by_headers(self) -> Statistics:

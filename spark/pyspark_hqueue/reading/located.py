@@ -22,7 +22,8 @@ from hqueue import InvalidInputError
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.hosts import names_of
 from pyspark_hqueue.reading.options import ReadOptions
-from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, snapshot
+from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of
+from pyspark_hqueue.reading.topic_ranges import planned
 
 __all__ = ["foreach_batch", "frame_of", "read"]
 
@@ -60,7 +61,7 @@ def read(
         return frame.select(*_wanted(columns, frame.schema).names)
     parsed = ReadOptions.of(given, "batch")
     wanted = _wanted(columns, parsed.columns)
-    ranges = snapshot(client_of(parsed.settings).queue(queue), parsed)
+    ranges = planned(client_of(parsed.settings), parsed)
     return frame_of(spark, parsed, ranges, wanted)
 
 

@@ -228,6 +228,7 @@ _OPTIONS = (
     Option("path", "queue", _queue),
     Option("subscribe", "topics", _topics),
     Option("subscribePattern", "topics", _pattern),
+    Option("topicRanges", "topic_ranges", _flag, "batch"),
     Option("assign", "partitions", _partitions),
     Option("startingOffsets", "start", functools.partial(_offsets, ""), "stream"),
     Option("startingOffsets", "start", functools.partial(_offsets, "latest"), "batch"),
@@ -316,6 +317,7 @@ class ReadOptions:
     trigger_messages_min: int | None = None
     trigger_delay_ms_max: int = 900_000
     ranges_only: bool = False
+    topic_ranges: bool = False
     include_headers: bool = False
     narrowing: Narrowing = dataclasses.field(default_factory=Narrowing)
 
@@ -357,6 +359,10 @@ class ReadOptions:
         if kind == "stream":
             fields.setdefault("task_messages_max", STREAM_TASK_MESSAGES)
         options = cls(**fields)
+        if options.topic_ranges and not (
+            isinstance(options.topics, frozenset) and len(options.topics) == 1
+        ):
+            raise InvalidInputError("topicRanges is for one topic, which subscribe names")
         most, least = options.trigger_messages_max, options.trigger_messages_min
         if most is not None and least is not None and least > most:
             raise InvalidInputError(

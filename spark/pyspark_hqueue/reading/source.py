@@ -13,9 +13,10 @@ from pyspark.sql.types import StructType
 from hqueue import InvalidInputError
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.options import ReadOptions
-from pyspark_hqueue.reading.plan import Task, cut, pieces_of, snapshot
+from pyspark_hqueue.reading.plan import Task, cut, pieces_of
 from pyspark_hqueue.reading.pushdown import narrowing_of, pushes_filters
 from pyspark_hqueue.reading.schema import COLUMNS, RANGES, WITH_HEADERS
+from pyspark_hqueue.reading.topic_ranges import planned
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -63,8 +64,9 @@ class QueueReader(DataSourceReader):
         self.columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        queue = client_of(self.options.settings).queue(self.options.queue)
-        ranges = snapshot(queue, self.options)
+        client = client_of(self.options.settings)
+        ranges = planned(client, self.options)
+        queue = client.queue(self.options.queue)
         pieces = pieces_of(queue, ranges, self.options)
         # Of an empty list Spark makes a task that has no ranges.
         return list(cut(ranges, pieces, queue.id_at)) or [Task(())]
