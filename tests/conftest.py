@@ -47,7 +47,7 @@ _servers: list[local.LocalServer] = []
 def _serve(profile: str) -> Iterator[local.LocalServer]:
     # A short path: ZooKeeper and HDFS build long ones below it.
     with tempfile.TemporaryDirectory(prefix=f"hqueue-{profile}-") as home:
-        server = local.start(profile, home=home)
+        server = local.start(profile, gateways=True, home=home)
         _servers.append(server)
         try:
             yield server

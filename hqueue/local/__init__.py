@@ -1,15 +1,16 @@
 """Real HBase servers on this machine, for development and tests.
 
-    with hqueue.local.start() as server:              # ready: rows go through each gateway
+    with hqueue.local.start() as server:              # ready: rows are written and read
         client = hqueue.connect(server.settings())
     ...                                               # stopped: no process is left
 
-`start` brings up ZooKeeper, HBase and both of its Thrift gateways from the jars that
-``pom.xml`` names, and returns a `LocalServer`. Profiles:
+`start` brings up ZooKeeper and HBase from the jars that ``pom.xml`` names, and returns a
+`LocalServer`. Clients speak to it natively; with ``gateways=True`` HBase's two Thrift gateways are
+started, too, and used. Profiles:
 
-    standalone   three JVMs, data in plain files; under 20 s and 1 GiB
-    cluster      fifteen JVMs: HDFS with three data nodes, three region servers on three hosts,
-                 each with a gateway pair; about 45 s and 3 to 4 GiB
+    standalone   one JVM, and two for gateways, data in plain files; under 20 s and 1 GiB
+    cluster      nine JVMs: HDFS with three data nodes, three region servers on three hosts; six
+                 more with a gateway pair on each; about 45 s and 3 to 4 GiB
 
 A server lives in a home (see `hqueue.local.home`), outlives the process that started it, and
 is found again by its home: `status`, `logs`, `attach`, `stop`, and `reset`, which deletes

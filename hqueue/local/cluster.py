@@ -1,9 +1,9 @@
 """The profile ``cluster``: HDFS, ZooKeeper and HBase on three hosts of this machine.
 
 ZooKeeper, a name node, three data nodes, a master, and on each of 127.0.0.1, 127.0.0.2 and
-127.0.0.3 a region server and both gateways: fifteen JVMs, all bounded in memory. Every write is
-in the memory of three data nodes before it is acknowledged. A killed region server's partitions
-are back on another one within 30 s.
+127.0.0.3 a region server: nine JVMs, and six more where both gateways are wanted on each host, all
+bounded in memory. Every write is in the memory of three data nodes before it is acknowledged. A
+killed region server's partitions are back on another one within 30 s.
 """
 
 from __future__ import annotations
@@ -76,11 +76,13 @@ class Cluster:
         *(f"datanode-{n}-ipc" for n in NUMBERS),
         "master",
         *(f"regionserver-{n}" for n in NUMBERS),
+    )
+    gateway_port_names = (
         *(f"thrift1-{n}" for n in NUMBERS),
         *(f"thrift2-{n}" for n in NUMBERS),
     )
 
-    def layout(self, launcher: Launcher, ports: Mapping[str, int]) -> Layout:
+    def layout(self, launcher: Launcher, ports: Mapping[str, int], *, gateways: bool) -> Layout:
         """Write the settings of all processes and say how to start them."""
         data = launcher.home.data(self.name)
         data.mkdir(parents=True, exist_ok=True)
@@ -124,8 +126,11 @@ class Cluster:
             ),
             *(self._region_server(launcher, ports, hbase, hdfs, n) for n in NUMBERS),
         ]
-        for number, host in zip(NUMBERS, REGION_HOSTS, strict=True):
-            for name in (f"thrift1-{number}", f"thrift2-{number}"):
+        addresses = []
+        for number, host in zip(NUMBERS, REGION_HOSTS, strict=True) if gateways else ():
+            names = (f"thrift1-{number}", f"thrift2-{number}")
+            addresses.append(GatewayAddress(host, *(ports[name] for name in names)))
+            for name in names:
                 processes.append(
                     gateway_plan(
                         launcher,
@@ -139,10 +144,7 @@ class Cluster:
                 )
         return Layout(
             tuple(processes),
-            tuple(
-                GatewayAddress(host, ports[f"thrift1-{n}"], ports[f"thrift2-{n}"])
-                for n, host in zip(NUMBERS, REGION_HOSTS, strict=True)
-            ),
+            tuple(addresses),
             f"{HOST}:{ports['zookeeper']}",
             prepare=lambda: _format_once(namenode, data / "formatted"),
         )

@@ -135,8 +135,10 @@ class Home:
         (self.path / "state.json").unlink(missing_ok=True)
 
     def write_connection(self, gateways: tuple[GatewayAddress, ...], zookeeper: str) -> None:
-        """Tell clients how to reach the server, atomically."""
-        settings: dict[str, Any] = {"gateways": [str(g) for g in gateways], "zookeeper": zookeeper}
+        """Tell clients how to reach the server, atomically: natively, if it has no gateways."""
+        settings: dict[str, Any] = {"zookeeper": zookeeper}
+        if gateways:
+            settings["gateways"] = [str(gateway) for gateway in gateways]
         self._replace(self.connection_file, tomli_w.dumps(settings))
 
     def remove_connection(self) -> None:

@@ -16,7 +16,7 @@ from hqueue.local.configuration import (
 from hqueue.local.process import ProcessPlan
 from hqueue.settings.addresses import GatewayAddress
 
-__all__ = ["GATEWAY_SETTINGS", "Layout", "Profile", "gateway_plan", "master_plan"]
+__all__ = ["GATEWAY_SETTINGS", "Layout", "Profile", "gateway_plan", "is_gateway", "master_plan"]
 
 GATEWAY_SETTINGS: Xml = {
     # A client's bound on a request is 15 s: a gateway gives up before, so that none of its
@@ -48,6 +48,7 @@ class Layout:
 
     processes: tuple[ProcessPlan, ...]
     gateways: tuple[GatewayAddress, ...]
+    """None where it runs without them."""
     zookeeper: str
     prepare: Callable[[], None] = lambda: None
     """Called once before the processes are started."""
@@ -62,10 +63,21 @@ class Profile(Protocol):
 
     @property
     def port_names(self) -> tuple[str, ...]:
-        """The names of the ports that its processes listen on."""
+        """The names of the ports that its processes listen on, without gateways."""
 
-    def layout(self, launcher: Launcher, ports: Mapping[str, int]) -> Layout:
-        """Write the settings of all processes and say how to start them."""
+    @property
+    def gateway_port_names(self) -> tuple[str, ...]:
+        """The names of its gateways' ports."""
+
+    def layout(self, launcher: Launcher, ports: Mapping[str, int], *, gateways: bool) -> Layout:
+        """Write the settings of all processes and say how to start them. With gateways they have
+        ports, too.
+        """
+
+
+def is_gateway(process: str) -> bool:
+    """Whether a process of this name is one of the Thrift gateways."""
+    return process.startswith(("thrift1", "thrift2"))
 
 
 def gateway_plan(

@@ -38,6 +38,7 @@ _Path = str | os.PathLike[str] | None
 def start(
     profile: str = "standalone",
     *,
+    gateways: bool = False,
     ports: Mapping[str, int] | None = None,
     home: _Path = None,
     timeout_s: float = START_TIMEOUT_S,
@@ -45,14 +46,17 @@ def start(
 ) -> LocalServer:
     """Start a server, or return the one of the same profile that runs already.
 
-    When it returns, a row was written and read back through each gateway, and the connection
-    file says how to reach the server. The server's processes outlive this one. Of several calls
-    at once for a home one starts the server and the others wait for it. Data of earlier starts
-    is there again, also when the server was killed. If this fails or is interrupted, no process
-    is left; if this process is killed meanwhile, the next start or stop ends what it left.
+    When it returns, a row was written and read back, through each gateway if there are any, and the
+    connection file says how to reach the server: through its gateways, or natively without any. The
+    server's processes outlive this one. Of several calls at once for a home one starts the server
+    and the others wait for it. Data of earlier starts is there again, also when the server was
+    killed. If this fails or is interrupted, no process is left; if this process is killed
+    meanwhile, the next start or stop ends what it left.
 
     Args:
         profile: ``standalone`` or ``cluster``.
+        gateways: whether HBase's two Thrift gateways are started, too. A server that runs with them
+            is what is wanted in any case.
         ports: a port for some of the profile's port names; the others are those of the last
             start, or random free ones.
         home: the server's folder; ``HQUEUE_LOCAL_HOME`` or the user's state folder if None.
@@ -66,19 +70,26 @@ def start(
     if profile not in PROFILES:
         raise LocalServerError("unknown profile", profile=profile, known=list(PROFILES))
     place = Home.of(home)
-    if _runs(place, profile, ports):
+    if _runs(place, profile, gateways, ports):
         return LocalServer(place)
     java = find_java()
     jars = ensure_jars(progress=progress)
     deadline = time.monotonic() + timeout_s
     with place.locked(timeout_s):
-        if _runs(place, profile, ports):
+        if _runs(place, profile, gateways, ports):
             return LocalServer(place)
         launcher = Launcher(place, java, jars)
         for tries_left in reversed(range(PORT_TRIES_MAX)):
             end_left_overs(place)
             try:
-                _start_once(PROFILES[profile], launcher, ports or {}, deadline, progress)
+                _start_once(
+                    PROFILES[profile],
+                    launcher,
+                    ports or {},
+                    gateways=gateways,
+                    deadline=deadline,
+                    progress=progress,
+                )
                 break
             except PortTakenError as exc:
                 if not tries_left or time.monotonic() >= deadline:
@@ -131,7 +142,7 @@ def logs(
     return read_lines(folder, pattern, last=last)
 
 
-def _runs(place: Home, profile: str, ports: Mapping[str, int] | None) -> bool:
+def _runs(place: Home, profile: str, gateways: bool, ports: Mapping[str, int] | None) -> bool:
     """Say whether the server wanted is ready; refuse if another one is."""
     running = status_of(place)
     if not running.ready:
@@ -141,6 +152,10 @@ def _runs(place: Home, profile: str, ports: Mapping[str, int] | None) -> bool:
             "a local server of another profile runs in this home; stop it first",
             running=running.profile,
             wanted=profile,
+        )
+    if gateways and not running.gateways:
+        raise LocalServerError(
+            "the local server runs without gateways; stop it first", running=running.profile
         )
     used = {name: port for process in running.processes for name, port in process.ports.items()}
     different = {name: port for name, port in (ports or {}).items() if used.get(name) != port}
@@ -157,15 +172,18 @@ def _start_once(
     profile: Profile,
     launcher: Launcher,
     given: Mapping[str, int],
+    *,
+    gateways: bool,
     deadline: float,
     progress: Progress | None,
 ) -> None:
     place = launcher.home
     last = place.read_state()
     preferred = last.ports if last and last.profile == profile.name else {}
-    ports = choose_ports(profile.port_names, given=given, preferred=preferred)
+    names = (*profile.port_names, *(profile.gateway_port_names if gateways else ()))
+    ports = choose_ports(names, given=given, preferred=preferred)
     launcher.clear()
-    layout = profile.layout(launcher, ports)
+    layout = profile.layout(launcher, ports, gateways=gateways)
     state = State(
         profile.name,
         ports,
@@ -181,7 +199,13 @@ def _start_once(
 
     try:
         layout.prepare()
-        bring_up(layout.processes, deadline=deadline, started=started, progress=progress)
+        bring_up(
+            layout.processes,
+            zookeeper=layout.zookeeper,
+            deadline=deadline,
+            started=started,
+            progress=progress,
+        )
         place.write_state(dataclasses.replace(state, ready=True))
         place.write_connection(layout.gateways, layout.zookeeper)
     except BaseException:

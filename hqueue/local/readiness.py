@@ -1,8 +1,9 @@
-"""Whether a gateway serves: a real row is written through it and read back."""
+"""Whether HBase serves, natively or through a gateway: a real row is written and read back."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import uuid
 from typing import Any
@@ -10,21 +11,58 @@ from typing import Any
 import happybase
 from Hbase_thrift import AlreadyExists  # type: ignore[import-not-found]
 
+from hqueue.connecting import open_store
+from hqueue.errors import HQueueError
+from hqueue.metadata.fields import FieldChange, FieldRecord
+from hqueue.metadata.ports import NEW
 from hqueue.rpc.connection import Connection, ThriftError
 from hqueue.rpc.services import load
+from hqueue.settings.connection import NATIVE, Settings
 
-__all__ = ["PROBE_TABLE", "check_thrift1", "check_thrift2"]
+__all__ = ["NATIVE_PROBE_TABLE", "PROBE_TABLE", "check_native", "check_thrift1", "check_thrift2"]
 
 PROBE_TABLE = "hqueue-local-probe"
 """An ordinary table, not a queue. It stays, so that later starts need not create it."""
 
+NATIVE_PROBE_TABLE = "hqueue-local-probe-native"
+"""A table of records, not a queue. It stays, too; the record of a check goes with it."""
+
 ROW_TTL_S = 600
 
+_FOLDER = "checks"
 _FAMILY = b"p"
 _COLUMN = b"p:v"
 
 _hbase2: Any = load("hbase2")
 _FAILURES = (OSError, ThriftError, EOFError)
+
+
+def check_native(zookeeper: str, timeout_s: float) -> str | None:
+    """Write a record to HBase's own servers and read it back, creating the probe table if absent.
+    One check at a time: it deletes what others left.
+
+    Returns:
+        None if the very record came back, else what went wrong.
+    """
+    settings = Settings(
+        hbase=NATIVE,
+        zookeeper=zookeeper,
+        metadata_table=NATIVE_PROBE_TABLE,
+        request_timeout_ms=int(timeout_s * 1e3),
+        operation_timeout_ms=int(timeout_s * 1e3),
+    )
+    key = f"{_FOLDER}/{uuid.uuid4().hex}"
+    fields = {"v": json.dumps({"value": uuid.uuid4().hex}).encode()}
+    with contextlib.closing(open_store(settings)) as store:
+        records = store.fields()
+        try:
+            records.write({key: FieldChange(fields, NEW)})
+            found = records.read([key]).get(key)
+            records.clear(_FOLDER)
+        except HQueueError as exc:
+            return _brief(exc)
+    same = isinstance(found, FieldRecord) and dict(found.fields) == fields
+    return None if same else "the record that was read is not the one that was written"
 
 
 def check_thrift1(host: str, port: int, timeout_s: float) -> str | None:

@@ -13,6 +13,7 @@ from types import TracebackType
 from hqueue.errors import LocalServerError
 from hqueue.local.configuration import TOOL_LOGGING
 from hqueue.local.home import Home, State
+from hqueue.local.layout import is_gateway
 from hqueue.local.logs import LogLine, read_lines
 from hqueue.local.process import LocalProcess, end_all, spawn, wait_paused
 from hqueue.local.starting import await_listening, await_serving
@@ -50,6 +51,7 @@ class Status:
     ready: bool
     """It was started completely, and each of its processes is alive."""
     gateways: tuple[GatewayAddress, ...]
+    """None if it runs without them: clients speak to HBase natively then."""
     zookeeper: str
     processes: tuple[ProcessStatus, ...]
 
@@ -140,7 +142,9 @@ class LocalServer:
         return status_of(self._home).processes
 
     def settings(self, **changes: object) -> Settings:
-        """The settings of a client of this server, with changes; no other source is read."""
+        """The settings of a client of this server, with changes; no other source is read. Through
+        its gateways if it has any, and natively otherwise.
+        """
         return Settings(
             **{"gateways": self.gateways, "zookeeper": self.zookeeper, **changes}  # type: ignore[arg-type]
         )
@@ -194,7 +198,7 @@ class LocalServer:
             new = spawn(old.plan)
             self._home.write_state(state.with_process(new))
         await_listening(new, deadline=deadline)
-        if name.startswith("thrift"):
+        if is_gateway(name):
             await_serving([new], deadline=deadline)
 
     def run_tool(
@@ -207,8 +211,8 @@ class LocalServer:
         Raises:
             LocalServerError: it did not end in time; it was killed.
         """
-        gateway = next(p for p in self._state().processes if p.name.startswith("thrift1"))
-        command = gateway.plan.command
+        # The command that stops the master is a client as a tool is: small, with the same settings.
+        command = self._process("master").plan.stop_command
         before_main = command.index("-cp") + 2
         logging = f"-Dlog4j.configuration=file:{self._home.conf / TOOL_LOGGING}"
         try:

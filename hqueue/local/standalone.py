@@ -1,4 +1,4 @@
-"""The profile ``standalone``: one HBase process with everything in it, and the two gateways."""
+"""The profile ``standalone``: one HBase process with everything in it, and gateways if wanted."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class Standalone:
     """ZooKeeper, master and region server in one JVM, with the data in plain files."""
 
     name = "standalone"
-    port_names = ("zookeeper", "master", "regionserver", "thrift1", "thrift2")
+    port_names = ("zookeeper", "master", "regionserver")
+    gateway_port_names = ("thrift1", "thrift2")
 
-    def layout(self, launcher: Launcher, ports: Mapping[str, int]) -> Layout:
-        """Write the settings of the three processes and say how to start them."""
+    def layout(self, launcher: Launcher, ports: Mapping[str, int], *, gateways: bool) -> Layout:
+        """Write the settings of the processes and say how to start them."""
         data = launcher.home.data(self.name)
         data.mkdir(parents=True, exist_ok=True)
         client: Xml = {
@@ -66,20 +67,20 @@ class Standalone:
         }
         master = master_plan(
             launcher,
-            ports={name: ports[name] for name in ("zookeeper", "master", "regionserver")},
+            ports={name: ports[name] for name in self.port_names},
             heap_mb=2_048,
             options=FULL_COMPILER,
             collector=LARGE_HEAP,
             hbase=server,
         )
-        gateways = [
+        zookeeper = f"{HOST}:{ports['zookeeper']}"
+        if not gateways:
+            return Layout((master,), (), zookeeper)
+        beside = [
             gateway_plan(
                 launcher, name, host=HOST, port=ports[name], hbase=client, heap_mb=512, stage=0
             )
-            for name in ("thrift1", "thrift2")
+            for name in self.gateway_port_names
         ]
-        return Layout(
-            (master, *gateways),
-            (GatewayAddress(HOST, ports["thrift1"], ports["thrift2"]),),
-            f"{HOST}:{ports['zookeeper']}",
-        )
+        address = GatewayAddress(HOST, ports["thrift1"], ports["thrift2"])
+        return Layout((master, *beside), (address,), zookeeper)

@@ -1,4 +1,4 @@
-"""Bringing up the processes of a layout, stage by stage, until every gateway serves."""
+"""Bringing up the processes of a layout, stage by stage, until they serve."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Any, cast
 
 from hqueue.errors import LocalServerError
 from hqueue.local.freeports import is_listening
+from hqueue.local.layout import is_gateway
 from hqueue.local.logs import last_lines
 from hqueue.local.process import LocalProcess, ProcessPlan, spawn
-from hqueue.local.readiness import check_thrift1, check_thrift2
+from hqueue.local.readiness import check_native, check_thrift1, check_thrift2
 
 __all__ = ["PortTakenError", "Progress", "await_listening", "await_serving", "bring_up"]
 
@@ -38,14 +39,16 @@ class PortTakenError(LocalServerError):
 def bring_up(
     plans: Iterable[ProcessPlan],
     *,
+    zookeeper: str,
     deadline: float,
     started: Callable[[LocalProcess], None],
     progress: Progress | None = None,
 ) -> list[LocalProcess]:
-    """Start all processes and wait until every gateway serves rows.
+    """Start all processes and wait until every gateway serves rows; HBase itself, without any.
 
     Args:
         plans: what to start.
+        zookeeper: where they have HBase's nodes.
         deadline: when to give up, on the monotonic clock.
         started: called with each process at once after it was started.
         progress: called with a line of text at each step.
@@ -67,8 +70,12 @@ def bring_up(
         if plan.stage < ordered[-1].stage:
             for process in processes:
                 await_listening(process, deadline=deadline, beside=processes)
-    tell("waiting until rows can be written and read through every gateway")
-    await_serving(processes, deadline=deadline)
+    if any(is_gateway(process.name) for process in processes):
+        tell("waiting until rows can be written and read through every gateway")
+        await_serving(processes, deadline=deadline)
+    else:
+        tell("waiting until rows can be written and read")
+        _await_native(processes, zookeeper, deadline)
     for process in processes:
         # What answered at a process's port may have been another program.
         _check_alive(process)
@@ -117,17 +124,42 @@ def _await_gateway(gateway: LocalProcess, beside: list[LocalProcess], deadline: 
     await_listening(gateway, deadline=deadline, beside=beside)
     check = check_thrift1 if gateway.name.startswith("thrift1") else check_thrift2
     (port,) = gateway.plan.ports.values()
-    while (wrong := check(gateway.plan.host, port, PROBE_TIMEOUT_S)) is not None:
-        logger.debug("%s does not serve yet: %s", gateway.name, wrong)
+    _await_row(
+        gateway.name,
+        lambda: check(gateway.plan.host, port, PROBE_TIMEOUT_S),
+        beside,
+        deadline,
+        gateway,
+        *(each for each in beside if each.name == "master"),
+    )
+
+
+def _await_native(processes: list[LocalProcess], zookeeper: str, deadline: float) -> None:
+    for process in processes:
+        await_listening(process, deadline=deadline, beside=processes)
+    _await_row(
+        "HBase",
+        lambda: check_native(zookeeper, PROBE_TIMEOUT_S),
+        processes,
+        deadline,
+        next(process for process in processes if process.name == "master"),
+    )
+
+
+def _await_row(
+    name: str,
+    check: Callable[[], str | None],
+    beside: list[LocalProcess],
+    deadline: float,
+    *shown: LocalProcess,
+) -> None:
+    """Repeat a check until it finds nothing wrong; `shown` are whose logs a failure shows."""
+    while (wrong := check()) is not None:
+        logger.debug("%s does not serve yet: %s", name, wrong)
         for each in beside:
             _check_alive(each)
         if time.monotonic() >= deadline:
-            raise _failure(
-                "a gateway of the local server did not serve in time",
-                gateway,
-                *(each for each in beside if each.name == "master"),
-                said=wrong,
-            )
+            raise _failure("the local server did not serve in time", *shown, said=wrong)
         time.sleep(_PAUSE_S)
 
 

@@ -22,7 +22,10 @@ def test_status_shows_the_server_and_start_finds_it_running(run_process: Run) ->
     assert started.code == 0
     after = json.loads(started.out)
     assert [p["pid"] for p in after["processes"]] == [p["pid"] for p in before["processes"]]
-    assert ["ready", "yes"] in [line.split("\t") for line in run_process("local", "status").lines]
+    shown = [line.split("\t") for line in run_process("local", "status").lines]
+    assert ["ready", "yes"] in shown
+    assert ["hbase", "gateways"] in shown, "those of the tests"
+    assert run_process("local", "start", "--gateways").code == 0
 
 
 def test_logs_are_shown_and_followed(run: Run, start: Start) -> None:
@@ -54,7 +57,9 @@ def test_the_demo_ships_real_input_reads_it_back_and_draws_what_happened(
 ) -> None:
     (tmp_path / "words.txt").write_bytes(b"".join(b"word %d\n" % n for n in range(3_000)))
     shipped = run_process(
-        "demo", str(tmp_path / "words.txt"), "-", "--seconds", "3", stdin=b"piped\n"
+        *("demo", str(tmp_path / "words.txt"), "-", "--seconds", "3"),
+        stdin=b"piped\n",
+        env={"HQUEUE_HBASE": "native"},
     )
     assert shipped.code == 0, shipped.err
     text = shipped.out.decode()

@@ -19,7 +19,7 @@ def fresh_server() -> Iterator[local.LocalServer]:
     """A standalone server without data. When a benchmark fails, what it said last is shown."""
     with (
         tempfile.TemporaryDirectory(prefix="hqueue-bench-") as home,
-        local.start(home=home) as server,
+        local.start(gateways=True, home=home) as server,
     ):
         try:
             yield server

@@ -69,7 +69,7 @@ def _run(options: Options) -> Result:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
-            local.start("cluster", home=home) as server,
+            local.start("cluster", gateways=True, home=home) as server,
         ):
             try:
                 result = run(options, server, say)

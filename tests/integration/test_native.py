@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import threading
@@ -12,8 +13,11 @@ import pytest
 
 import hqueue
 from hqueue import Message, Outcome, QueueDisabledError, local
+from hqueue.connecting import open_store
+from hqueue.format import rowkey
 from hqueue.hbase.native.protocol import pb
 from hqueue.local.jars import ensure_jars
+from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.raw import RawHBase
 
 MIB = 1024 * 1024
@@ -49,6 +53,30 @@ def test_what_is_put_is_read_as_it_is_through_gateways(
     read = list(queue.scan(topics=["t"]))
     assert sorted(m.value for m in read) == sorted([*(m.value for m in messages), b"by a gateway"])
     assert [m.value for m in queue.scan(topics=["large"])] == large
+
+
+def test_a_partition_that_was_split_by_hand_is_served(
+    client: hqueue.Client, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits = [rowkey.encode(0, slot) for slot in (20, 30, 50)]
+    monkeypatch.setattr("hqueue.format.rowkey.split_keys", lambda *_: [*splits, b"\0\1"])
+    client.create_queue(queue_name, partitions=2).close()
+    with contextlib.closing(open_store(client.settings)) as store:
+        log = store.log(queue_name)
+        for slot in range(10, 60):
+            if not 30 <= slot < 50:
+                assert log.put_if_absent(0, slot, b"%d" % slot, {b"t": b"cell"})
+        written = [slot for slot in range(10, 60) if not 30 <= slot < 50]
+        assert [row.slot for row in log.headers(0, 0, 100)] == written
+        assert [row.slot for row in log.headers(0, 15, 10)] == written[5:15]
+        assert [row.slot for row in log.backwards(0, 55, 100)] == written[-5::-1]
+        stream = log.open(0, 12, 58, None)
+        assert [row.slot for row in stream.read(100)] == written[2:-2]
+        newest = log.newest(0, MESSAGE_ID_MAX)
+        assert newest is not None
+        assert newest.slot == 59
+    client.disable_queue(queue_name)
+    client.delete_queue(queue_name)
 
 
 def test_what_comes_is_followed(queue: hqueue.Queue) -> None:

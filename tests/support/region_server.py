@@ -90,7 +90,13 @@ class RegionServer:
                 value = bytes(pb.TableState(state=self.state).SerializeToString())
                 state = [(self.table.encode(), [(b"table", b"state", value)])]
             return [*state, *self.regions]
-        rows = sorted(self.rows.items(), reverse=scan.reversed)
+        infos = [cells[0][2] for name, cells in self.regions if name == said.region.value]
+        region = pb.RegionInfo.FromString(b"".join(infos).removeprefix(b"PBUF"))
+        rows = [
+            (key, cells)
+            for key, cells in sorted(self.rows.items(), reverse=scan.reversed)
+            if region.start_key <= key and (not region.end_key or key < region.end_key)
+        ]
         if scan.reversed:
             return [row for row in rows if scan.stop_row < row[0] <= scan.start_row]
         return [row for row in rows if scan.start_row <= row[0] < scan.stop_row]

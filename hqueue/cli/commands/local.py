@@ -16,6 +16,7 @@ from hqueue.cli.output import Output, show_table, write_json
 from hqueue.cli.progress import size_text
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, LocalServerError
+from hqueue.settings.connection import GATEWAYS, NATIVE
 
 if TYPE_CHECKING:
     from hqueue.local.server import LocalServer, Status
@@ -24,6 +25,10 @@ __all__ = ["app", "register", "start_server"]
 
 Profile = Annotated[
     str, typer.Option(help="standalone, or cluster: HDFS and three region servers.")
+]
+Gateways = Annotated[
+    bool,
+    typer.Option("--gateways", help="HBase's two Thrift gateways as well, which clients then use."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON.")]
 
@@ -39,11 +44,16 @@ def register(root: typer.Typer) -> None:
 
 
 @app.command()
-def start(context: typer.Context, profile: Profile = "standalone", json: Json = False) -> None:
+def start(
+    context: typer.Context,
+    profile: Profile = "standalone",
+    gateways: Gateways = False,
+    json: Json = False,
+) -> None:
     """Start the local server, or say that it runs. Its data of earlier starts is there again."""
     from hqueue.local import status  # noqa: PLC0415  (brings in what starts processes)
 
-    start_server(profile)
+    start_server(profile, gateways=gateways)
     session_of(context).close()
     _show(status(), json=json)
 
@@ -114,7 +124,7 @@ def reset(
     print("Stopped, and its data is deleted.", file=sys.stderr)
 
 
-def start_server(profile: str = "standalone") -> LocalServer:
+def start_server(profile: str = "standalone", *, gateways: bool = False) -> LocalServer:
     """Start the local server, or find it running, showing on stderr what goes on.
 
     Raises:
@@ -126,7 +136,7 @@ def start_server(profile: str = "standalone") -> LocalServer:
     if profile not in PROFILES:
         raise InvalidInputError("unknown profile", profile=profile, known=", ".join(PROFILES))
     with _waiting("starting the local server") as tell:
-        return start(profile, progress=tell)
+        return start(profile, gateways=gateways, progress=tell)
 
 
 @contextlib.contextmanager
@@ -145,6 +155,13 @@ def _waiting(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda text: bar.update(task, description=text)
 
 
+def _way(found: Status) -> str | None:
+    """How clients that name nothing speak to HBase; None if there is no server."""
+    if found.profile is None:
+        return None
+    return GATEWAYS if found.gateways else NATIVE
+
+
 def _show(found: Status, *, json: bool) -> None:
     if json:
         write_json(
@@ -152,6 +169,7 @@ def _show(found: Status, *, json: bool) -> None:
                 "home": str(found.home),
                 "profile": found.profile,
                 "ready": found.ready,
+                "hbase": _way(found),
                 "gateways": [str(gateway) for gateway in found.gateways],
                 "zookeeper": found.zookeeper or None,
                 "processes": [dataclasses.asdict(process) for process in found.processes],
@@ -164,6 +182,7 @@ def _show(found: Status, *, json: bool) -> None:
             ("home", found.home),
             ("profile", found.profile),
             ("ready", "yes" if found.ready else "no"),
+            ("hbase", _way(found)),
             ("gateways", ",".join(map(str, found.gateways)) or None),
             ("zookeeper", found.zookeeper or None),
         ),

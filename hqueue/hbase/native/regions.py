@@ -114,6 +114,11 @@ class TableRegions:
             raise StoreUnavailableError("a row lies in no region", queue=self.table)
         return region
 
+    def between(self, first: bytes, beyond: bytes) -> list[Region]:
+        """The regions that hold rows from `first` on and before `beyond`, by their first rows."""
+        low = bisect.bisect_right(self._starts, first) - 1
+        return self.regions[low : bisect.bisect_left(self._starts, beyond)]
+
 
 class Meta:
     """Reads ``hbase:meta``. Thread-safe.

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hqueue.errors import HQueueError, Outcome, RequestRefusedError, StoreUnavailableError
-from hqueue.format import rowkey
+from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import Cell, CellReader, put_cells
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.scanning import Range, Scanning
 from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.stretches import read_stretches
 from hqueue.hbase.native.translation import NotServedError, reads_answer, translate_answer
 from hqueue.hbase.native.wire import Answer, RemoteError, varint
 
@@ -94,23 +94,22 @@ class TableRequests:
     def _scan(
         self, partition: int, rows: Range, columns: Sequence[Any], limit: int
     ) -> list[list[Cell]]:
-        """The first rows of a range of a partition, as one server knows them.
-
-        Raises:
-            RequestRefusedError: the partition lies in several regions.
-        """
+        """The first rows of a range of a partition, as they were at one moment."""
         if not rows.reversed and rows.start >= rows.stop:
             return []
         first, beyond = (each.to_bytes(2, "big") for each in (partition, partition + 1))
         with self._located() as known:
-            region = known.of(rowkey.first_of(partition))
-            if region.start > first or (region.end and region.end < beyond):
-                raise RequestRefusedError(
-                    "a partition lies in several regions: its table was split, which a queue's "
-                    "must not be",
-                    queue=self._table,
+            regions = known.between(first, beyond)
+            if len(regions) > 1:
+                return read_stretches(
+                    regions,
+                    rows,
+                    limit,
+                    lambda region, part, most: Scanning(
+                        self._servers, self._table, region, part, columns
+                    ).read(most),
                 )
-            return Scanning(self._servers, self._table, region, rows, columns).read(limit)
+            return Scanning(self._servers, self._table, regions[0], rows, columns).read(limit)
 
     @reads_answer
     def _scan_on(

@@ -44,7 +44,7 @@ def seconds_until_written(server: local.LocalServer, key: bytes) -> float:
 @pytest.mark.thorough("a cluster of its own is killed part by part and whole, 110 s")
 @pytest.mark.timeout(900)
 def test_writes_survive_killed_region_servers_and_the_death_of_everything(home: Path) -> None:
-    server = local.start("cluster")
+    server = local.start("cluster", gateways=True)
     assert {gateway.host for gateway in server.gateways} == {"127.0.0.1", "127.0.0.2", "127.0.0.3"}
     assert server.status().rss_bytes < 6 * 1024**3
     written = write_rows(server, "before", 200)
@@ -62,7 +62,7 @@ def test_writes_survive_killed_region_servers_and_the_death_of_everything(home: 
         server.kill(process.name)
     assert marked_processes(home) == []
 
-    server = local.start("cluster")
+    server = local.start("cluster", gateways=True)
     assert read_rows(server) == written
     server.stop()
     assert marked_processes(home) == []

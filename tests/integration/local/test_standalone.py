@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hqueue import local
+import hqueue
+from hqueue import Message, local
 from hqueue.errors import LocalServerError
 from hqueue.local import freeports, lifecycle
 from hqueue.local.process import marked_processes
-from hqueue.local.readiness import check_thrift1, check_thrift2
+from hqueue.local.readiness import check_native, check_thrift1, check_thrift2
 from hqueue.settings.connection import Settings
 
 from .rows import read_rows, write_rows
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.servers
 START = """
 import json, sys
 from hqueue import local
-server = local.start(progress=lambda text: print(text, file=sys.stderr, flush=True))
+server = local.start(gateways=True, progress=lambda text: print(text, file=sys.stderr, flush=True))
 print(json.dumps({process.name: process.pid for process in server.processes}))
 """
 
@@ -57,7 +59,7 @@ def test_of_two_starts_at_once_one_starts_and_both_use_it(home: Path) -> None:
     assert {process.pid for process in marked_processes(home)} == set(first.values())
 
     # They outlived both starters, and everybody finds them.
-    server = local.start()
+    server = local.start(gateways=True)
     assert {process.name: process.pid for process in server.processes} == first
     status = local.status()
     assert status.ready
@@ -69,9 +71,9 @@ def test_of_two_starts_at_once_one_starts_and_both_use_it(home: Path) -> None:
 
     # Another profile, or other ports, are not what runs.
     with pytest.raises(LocalServerError, match="another profile"):
-        local.start("cluster")
+        local.start("cluster", gateways=True)
     with pytest.raises(LocalServerError, match="other ports"):
-        local.start(ports={"thrift1": server.gateways[0].thrift1_port + 1})
+        local.start(gateways=True, ports={"thrift1": server.gateways[0].thrift1_port + 1})
 
     # A paused gateway doesn't answer, a resumed one does; a killed one comes back in its place.
     gateway = server.gateways[0]
@@ -97,7 +99,7 @@ def test_of_two_starts_at_once_one_starts_and_both_use_it(home: Path) -> None:
 
 @pytest.mark.thorough("three starts of a server, 45 s")
 def test_data_survives_a_stop_and_a_kill_and_goes_with_a_reset(home: Path) -> None:
-    with local.start() as server:
+    with local.start(gateways=True) as server:
         written = write_rows(server, "first", 200)
         ports = {name: port for p in server.processes for name, port in p.ports.items()}
     assert marked_processes(home) == []
@@ -105,7 +107,7 @@ def test_data_survives_a_stop_and_a_kill_and_goes_with_a_reset(home: Path) -> No
     assert local.status().profile is None
     assert local.stop() is False
 
-    server = local.start()
+    server = local.start(gateways=True)
     assert {name: port for p in server.processes for name, port in p.ports.items()} == ports
     assert read_rows(server) == written
     written |= write_rows(server, "second", 200)
@@ -113,7 +115,7 @@ def test_data_survives_a_stop_and_a_kill_and_goes_with_a_reset(home: Path) -> No
         server.kill(process.name)
     assert not local.status().ready
 
-    server = local.start()
+    server = local.start(gateways=True)
     assert read_rows(server) == written
 
     local.reset()
@@ -139,7 +141,7 @@ def test_given_ports_are_used_and_a_port_taken_meanwhile_is_chosen_again(
             return ports
 
         monkeypatch.setattr(lifecycle, "choose_ports", choose)
-        with local.start(ports=given) as server:
+        with local.start(gateways=True, ports=given) as server:
             assert serves(server)
             assert server.zookeeper == f"127.0.0.1:{given['zookeeper']}"
             assert server.gateways[0].thrift2_port == given["thrift2"]
@@ -162,6 +164,45 @@ def test_a_start_that_was_ended_half_way_leaves_no_process(home: Path, number: i
         # It could not clean up after itself; the next to come does.
         assert local.stop(orderly_s=0) is True
     assert marked_processes(home) == []
+
+
+@pytest.mark.thorough("two starts of a server, 30 s")
+def test_without_gateways_a_client_that_names_nothing_speaks_to_hbase_natively(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("HQUEUE_")]:
+        if name != "HQUEUE_LOCAL_HOME":
+            monkeypatch.delenv(name)
+    (home / "hqueue.toml").touch()
+    monkeypatch.setenv("HQUEUE_CONFIG", str(home / "hqueue.toml"))
+    with local.start() as server:
+        assert [process.name for process in server.processes] == ["master"]
+        assert server.gateways == local.status().gateways == ()
+        assert "gateways" not in (home / "connection.toml").read_text()
+        assert check_native(server.zookeeper, 10) is None
+        for client in (hqueue.connect(), hqueue.connect(server.settings())):
+            with client:
+                assert (client.settings.hbase, client.settings.gateways) == ("native", ())
+        with hqueue.connect() as client:
+            queue = client.create_queue("kept", partitions=1)
+            written = [queue.put(Message("t", b"%d" % n)) for n in range(3)]
+        with pytest.raises(LocalServerError, match="without gateways"):
+            local.start(gateways=True)
+        with pytest.raises(LocalServerError, match="other ports"):
+            local.start(ports={"thrift1": 1_025})
+        with pytest.raises(LocalServerError, match="no process of this name"):
+            server.restart("thrift1")
+        assert server.run_tool("org.apache.hadoop.hbase.util.VersionInfo").returncode == 0
+        assert local.start().zookeeper == server.zookeeper
+    assert marked_processes(home) == []
+
+    # What lies in HBase is the same with them; and a server with them is one without, too.
+    with local.start(gateways=True) as server:
+        assert serves(server)
+        assert local.start().gateways == server.gateways
+        with hqueue.connect() as client:
+            assert client.settings.hbase == "gateways"
+            assert [m.id for m in client.queue("kept").scan()] == written
 
 
 def test_a_start_without_java_is_a_clear_error_and_starts_nothing(

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hqueue import Outcome, QueueDisabledError, QueueNotFoundError, Settings, StoreUnavailableError
-from hqueue.errors import RequestRefusedError
 from hqueue.format import rowkey
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.store import NativeStore
 from hqueue.settings.addresses import Address
+from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.region_server import RegionServer, meta_node, region_row
 from tests.support.scripted_server import Asked, ScriptedServer, refusal
 
@@ -94,15 +94,24 @@ def test_what_is_split_or_served_nowhere_or_a_replica_does_not_count(begin: Begi
     assert len(store.locations.locate("q", 2)) == 2
 
 
-def test_a_partition_in_two_regions_is_refused(begin: Begin) -> None:
-    served = RegionServer("q", rows=header_rows(1))
+def test_a_partition_in_several_regions_is_read_as_one(begin: Begin) -> None:
+    served = RegionServer("q", rows=header_rows(*range(10, 40)), page=4)
     store, address = begin(served)
-    middle = rowkey.encode(0, 77)
+    keys = [b"", *(rowkey.encode(0, slot) for slot in (5, 20, 30, 50)), b"\0\1", b""]
     served.regions = [
-        region_row("q", b"", middle, address), region_row("q", middle, b"", address)
-    ]  # fmt: skip
-    with pytest.raises(RequestRefusedError):
-        store.log("q").newest(0, 99)
+        region_row("q", start, end, address) for start, end in itertools.pairwise(keys)
+    ]
+    log = store.log("q")
+    for start in (0, 10, 19, 20, 25, 39, 40):
+        for limit in (1, 10, 100):
+            expected = [slot for slot in range(10, 40) if slot >= start][:limit]
+            assert [row.slot for row in log.headers(0, start, limit)] == expected
+            expected = [slot for slot in range(39, 9, -1) if slot <= start][:limit]
+            assert [row.slot for row in log.backwards(0, start, limit)] == expected
+    newest = log.newest(0, MESSAGE_ID_MAX)
+    assert newest is not None
+    assert newest.slot == 39
+    assert log.newest(1, MESSAGE_ID_MAX) is None
 
 
 @pytest.mark.parametrize(
