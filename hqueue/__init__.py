@@ -82,6 +82,7 @@ from hqueue.log.store import PartitionLocation
 from hqueue.message import ConsumedMessage, Headers, Message, Messages, ReceivedMessage
 from hqueue.message_id import MessageID, MessageIDs, Moment
 from hqueue.metadata import DeliveryOptions, PartitionKey, Presence
+from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.produce.delivery import Delivery, DeliveryCallback
 from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
@@ -104,7 +105,13 @@ from hqueue.settings.addresses import Address, GatewayAddress
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import AccessRule, Credential, Settings
 from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
-from hqueue.topics import HubClient, HubClientSettings, HubOptions
+from hqueue.topics import (
+    HubClient,
+    HubClientSettings,
+    HubOptions,
+    SubscribeMode,
+    TopicSubscription,
+)
 
 __version__ = "0.1.0"  # The one place: packaging reads it from here.
 
@@ -206,6 +213,7 @@ __all__ = [
     "Status",
     "StoreError",
     "StoreUnavailableError",
+    "SubscribeMode",
     "Subscriber",
     "SubscriberConnectedError",
     "SubscriberExistsError",
@@ -213,11 +221,13 @@ __all__ = [
     "SubscriberOptions",
     "SubscriberState",
     "Subscription",
+    "SubscriptionPreferences",
     "SubscriptionStateError",
     "ToCommit",
     "TopicEntry",
     "TopicFencedError",
     "TopicScanner",
+    "TopicSubscription",
     "Ttl",
     "UnsupportedFormatError",
     "__version__",

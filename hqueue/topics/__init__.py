@@ -1,6 +1,7 @@
-"""The client of hubs: publishes to topics with owners, with no HBase and no ZooKeeper in reach."""
+"""The client of hubs: topics with owners, with no HBase and no ZooKeeper in reach."""
 
 from hqueue.topics.client import HubClient
 from hqueue.topics.settings import HubClientSettings, HubOptions
+from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 
-__all__ = ["HubClient", "HubClientSettings", "HubOptions"]
+__all__ = ["HubClient", "HubClientSettings", "HubOptions", "SubscribeMode", "TopicSubscription"]

@@ -1,40 +1,31 @@
-"""Publishing to topics by way of hubs."""
+"""Publishing and subscribing to topics by way of hubs."""
 
 from __future__ import annotations
 
-import collections
-import random
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from hqueue.errors import (
-    ClosedError,
-    HubUnavailableError,
-    InvalidInputError,
-    NotAllowedError,
-    Outcome,
-    QueueNotFoundError,
-)
-from hqueue.message import Message
+from hqueue.errors import InvalidInputError
+from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID, MessageIDs
-from hqueue.rpc.connection import Connection, ThriftError
+from hqueue.metadata import check_name
+from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.push.listener import Listener
 from hqueue.rpc.services import load
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.fork import register
-from hqueue.settings.addresses import Address
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.attributes import check_queue_name
-from hqueue.topics.connections import HubConnections
+from hqueue.topics.calls import HubCalls, Method
 from hqueue.topics.settings import HubClientSettings
+from hqueue.topics.stream import messages_of
+from hqueue.topics.subscription import SubscribeMode, TopicSubscription
+from hqueue.topics.subscriptions import Subscriptions
 
 __all__ = ["HubClient"]
 
-PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 2_000.0
-
 
 class HubClient:
-    """Publishes to topics of queues that hubs serve. Made by `connect` with ``hubs``. Needs neither
-    HBase nor ZooKeeper.
+    """Publishes and subscribes to topics of queues that hubs serve. Made by `connect` with
+    ``hubs``. Needs neither HBase nor ZooKeeper.
 
     Thread-safe, and usable in a forked child. Connections are opened when needed, and kept; which
     hub owns a topic is remembered. Use it as a context manager, or `close` it.
@@ -46,20 +37,9 @@ class HubClient:
 
     def __init__(self, settings: HubClientSettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.settings = settings
-        self._clock = clock
-        self._idl = load("hub")
         self._structs = load("subscriber")
-        self._connections = HubConnections(
-            self._idl.HQueueHubService, settings.connections_max, settings.connect_timeout_ms
-        )
-        self._owners: collections.OrderedDict[tuple[str, str], Address] = collections.OrderedDict()
-        self._closed = False
-        self.after_fork_in_child()
-        register(self)
-
-    def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
-        self._random = random.Random()
+        self._calls = HubCalls(settings, clock)
+        self._subscriptions = Subscriptions(self._calls)
 
     def __enter__(self) -> HubClient:
         return self
@@ -68,9 +48,11 @@ class HubClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections. Calls under way are answered; further ones are refused."""
-        self._closed = True
-        self._connections.close()
+        """Close all subscriptions, which stay with the hubs, and all connections. Calls under way
+        are answered; further ones are refused.
+        """
+        self._subscriptions.close()
+        self._calls.close()
 
     def publish(
         self,
@@ -126,15 +108,108 @@ class HubClient:
         if isinstance(messages, (str, bytes, bytearray, memoryview)) or not messages:
             raise InvalidInputError("what is published is a sequence with at least one message")
         sent = [self._struct(topic, each) for each in messages]
-        self._check_open()
-        deadline = Deadline(self._clock, self.settings.operation_timeout_ms)
-        published = self._publish(region, topic, sent, deadline)
+        published, _ = self._calls.call(
+            region, topic, _method(region, self.settings.publisher, topic, sent)
+        )
         first = MessageID(published.id.timestamp, published.id.sequenceID)
         return MessageIDs(int(first), len(sent))
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the client was closed")
+    def subscribe(
+        self,
+        topic: str,
+        subscriber: str,
+        listener: Listener,
+        *,
+        queue: str | None = None,
+        mode: SubscribeMode = SubscribeMode.CREATE_OR_ATTACH,
+        preferences: SubscriptionPreferences | None = None,
+        explicit_consume: bool = False,
+        host: str | None = None,
+        port: int = 0,
+    ) -> TopicSubscription:
+        """Subscribe to a topic: its messages come to a listener, in their order, from the
+        subscription's consume mark on; of a new one from the topic's end on.
+
+        The hub calls this process. When the topic comes to another hub, or its hub dies, the client
+        subscribes again by itself, and goes on at the mark; what was delivered and not marked yet
+        comes again.
+
+        Args:
+            topic: the topic.
+            subscriber: the subscription's name within the topic. Another client that subscribes
+                under it takes it over.
+            listener: gets messages; what it answers becomes of them, as for `Subscriber`.
+            queue: the queue; the setting ``queue`` if None.
+            mode: whether there may be such a subscription already, or must be.
+            preferences: kept with the subscription; those that it has if None.
+            explicit_consume: the listener only receives; `TopicSubscription.consume` moves the
+                mark.
+            host: where hubs reach this process; if None the address from which it reaches them.
+            port: where to listen; a free one if 0. All of a name's topics share the first one's.
+
+        Raises:
+            InvalidInputError: an argument is out of range, or it can't be listened there.
+            SubscriberExistsError: there is one, and it was to be created.
+            SubscriberNotFoundError: there is none, and it was to be attached to.
+            QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
+        """
+        return self._subscriptions.subscribe(
+            self._queue(queue),
+            topic,
+            subscriber,
+            listener,
+            mode=mode,
+            preferences=preferences,
+            explicit_consume=explicit_consume,
+            host=host,
+            port=port,
+        )
+
+    def messages(
+        self,
+        topic: str,
+        subscriber: str,
+        *,
+        queue: str | None = None,
+        mode: SubscribeMode = SubscribeMode.CREATE_OR_ATTACH,
+        preferences: SubscriptionPreferences | None = None,
+        host: str | None = None,
+        port: int = 0,
+    ) -> AsyncGenerator[ReceivedMessage, None]:
+        """A topic's messages, one after the other, for ``async for``. A message is consumed when
+        the next one is asked for; the mark is stored now and then, and when the generator is closed
+        (`contextlib.aclosing`). What was not consumed comes again to whoever attaches next.
+
+        At most ``delivery_window`` messages wait here, 1,000 if there is no such preference.
+
+        Args:
+            topic, subscriber, queue, mode, preferences, host, port: as for `subscribe`.
+
+        Raises:
+            SubscriberConnectedError: another client took the subscription over.
+            SubscriberNotFoundError: it was unsubscribed.
+            HQueueError: as `subscribe`; when the first message is asked for.
+        """
+        return messages_of(
+            self._subscriptions,
+            self._queue(queue),
+            topic,
+            subscriber,
+            mode=mode,
+            preferences=preferences,
+            host=host,
+            port=port,
+        )
+
+    def unsubscribe(self, topic: str, subscriber: str, *, queue: str | None = None) -> None:
+        """End a subscription, whoever is attached to it: its mark and preferences are gone.
+
+        Raises:
+            SubscriberNotFoundError: there is none.
+            InvalidInputError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
+                ClosedError: as `publish`.
+        """
+        self._subscriptions.unsubscribe(self._queue(queue), topic, check_name(subscriber))
 
     def _queue(self, queue: str | None) -> str:
         chosen = self.settings.queue if queue is None else queue
@@ -155,153 +230,9 @@ class HubClient:
             ]
         return struct
 
-    def _publish(self, queue: str, topic: str, sent: list[Any], deadline: Deadline) -> Any:
-        """Call hubs until one has done it."""
-        key = queue, topic
-        pause_ms = PAUSE_MS_MIN
-        last: Exception | None = None
-        while True:
-            hub, redirected = self._owners.get(key) or self._any(), False
-            for _ in range(self.settings.redirects_max + 1):
-                if deadline.expired and last is not None:
-                    break
-                try:
-                    published = self._call(hub, queue, topic, sent, deadline, redirected=redirected)
-                except self._idl.TRedirect as exc:
-                    last, hub, redirected = exc, Address(_text(exc.host), exc.port), True
-                    continue
-                except _RefusedError as exc:
-                    last = exc
-                    break
-                self._remember(key, hub)
-                return published
-            self._forget(key)
-            self._check_open()
-            if deadline.expired:
-                raise HubUnavailableError(
-                    "no hub did it in time",
-                    queue=queue,
-                    topic=topic,
-                    reason=str(last),
-                ) from last
-            # At random, so that callers which were refused together don't come back together.
-            self._clock.sleep_ms(
-                min(pause_ms * (0.5 + self._random.random()), deadline.remaining_ms)
-            )
-            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
-    def _call(
-        self,
-        hub: Address,
-        queue: str,
-        topic: str,
-        sent: list[Any],
-        deadline: Deadline,
-        *,
-        redirected: bool,
-    ) -> Any:
-        """One call.
-
-        Raises:
-            TRedirect: the caller is to call another.
-            _RefusedError: nothing was done; it is worth another try.
-            HQueueError: otherwise.
-        """
-        bound_ms = max(1.0, deadline.remaining_ms)
-        try:
-            connection = self._connections.take(hub, bound_ms)
-        except (OSError, UnicodeError) as exc:
-            self._connections.forget(hub)
-            raise _RefusedError(f"{hub}: {exc}") from exc
-        arguments = (queue, self.settings.publisher, topic)
-        connection.socket.settimeout(bound_ms / 1e3)
-        call = _method(connection, sent)
-        try:
-            published = call(*arguments, redirected)
-        except (
-            self._idl.TRedirect,
-            self._idl.TIllegalArgument,
-            self._idl.TNoSuchQueue,
-            self._idl.TNotAllowed,
-            self._idl.TUnavailable,
-            self._idl.TBusy,
-        ) as exc:
-            self._connections.give_back(hub, connection)
-            raise self._translated(exc, hub, queue, topic) from exc
-        except (OSError, ThriftError, EOFError, ValueError) as exc:
-            connection.close()
-            self._connections.forget(hub)
-            self._forget((queue, topic))
-            raise HubUnavailableError(
-                "a hub did not answer: what was published may be in the log, or come to be",
-                outcome=Outcome.UNKNOWN,
-                hub=str(hub),
-                queue=queue,
-                topic=topic,
-            ) from exc
-        except BaseException:
-            connection.close()
-            raise
-        self._connections.give_back(hub, connection)
-        return published
-
-    def _translated(self, error: Any, hub: Address, queue: str, topic: str) -> Exception:
-        idl = self._idl
-        match error:
-            case idl.TIllegalArgument():
-                return InvalidInputError("the hub refuses the call", reason=_text(error.message))
-            case idl.TNoSuchQueue():
-                return QueueNotFoundError(
-                    "the hub does not serve that queue", queue=queue, hub=str(hub)
-                )
-            case idl.TNotAllowed():
-                return NotAllowedError(
-                    "the hub says that the caller may not do this",
-                    publisher=self.settings.publisher,
-                    queue=queue,
-                    topic=topic,
-                )
-            case idl.TUnavailable() if error.outcome != idl.TOutcome.NOT_APPLIED:
-                return HubUnavailableError(
-                    "the hub does not know whether it was done",
-                    outcome=Outcome.UNKNOWN,
-                    hub=str(hub),
-                    queue=queue,
-                    topic=topic,
-                    reason=_text(error.message),
-                )
-            case idl.TRedirect():
-                return error  # type: ignore[no-any-return]
-        return _RefusedError(f"{hub}: {_text(error.message)}")
-
-    def _any(self) -> Address:
-        with self._lock:
-            return self._random.choice(self.settings.hubs)
-
-    def _remember(self, key: tuple[str, str], hub: Address) -> None:
-        with self._lock:
-            self._owners[key] = hub
-            self._owners.move_to_end(key)
-            while len(self._owners) > self.settings.owners_max:
-                self._owners.popitem(last=False)
-
-    def _forget(self, key: tuple[str, str]) -> None:
-        with self._lock:
-            self._owners.pop(key, None)
-
-
-class _RefusedError(Exception):
-    """Nothing was done, and it is worth another try."""
-
-
-def _text(given: bytes | str | None) -> str:
-    """What a hub says."""
-    return given.decode(errors="replace") if isinstance(given, bytes) else given or ""
-
-
-def _method(connection: Connection, sent: list[Any]) -> Callable[..., Any]:
-    """What is called with these messages, given the arguments before and after them."""
-    client = connection.client
+def _method(queue: str, publisher: str, topic: str, sent: list[Any]) -> Method:
+    """Publishes these messages."""
     if len(sent) == 1:
-        return lambda *given: client.publish(*given[:3], sent[0], given[3])
-    return lambda *given: client.publishMessages(*given[:3], sent, given[3])
+        return lambda client, to: client.publish(queue, publisher, topic, sent[0], to)
+    return lambda client, to: client.publishMessages(queue, publisher, topic, sent, to)

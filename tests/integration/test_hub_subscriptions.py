@@ -141,3 +141,26 @@ def test_a_hub_that_ends_leaves_its_subscriptions_to_the_other_at_their_marks(
         wait_for(lambda: sub.values[-1] == b"b", "it goes on")
         assert sub.values == [b"a", b"b"]
         assert (hubs.mark("t") or MessageID(0)) >= stored
+
+
+def test_a_client_that_knows_hubs_alone_follows_its_topic_from_hub_to_hub(
+    backend: Backend, queue: str, store: str
+) -> None:
+    taken: list[hqueue.ReceivedMessage] = []
+    with contextlib.ExitStack() as stack:
+        hubs = Hubs(stack, backend, queue, store)
+        subscription = hubs.publisher.subscribe("t", "sub", taken.extend)
+        sent: list[bytes] = []
+        last = MessageID(0)
+        for round_ in range(3):
+            for number in range(10):
+                sent.append(b"%d-%d" % (round_, number))
+                last = hubs.publisher.publish("t", sent[-1])
+            wait_for(lambda: [each.value for each in taken] == sent, "none is lost or doubled")
+            hubs.abandon("t")
+        hubs.hubs[0].terminate()
+        sent.append(b"last")
+        last = hubs.publisher.publish("t", sent[-1])
+        wait_for(lambda: [each.value for each in taken] == sent, "the other hub delivers")
+        subscription.close()
+        assert hubs.mark("t") == last

@@ -132,7 +132,7 @@ def test_two_hubs_that_name_each_other_are_given_up_within_the_bound(
     clock = SteppedClock()
     settings = HubClientSettings((one.address,), "q", redirects_max=3, operation_timeout_ms=60_540)
     with HubClient(settings, clock) as client:
-        client._random.random = lambda: 0.5  # type: ignore[method-assign]
+        client._calls._random.random = lambda: 0.5  # type: ignore[method-assign]
         with pytest.raises(HubUnavailableError) as caught:
             client.publish("t", b"v")
     assert caught.value.outcome is Outcome.NOT_APPLIED
@@ -214,7 +214,7 @@ def test_a_hub_that_is_gone_is_passed_by(make_hub: Callable[[], FakeHub], hub: F
 def test_a_connection_that_the_hub_closed_meanwhile_is_not_used(hub: FakeHub) -> None:
     with client_of(hub) as client:
         client.publish("t", b"v")
-        (kept,) = client._connections._idle[hub.address]
+        (kept,) = client._calls._connections._idle[hub.address]
         os.close(os.dup(kept.socket.fileno()))
         kept.socket._socket.shutdown(socket.SHUT_RDWR)
         assert client.publish("t", b"v")

@@ -1,0 +1,255 @@
+"""Calls of hubs: the one that owns the topic is found, and remembered."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hqueue.errors import (
+    ClosedError,
+    HubUnavailableError,
+    InvalidInputError,
+    NotAllowedError,
+    Outcome,
+    QueueNotFoundError,
+    SubscriberExistsError,
+    SubscriberNotFoundError,
+)
+from hqueue.rpc.connection import ThriftError
+from hqueue.rpc.services import load
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.fork import register
+from hqueue.settings.addresses import Address
+from hqueue.topics.connections import HubConnections
+from hqueue.topics.settings import HubClientSettings
+
+__all__ = ["HubCalls", "Method"]
+
+PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 2_000.0
+
+Method = Callable[[Any, bool], Any]
+"""Makes a call by a client of the IDL's service, given whether it was redirected."""
+
+
+class HubCalls:
+    """Calls hubs: follows redirects, tries again what was refused for the moment, and remembers
+    which hub owns a topic. Thread-safe; a forked child opens connections of its own.
+
+    Args:
+        settings: where hubs are, and bounds.
+        clock: where time comes from.
+    """
+
+    def __init__(self, settings: HubClientSettings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._idl = load("hub")
+        self._refusals = tuple(
+            kind
+            for name, kind in vars(self._idl).items()
+            if name.startswith("T") and isinstance(kind, type) and issubclass(kind, Exception)
+        )
+        self._connections = HubConnections(
+            self._idl.HQueueHubService, settings.connections_max, settings.connect_timeout_ms
+        )
+        self._owners: collections.OrderedDict[tuple[str, str], Address] = collections.OrderedDict()
+        self._closed = False
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._random = random.Random()
+
+    @property
+    def closed(self) -> bool:
+        """Whether calls are refused."""
+        return self._closed
+
+    def check_open(self) -> None:
+        """Raise a `ClosedError` if it was closed."""
+        if self._closed:
+            raise ClosedError("the client was closed")
+
+    def close(self) -> None:
+        """Close all connections. Calls under way are answered; further ones are refused."""
+        self._closed = True
+        self._connections.close()
+
+    def call(
+        self,
+        queue: str,
+        topic: str,
+        method: Method,
+        *,
+        timeout_ms: float | None = None,
+        repeatable: bool = False,
+    ) -> tuple[Any, Address]:
+        """Call hubs until one has done it; its answer, and which it was.
+
+        Args:
+            queue: the queue.
+            topic: the topic.
+            method: makes the call.
+            timeout_ms: the bound on all of it; ``operation_timeout_ms`` if None.
+            repeatable: whether it can be made again where nobody knows what became of it.
+
+        Raises:
+            HubUnavailableError: no hub did it in time.
+            HQueueError: otherwise, as the IDL's error says.
+        """
+        self.check_open()
+        bound_ms = self.settings.operation_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = Deadline(self._clock, bound_ms)
+        key = queue, topic
+        pause_ms = PAUSE_MS_MIN
+        last: Exception | None = None
+        while True:
+            hub, redirected = self._owners.get(key) or self._any(), False
+            for _ in range(self.settings.redirects_max + 1):
+                if deadline.expired and last is not None:
+                    break
+                try:
+                    answer = self.call_one(
+                        hub, queue, topic, functools.partial(_given, method, redirected), deadline
+                    )
+                except self._idl.TRedirect as exc:
+                    last, hub, redirected = exc, Address(_text(exc.host), exc.port), True
+                    continue
+                except _RefusedError as exc:
+                    last = exc
+                    break
+                except HubUnavailableError as exc:
+                    if not repeatable:
+                        raise
+                    last = exc
+                    break
+                self._remember(key, hub)
+                return answer, hub
+            self._forget(key)
+            self.check_open()
+            if deadline.expired:
+                raise HubUnavailableError(
+                    "no hub did it in time", queue=queue, topic=topic, reason=str(last)
+                ) from last
+            # At random, so that callers which were refused together don't come back together.
+            self._clock.sleep_ms(
+                min(pause_ms * (0.5 + self._random.random()), deadline.remaining_ms)
+            )
+            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+    def call_one(
+        self,
+        hub: Address,
+        queue: str,
+        topic: str,
+        method: Callable[[Any], Any],
+        deadline: Deadline,
+    ) -> Any:
+        """One call of one hub.
+
+        Raises:
+            TRedirect: the caller is to call another.
+            Exception: nothing was done; it is worth another try.
+            HQueueError: otherwise.
+        """
+        bound_ms = max(1.0, deadline.remaining_ms)
+        try:
+            connection = self._connections.take(hub, bound_ms)
+        except (OSError, UnicodeError) as exc:
+            self._connections.forget(hub)
+            raise _RefusedError(f"{hub}: {exc}") from exc
+        connection.socket.settimeout(bound_ms / 1e3)
+        try:
+            answer = method(connection.client)
+        except self._refusals as exc:
+            self._connections.give_back(hub, connection)
+            raise self._translated(exc, hub, queue, topic) from exc
+        except (OSError, ThriftError, EOFError, ValueError) as exc:
+            connection.close()
+            self._connections.forget(hub)
+            self._forget((queue, topic))
+            raise HubUnavailableError(
+                "a hub did not answer: what was called for may be done, or come to be",
+                outcome=Outcome.UNKNOWN,
+                hub=str(hub),
+                queue=queue,
+                topic=topic,
+            ) from exc
+        except BaseException:
+            connection.close()
+            raise
+        self._connections.give_back(hub, connection)
+        return answer
+
+    def _translated(self, error: Any, hub: Address, queue: str, topic: str) -> Exception:
+        idl = self._idl
+        made: Exception
+        match error:
+            case idl.TIllegalArgument():
+                made = InvalidInputError("the hub refuses the call", reason=_text(error.message))
+            case idl.TNoSuchQueue():
+                made = QueueNotFoundError(
+                    "the hub does not serve that queue", queue=queue, hub=str(hub)
+                )
+            case idl.TNotAllowed():
+                made = NotAllowedError(
+                    "the hub says that the caller may not do this",
+                    publisher=self.settings.publisher,
+                    queue=queue,
+                    topic=topic,
+                )
+            case idl.TUnavailable() if error.outcome != idl.TOutcome.NOT_APPLIED:
+                made = HubUnavailableError(
+                    "the hub does not know whether it was done",
+                    outcome=Outcome.UNKNOWN,
+                    hub=str(hub),
+                    queue=queue,
+                    topic=topic,
+                    reason=_text(error.message),
+                )
+            case idl.TRedirect():
+                made = error
+            case idl.TSubscriptionExists():
+                made = SubscriberExistsError(
+                    "there is such a subscription already", queue=queue, topic=topic
+                )
+            case idl.TNoSuchSubscription():
+                made = SubscriberNotFoundError(
+                    "there is no such subscription", queue=queue, topic=topic
+                )
+            case _:
+                made = _RefusedError(f"{hub}: {_text(error.message)}")
+        return made
+
+    def _any(self) -> Address:
+        with self._lock:
+            return self._random.choice(self.settings.hubs)
+
+    def _remember(self, key: tuple[str, str], hub: Address) -> None:
+        with self._lock:
+            self._owners[key] = hub
+            self._owners.move_to_end(key)
+            while len(self._owners) > self.settings.owners_max:
+                self._owners.popitem(last=False)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        with self._lock:
+            self._owners.pop(key, None)
+
+
+def _given(method: Method, redirected: bool, client: Any) -> Any:
+    return method(client, redirected)
+
+
+class _RefusedError(Exception):
+    """Nothing was done, and it is worth another try."""
+
+
+def _text(given: bytes | str | None) -> str:
+    """What a hub says."""
+    return given.decode(errors="replace") if isinstance(given, bytes) else given or ""

@@ -1,0 +1,119 @@
+"""Where hubs deliver the messages of one subscriber's topics."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from hqueue.errors import InvalidInputError
+from hqueue.message import ReceivedMessage
+from hqueue.metadata import DeliveryOptions
+from hqueue.push.listener import Answer
+from hqueue.push.service import Consumption, subscriber_service
+from hqueue.push.worker_call import WorkerCall
+from hqueue.rpc.messages import RefusedCallError
+from hqueue.rpc.server import ThriftServer
+from hqueue.settings.addresses import Address
+from hqueue.settings.limits import BATCH_BYTES_MAX
+from hqueue.topics.subscription import TopicSubscription
+
+__all__ = ["Endpoint"]
+
+THREADS = 16
+CONNECTIONS_MAX = 256
+IDLE_MS_MAX = 10_000
+CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX + (1 << 20)
+TIMEOUT_MS = DeliveryOptions().timeout_ms
+
+
+class Endpoint:
+    """A subscriber's service on a port of its own: gives each call to the topic's subscription.
+
+    Args:
+        host: where hubs reach it, and where it listens.
+        port: the port; a free one if 0.
+
+    Raises:
+        InvalidInputError: it can't listen there.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._lock = threading.Lock()
+        self._topics: dict[str, TopicSubscription] = {}
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            listener = socket.create_server((host, port), family=family, backlog=128)
+        except (OSError, OverflowError, UnicodeError) as exc:
+            raise InvalidInputError(
+                "this host and port can't be listened on", host=host, port=port, reason=str(exc)
+            ) from exc
+        self.address = Address(host, listener.getsockname()[1])
+        self._server = ThriftServer(
+            subscriber_service(),
+            self,
+            listener,
+            threads=THREADS,
+            connections_max=CONNECTIONS_MAX,
+            call_bytes_max=CALL_BYTES_MAX,
+            idle_ms_max=IDLE_MS_MAX,
+            quick=functools.partial(WorkerCall, self.consume),
+        )
+        self._server.start()
+
+    def add(self, subscription: TopicSubscription) -> None:
+        """Let a topic's messages come.
+
+        Raises:
+            InvalidInputError: they do already.
+        """
+        with self._lock:
+            if subscription.topic in self._topics:
+                raise InvalidInputError(
+                    "the client has subscribed to the topic under this name already",
+                    topic=subscription.topic,
+                    subscriber=subscription.subscriber,
+                )
+            self._topics[subscription.topic] = subscription
+
+    def remove(self, subscription: TopicSubscription) -> None:
+        """Let no more come."""
+        with self._lock:
+            if self._topics.get(subscription.topic) is subscription:
+                del self._topics[subscription.topic]
+
+    def consumeMessages(self, messages: Sequence[Any] | None) -> Any:  # noqa: N802  (the IDL's)
+        """As the IDL has it.
+
+        Raises:
+            RefusedCallError: there is no such topic here, or no message.
+        """
+        if not messages or messages[0] is None or messages[0].topic is None:
+            raise RefusedCallError("a call has messages of a topic")
+        topic = messages[0].topic
+        if isinstance(topic, bytes):
+            topic = topic.decode(errors="replace")
+        return self._of(topic).consumeMessages(messages)
+
+    def consume(self, messages: Sequence[ReceivedMessage]) -> Answer:
+        """Give messages to their topic's subscription.
+
+        Raises:
+            RefusedCallError: there is no such topic here: no answer for the hub.
+        """
+        if not messages:
+            raise RefusedCallError("a call has messages of a topic")
+        return self._of(messages[0].topic).consume(messages)
+
+    def close(self) -> None:
+        """End. Calls under way have some time."""
+        self._server.close(TIMEOUT_MS)
+
+    def _of(self, topic: str) -> Consumption:
+        with self._lock:
+            subscription = self._topics.get(topic)
+        if subscription is None:
+            raise RefusedCallError("nobody here has subscribed to the topic")
+        return subscription.consumption

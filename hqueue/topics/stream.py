@@ -1,0 +1,108 @@
+"""A topic's messages as an async iterator."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+
+from hqueue.errors import HQueueError
+from hqueue.message import ReceivedMessage
+from hqueue.message_id import MessageID
+from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.push.listener import Status
+from hqueue.topics.subscription import SubscribeMode, TopicSubscription
+from hqueue.topics.subscriptions import Subscriptions
+
+__all__ = ["messages_of"]
+
+WINDOW, WINDOW_MAX = 1_000, 10_000
+"""A hub's, where there is no such preference, and at most."""
+
+
+class _Buffer:
+    """What was received and not taken yet. Filled by the threads that hubs call, taken from by the
+    event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: collections.deque[ReceivedMessage] = collections.deque()
+        self._newest = MessageID(0)
+        self.changed = asyncio.Event()
+
+    def receive(self, messages: Sequence[ReceivedMessage]) -> Status:
+        """Take what is new; a hub that subscribes anew sends what it does not know as consumed."""
+        if len(self._waiting) + len(messages) > 2 * WINDOW_MAX:
+            return Status.RETRY  # No hub sends as much.
+        self._waiting.extend(each for each in messages if each.id > self._newest)
+        self._newest = max(self._newest, messages[-1].id)
+        self.wake()
+        return Status.DONE
+
+    def wake(self) -> None:
+        """Let the event loop look."""
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody takes any more.
+            self._loop.call_soon_threadsafe(self.changed.set)
+
+    def take(self) -> ReceivedMessage | None:
+        """The next one, if there is one."""
+        return self._waiting.popleft() if self._waiting else None
+
+
+async def messages_of(
+    subscriptions: Subscriptions,
+    queue: str,
+    topic: str,
+    subscriber: str,
+    *,
+    mode: SubscribeMode,
+    preferences: SubscriptionPreferences | None,
+    host: str | None,
+    port: int,
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """As `HubClient.messages`."""
+    buffer = _Buffer(asyncio.get_running_loop())
+    subscription = await asyncio.to_thread(
+        subscriptions.subscribe,
+        queue,
+        topic,
+        subscriber,
+        buffer.receive,
+        mode=mode,
+        preferences=preferences,
+        explicit_consume=True,
+        host=host,
+        port=port,
+        on_end=buffer.wake,
+    )
+    window = min(subscription.preferences.delivery_window or WINDOW, WINDOW_MAX)
+    consumed: MessageID | None = None
+    unsaid = 0
+    try:
+        while True:
+            buffer.changed.clear()
+            message = buffer.take()
+            if unsaid and consumed is not None and (message is None or 2 * unsaid >= window):
+                unsaid = 0
+                await asyncio.to_thread(subscription.consume, consumed)
+            if message is not None:
+                yield message
+                consumed = message.id
+                unsaid += 1
+            elif subscription.ended:
+                subscription.wait(0)
+                return
+            else:
+                await buffer.changed.wait()
+    finally:
+        await asyncio.to_thread(_leave, subscription, consumed if unsaid else None)
+
+
+def _leave(subscription: TopicSubscription, consumed: MessageID | None) -> None:
+    if not subscription.ended:
+        if consumed is not None:
+            with contextlib.suppress(HQueueError):  # Then it comes again.
+                subscription.consume(consumed)
+        subscription.close()

@@ -1,0 +1,140 @@
+"""One subscription to a topic, as a client has it."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from hqueue.errors import HQueueError, InvalidInputError
+from hqueue.message_id import MessageID
+from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.push.service import Consumption
+from hqueue.settings.addresses import Address
+
+__all__ = ["SubscribeMode", "TopicSubscription"]
+
+
+class SubscribeMode(enum.IntEnum):
+    """Whether `HubClient.subscribe` may create a subscription, or attach to one."""
+
+    CREATE = 0
+    """It must not be there."""
+
+    ATTACH = 1
+    """It must be there."""
+
+    CREATE_OR_ATTACH = 2
+
+
+class Subscribing(Protocol):
+    """What a subscription asks of its client."""
+
+    def consume(self, subscription: TopicSubscription, message_id: MessageID) -> None:
+        """Move the mark."""
+
+    def leave(self, subscription: TopicSubscription) -> None:
+        """Detach, and forget it."""
+
+    def unsubscribe(self, queue: str, topic: str, subscriber: str) -> None:
+        """End it at the hubs."""
+
+
+class TopicSubscription:
+    """A subscription that messages are delivered of, until it is closed or ends. Made by
+    `HubClient.subscribe`. Thread-safe.
+
+    As a context manager it is closed at the end.
+    """
+
+    def __init__(
+        self,
+        client: Subscribing,
+        queue: str,
+        topic: str,
+        subscriber: str,
+        *,
+        endpoint: Address,
+        consumption: Consumption,
+        explicit_consume: bool,
+        on_end: Callable[[], None],
+    ) -> None:
+        self.queue = queue
+        self.topic = topic
+        self.subscriber = subscriber
+        self.explicit_consume = explicit_consume
+        self.endpoint = endpoint
+        """Where hubs deliver to."""
+        self.consumption = consumption
+        self.hub: Address | None = None
+        """The hub that delivers; None while none is known."""
+        self.consumed: MessageID | None = None
+        """The consume mark when it was attached last."""
+        self.preferences = SubscriptionPreferences()
+        """As they are kept with it."""
+        self.failure: HQueueError | None = None
+        """Why it ended, if that was not asked for."""
+        self._client = client
+        self._ended = threading.Event()
+        self._on_end = on_end
+
+    def __enter__(self) -> TopicSubscription:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes: it was closed, unsubscribed, or taken over by another."""
+        return self._ended.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it ends; whether it has.
+
+        Raises:
+            HQueueError: it ended, and not by `close` or `unsubscribe`: another client took it over,
+                it was unsubscribed, or the hubs refuse it.
+        """
+        ended = self._ended.wait(timeout_s)
+        if self.failure is not None:
+            raise self.failure
+        return ended
+
+    def consume(self, message_id: MessageID) -> None:
+        """Say that this message and all before it are done with, where that is said explicitly.
+
+        Raises:
+            InvalidInputError: this is no ID, or the listener's answers say it.
+            SubscriberNotFoundError: it is gone.
+            HubUnavailableError: no hub took it in time. Said again, or a later ID, nothing is lost.
+        """
+        if not self.explicit_consume:
+            raise InvalidInputError("the listener's answers consume; see explicit_consume")
+        if not isinstance(message_id, MessageID):
+            raise InvalidInputError("this is no MessageID", value=message_id)
+        self._client.consume(self, message_id)
+
+    def close(self) -> None:
+        """Have nothing more delivered. A call of the listener that is under way has some time to
+        end, and the mark is stored, if the hub can be reached. The subscription stays.
+        """
+        if not self._ended.is_set():
+            self._client.leave(self)
+
+    def unsubscribe(self) -> None:
+        """End the subscription: its mark and preferences are gone.
+
+        Raises:
+            SubscriberNotFoundError: it was gone already.
+            HubUnavailableError: no hub did it in time.
+        """
+        self._client.unsubscribe(self.queue, self.topic, self.subscriber)
+
+    def end(self, failure: HQueueError | None) -> None:
+        """Nothing more comes. For the client."""
+        if not self._ended.is_set():
+            self.failure = failure
+            self._ended.set()
+            self._on_end()

@@ -1,0 +1,404 @@
+"""All subscriptions of a client of hubs, which stay attached whatever becomes of hubs."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    HubUnavailableError,
+    InvalidInputError,
+    SubscriberConnectedError,
+    SubscriberNotFoundError,
+)
+from hqueue.message import Message
+from hqueue.message_id import MessageID
+from hqueue.metadata import check_name
+from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.push.listener import Listener, Listeners
+from hqueue.push.service import Consumption
+from hqueue.rpc.services import load
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.fork import register
+from hqueue.settings.addresses import Address
+from hqueue.topics.calls import HubCalls
+from hqueue.topics.endpoint import TIMEOUT_MS, Endpoint
+from hqueue.topics.subscription import SubscribeMode, TopicSubscription
+
+__all__ = ["Subscriptions"]
+
+logger = logging.getLogger(__name__)
+
+WAIT_MS = 10_000
+"""A hub answers a `detached` after so long, whether or not something was detached."""
+ANSWER_MS = 10_000
+"""It may take so much longer; then it is as good as dead."""
+ATTACH_MS = 15_000
+CLOSE_MS = 10_000
+ATTACHING = 4
+"""Threads that subscribe again. A topic whose hub hangs holds up one of them for a while."""
+PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
+
+
+class Subscriptions:
+    """Subscribes, keeps all subscriptions attached, and ends them. Thread-safe.
+
+    One thread for each hub that delivers waits to be told what was detached there; a few subscribe
+    again. A forked child has none of the parent's subscriptions, and may make its own.
+
+    Args:
+        calls: calls hubs.
+    """
+
+    def __init__(self, calls: HubCalls) -> None:
+        self._calls = calls
+        self._idl = load("hub")
+        self._structs = load("subscriber")
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._session = secrets.token_hex(16)
+        self._lock = threading.Condition()
+        self._closed = False
+        self._all: dict[tuple[str, str, str], TopicSubscription] = {}
+        self._listeners: dict[TopicSubscription, Listeners] = {}
+        self._endpoints: dict[tuple[str, str], Endpoint] = {}
+        self._attending: dict[tuple[Address, str], threading.Thread] = {}
+        self._due: list[tuple[float, int, float, TopicSubscription]] = []
+        """When which one is attached again, and the pause if that fails."""
+        self._order = itertools.count()
+        self._attaching: list[threading.Thread] = []
+
+    def subscribe(
+        self,
+        queue: str,
+        topic: str,
+        subscriber: str,
+        listener: Listener,
+        *,
+        mode: SubscribeMode,
+        preferences: SubscriptionPreferences | None,
+        explicit_consume: bool,
+        host: str | None,
+        port: int,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> TopicSubscription:
+        """As `HubClient.subscribe`.
+
+        Args:
+            on_end: called when it ends, by whatever thread ends it.
+        """
+        self._calls.check_open()
+        Message(topic, b"")  # Whether this can be a topic.
+        check_name(subscriber)
+        try:
+            mode = SubscribeMode(mode)
+        except ValueError as exc:
+            raise InvalidInputError("this is no SubscribeMode", mode=mode) from exc
+        if preferences is not None and not isinstance(preferences, SubscriptionPreferences):
+            raise InvalidInputError(
+                "preferences are SubscriptionPreferences", type=type(preferences).__name__
+            )
+        listeners = Listeners(listener, TIMEOUT_MS)
+        endpoint = self._endpoint(queue, subscriber, host, port)
+        subscription = TopicSubscription(
+            self,
+            queue,
+            topic,
+            subscriber,
+            endpoint=endpoint.address,
+            consumption=Consumption(listeners, 1, TIMEOUT_MS),
+            explicit_consume=explicit_consume,
+            on_end=on_end,
+        )
+        endpoint.add(subscription)
+        listeners.start()
+        with self._lock:
+            self._all[queue, topic, subscriber] = subscription
+            self._listeners[subscription] = listeners
+        try:
+            self._attach(subscription, mode, preferences)
+        except BaseException:
+            self._forget(subscription)
+            raise
+        return subscription
+
+    def unsubscribe(self, queue: str, topic: str, subscriber: str) -> None:
+        """As `HubClient.unsubscribe`."""
+        with self._lock:
+            subscription = self._all.get((queue, topic, subscriber))
+        if subscription is not None:
+            subscription.end(None)  # What the hub tells of it is known.
+        try:
+            self._calls.call(
+                queue, topic, lambda hub, to: hub.unsubscribe(queue, subscriber, topic, to)
+            )
+        finally:
+            if subscription is not None:
+                self._forget(subscription)
+
+    def consume(self, subscription: TopicSubscription, message_id: MessageID) -> None:
+        """Move a subscription's mark."""
+        at = self._structs.TMessageID(message_id.timestamp, message_id.sequence)
+        self._calls.call(
+            subscription.queue,
+            subscription.topic,
+            lambda hub, to: hub.consume(
+                subscription.queue, subscription.subscriber, subscription.topic, at, to
+            ),
+            repeatable=True,
+        )
+
+    def leave(self, subscription: TopicSubscription) -> None:
+        """Detach a subscription."""
+        subscription.end(None)
+        hub = subscription.hub
+        try:
+            if hub is not None:
+                self._calls.call_one(
+                    hub,
+                    subscription.queue,
+                    subscription.topic,
+                    lambda client: client.closeSubscription(
+                        subscription.queue,
+                        subscription.subscriber,
+                        subscription.topic,
+                        self._session,
+                    ),
+                    Deadline(SYSTEM_CLOCK, CLOSE_MS),
+                )
+        except Exception as exc:  # The hub detaches it by itself, when the session is over.
+            logger.info("a subscription to %r was not closed: %s", subscription.topic, exc)
+        finally:
+            self._forget(subscription)
+
+    def close(self) -> None:
+        """Close all subscriptions."""
+        with self._lock:
+            self._closed = True
+            left = list(self._all.values())
+            self._lock.notify_all()
+        for each in left:
+            each.close()
+        with self._lock:
+            endpoints, self._endpoints = list(self._endpoints.values()), {}
+            attending = dict(self._attending)
+            threads = [*self._attaching, *attending.values()]
+        for hub, queue in attending:
+            with contextlib.suppress(Exception):  # A hub that does not answer is waited for below.
+                self._told(hub, queue, 0, CLOSE_MS)  # Ends the call that waits.
+        for endpoint in endpoints:
+            endpoint.close()
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join((WAIT_MS + ANSWER_MS) / 1e3)
+
+    def _endpoint(self, queue: str, subscriber: str, host: str | None, port: int) -> Endpoint:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the client was closed")
+            endpoint = self._endpoints.get((queue, subscriber))
+            if endpoint is None:
+                endpoint = Endpoint(host or _host_towards(self._calls.settings.hubs), port)
+                self._endpoints[queue, subscriber] = endpoint
+            return endpoint
+
+    def _forget(self, subscription: TopicSubscription) -> None:
+        key = subscription.queue, subscription.topic, subscription.subscriber
+        with self._lock:
+            if self._all.get(key) is not subscription:
+                return
+            del self._all[key]
+            listeners = self._listeners.pop(subscription)
+            endpoint = self._endpoints.get((subscription.queue, subscription.subscriber))
+        if endpoint is not None:
+            endpoint.remove(subscription)
+        if not listeners.is_own_thread():
+            listeners.close()
+
+    def _attach(
+        self,
+        subscription: TopicSubscription,
+        mode: SubscribeMode,
+        preferences: SubscriptionPreferences | None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Subscribe; the hub is attended from then on."""
+        idl = self._idl
+        wanted = None
+        if preferences is not None:
+            wanted = idl.TPreferences(
+                messageBound=preferences.message_bound,
+                consumeInterval=preferences.consume_interval,
+                deliveryWindow=preferences.delivery_window,
+                application=dict(preferences.application),
+            )
+        at = subscription.endpoint
+        delivery = idl.TDelivery(at.host, at.port, self._session, subscription.explicit_consume)
+        told, hub = self._calls.call(
+            subscription.queue,
+            subscription.topic,
+            lambda client, to: client.subscribe(
+                subscription.queue,
+                subscription.subscriber,
+                subscription.topic,
+                int(mode),
+                delivery,
+                wanted,
+                to,
+            ),
+            timeout_ms=timeout_ms,
+            repeatable=mode is not SubscribeMode.CREATE,
+        )
+        subscription.consumed = MessageID(told.consumed.timestamp, told.consumed.sequenceID)
+        subscription.preferences = _preferences(told.preferences)
+        with self._lock:
+            subscription.hub = hub
+            self._attend(hub, subscription.queue)
+
+    def _attend(self, hub: Address, queue: str) -> None:
+        if (hub, queue) not in self._attending and not self._closed:
+            thread = threading.Thread(
+                target=self._attend_to, args=(hub, queue), name="hqueue-attend", daemon=True
+            )
+            self._attending[hub, queue] = thread
+            thread.start()
+
+    def _attend_to(self, hub: Address, queue: str) -> None:
+        """Be told by a hub what it detached, until it delivers nothing to this client."""
+        while True:
+            with self._lock:
+                here = [s for s in self._all.values() if s.hub == hub and s.queue == queue]
+                if not here or self._closed:
+                    del self._attending[hub, queue]
+                    return
+            told: list[Any] | None = None
+            with contextlib.suppress(Exception):  # Whatever it is, they are attached again.
+                told = self._told(hub, queue, WAIT_MS, WAIT_MS + ANSWER_MS)
+            if told is None:
+                self._attach_again(hub, here)
+            else:
+                for each in told:
+                    self._detached(hub, queue, each)
+
+    def _told(self, hub: Address, queue: str, wait_ms: int, timeout_ms: float) -> list[Any]:
+        """What a hub has detached."""
+        told: list[Any] = self._calls.call_one(
+            hub,
+            queue,
+            "",
+            lambda client: client.detached(queue, self._session, wait_ms),
+            Deadline(SYSTEM_CLOCK, timeout_ms),
+        )
+        return told
+
+    def _detached(self, hub: Address, queue: str, told: Any) -> None:
+        """Take in what a hub says of a subscription."""
+        topic, subscriber = _text(told.topic), _text(told.subscriber)
+        with self._lock:
+            subscription = self._all.get((queue, topic, subscriber))
+        if subscription is None or subscription.hub != hub:
+            return
+        reasons = self._idl.TDetachedReason
+        if told.reason == reasons.REPLACED:
+            self._lost(
+                subscription,
+                SubscriberConnectedError(
+                    "another client has subscribed under the name",
+                    topic=topic,
+                    subscriber=subscriber,
+                ),
+            )
+        elif told.reason == reasons.UNSUBSCRIBED:
+            self._lost(
+                subscription,
+                SubscriberNotFoundError(
+                    "the subscription was ended", topic=topic, subscriber=subscriber
+                ),
+            )
+        else:
+            self._attach_again(hub, [subscription])
+
+    def _lost(self, subscription: TopicSubscription, failure: HQueueError) -> None:
+        subscription.end(failure)
+        self._forget(subscription)
+
+    def _attach_again(self, hub: Address, subscriptions: list[TopicSubscription]) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            for each in subscriptions:
+                if each.hub == hub:
+                    each.hub = None
+                    heapq.heappush(self._due, (now_s, next(self._order), PAUSE_S_MIN, each))
+            while self._due and len(self._attaching) < ATTACHING and not self._closed:
+                thread = threading.Thread(
+                    target=self._run_attaching, name="hqueue-subscribe", daemon=True
+                )
+                self._attaching.append(thread)
+                thread.start()
+            self._lock.notify_all()
+
+    def _run_attaching(self) -> None:
+        while True:
+            with self._lock:
+                while not self._closed:
+                    wait_s = self._due[0][0] - time.monotonic() if self._due else None
+                    if wait_s is not None and wait_s <= 0:
+                        break
+                    self._lock.wait(wait_s)
+                if self._closed:
+                    return
+                _, _, pause_s, subscription = heapq.heappop(self._due)
+            if subscription.ended:
+                continue
+            try:
+                self._attach(subscription, SubscribeMode.ATTACH, None, ATTACH_MS)
+            except HubUnavailableError as exc:
+                logger.info("can't subscribe to %r again now: %s", subscription.topic, exc)
+                with self._lock:
+                    due_s = time.monotonic() + pause_s
+                    longer_s = min(2 * pause_s, PAUSE_S_MAX)
+                    heapq.heappush(self._due, (due_s, next(self._order), longer_s, subscription))
+            except HQueueError as exc:
+                self._lost(subscription, exc)
+            if subscription.ended:  # Meanwhile: then the hub is not to call any more.
+                self.leave(subscription)
+
+
+def _host_towards(hubs: tuple[Address, ...]) -> str:
+    """The address of this host from which it reaches a hub."""
+    for hub in hubs:
+        with contextlib.suppress(OSError):
+            family, kind, _, _, to = socket.getaddrinfo(hub.host, hub.port, type=socket.SOCK_DGRAM)[
+                0
+            ]
+            with socket.socket(family, kind) as probe:
+                probe.connect(to)
+                return str(probe.getsockname()[0])
+    raise InvalidInputError("no hub's host is known: say where hubs reach this process", host=None)
+
+
+def _preferences(given: Any) -> SubscriptionPreferences:
+    if given is None:
+        return SubscriptionPreferences()
+    return SubscriptionPreferences(
+        given.messageBound,
+        given.consumeInterval,
+        given.deliveryWindow,
+        {_text(name): _text(value) for name, value in (given.application or {}).items()},
+    )
+
+
+def _text(given: bytes | str) -> str:
+    return given.decode(errors="replace") if isinstance(given, bytes) else given

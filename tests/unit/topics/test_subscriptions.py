@@ -1,0 +1,304 @@
+"""A client's subscriptions, over hubs on stores in memory: they stay attached whatever hubs do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import (
+    HubClient,
+    InvalidInputError,
+    MessageID,
+    ReceivedMessage,
+    Status,
+    SubscribeMode,
+    TopicSubscription,
+)
+from hqueue.errors import (
+    ClosedError,
+    HubUnavailableError,
+    SubscriberConnectedError,
+    SubscriberExistsError,
+    SubscriberNotFoundError,
+)
+from hqueue.metadata.managers import SubscriptionPreferences
+from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
+from tests.support.waiting import wait_for
+
+WAIT_S = 60.0
+QUEUE = "q"
+
+
+class Place:
+    """Hubs, a queue, and clients that know the hubs alone."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self.stack = stack
+        self.backend = MemoryBackend().apart(10_000)
+        admin = stack.enter_context(self.backend.connect())
+        admin.create_queue(QUEUE, partitions=2)
+        self.metadata = stack.enter_context(admin.topic_metadata(QUEUE))
+        self.hubs = [self.hub(), self.hub()]
+        self.publisher = self.client()
+
+    def hub(self, **settings: Any) -> HubThread:
+        client = self.stack.enter_context(self.backend.connect())
+        return self.stack.enter_context(HubThread(client, QUEUE, balance_ms=3_600_000, **settings))
+
+    def client(self, **options: Any) -> HubClient:
+        hubs = ",".join(str(hub.address) for hub in self.hubs)
+        return self.stack.enter_context(hqueue.connect(hubs=hubs, queue=QUEUE, **options))
+
+    def owner(self, topic: str = "t") -> HubThread:
+        (owner,) = [hub for hub in self.hubs if topic in hub.owns(QUEUE)]
+        return owner
+
+    def abandon(self, topic: str = "t") -> None:
+        region = self.owner(topic).hub._parts[QUEUE].region
+        region.abandon(topic).result(WAIT_S)
+
+    def mark(self, topic: str = "t") -> MessageID | None:
+        found = self.metadata.subscriptions.read_subscription_data(topic, "sub").result(WAIT_S)
+        if found is None:
+            return None
+        assert found.value.state is not None
+        return found.value.state.consumed
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield Place(stack)
+
+
+class Taking:
+    """A listener that takes what it gets."""
+
+    def __init__(self) -> None:
+        self.messages: list[ReceivedMessage] = []
+
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> None:
+        self.messages.extend(messages)
+
+    @property
+    def values(self) -> list[bytes]:
+        return [each.value for each in self.messages]
+
+
+def test_what_is_published_after_it_comes_in_order_and_goes_on_at_the_mark(place: Place) -> None:
+    first, second = Taking(), Taking()
+    place.publisher.publish("t", b"before")
+    with place.client().subscribe("t", "sub", first) as subscription:
+        values = [b"%d" % number for number in range(50)]
+        last = [place.publisher.publish("t", value) for value in values][-1]
+        wait_for(lambda: first.values == values, "all came, in order")
+        assert not subscription.ended
+    assert subscription.ended
+    assert subscription.wait(0)
+    assert place.mark() == last, "it is stored when it is closed"
+    later = place.publisher.publish("t", b"later")
+    again = place.client().subscribe("t", "sub", second, mode=SubscribeMode.ATTACH)
+    assert again.consumed == last
+    wait_for(lambda: second.values == [b"later"], "what came meanwhile")
+    wait_for(lambda: place.mark() == later, "its mark is stored")
+
+
+def test_it_follows_its_topic_from_hub_to_hub_by_itself(place: Place) -> None:
+    taking = Taking()
+    with place.client().subscribe("t", "sub", taking):
+        sent: list[bytes] = []
+        for round_ in range(4):
+            for number in range(10):
+                sent.append(b"%d-%d" % (round_, number))
+                place.publisher.publish("t", sent[-1])
+            wait_for(lambda: taking.values == sent, "none is lost, none doubled, in order")
+            place.abandon()
+
+
+def test_it_goes_on_when_its_hub_ends(place: Place) -> None:
+    taking = Taking()
+    subscription = place.client().subscribe("t", "sub", taking)
+    place.publisher.publish("t", b"a")
+    wait_for(lambda: taking.values == [b"a"], "it came")
+    place.owner().terminate()
+    place.publisher.publish("t", b"b")
+    wait_for(lambda: taking.values == [b"a", b"b"], "the other hub delivers")
+    assert subscription.hub in {hub.address for hub in place.hubs}
+
+
+def test_one_that_another_client_takes_over_ends_and_says_so(place: Place) -> None:
+    first, second = Taking(), Taking()
+    subscription = place.client().subscribe("t", "sub", first)
+    place.client().subscribe("t", "sub", second)
+    with pytest.raises(SubscriberConnectedError):
+        subscription.wait(WAIT_S)
+    place.publisher.publish("t", b"a")
+    wait_for(lambda: second.values == [b"a"], "it comes to the other")
+    assert first.values == []
+
+
+def test_modes_and_unsubscribing(place: Place) -> None:
+    client, taking = place.client(), Taking()
+    with pytest.raises(SubscriberNotFoundError):
+        client.subscribe("t", "sub", taking, mode=SubscribeMode.ATTACH)
+    with pytest.raises(SubscriberNotFoundError):
+        client.unsubscribe("t", "sub")
+    preferences = SubscriptionPreferences(message_bound=5, application={"a": "b"})
+    subscription = client.subscribe(
+        "t", "sub", taking, mode=SubscribeMode.CREATE, preferences=preferences
+    )
+    assert subscription.preferences == preferences
+    with pytest.raises(InvalidInputError):
+        client.subscribe("t", "sub", taking)
+    with pytest.raises(SubscriberExistsError):
+        place.client().subscribe("t", "sub", taking, mode=SubscribeMode.CREATE)
+    place.client().unsubscribe("t", "sub")
+    with pytest.raises(SubscriberNotFoundError):
+        subscription.wait(WAIT_S)
+    again = client.subscribe("t", "sub", taking)
+    again.unsubscribe()
+    assert again.wait(0)
+    assert place.mark() is None
+
+
+def test_what_a_listener_fails_at_comes_again(place: Place) -> None:
+    taken: list[bytes] = []
+    failing = iter([True])
+
+    def listener(messages: Sequence[ReceivedMessage]) -> Status:
+        if next(failing, False):
+            raise ValueError("not now")
+        taken.extend(each.value for each in messages)
+        return Status.DONE
+
+    with place.client().subscribe("t", "sub", listener):
+        place.publisher.publish("t", b"a")
+        wait_for(lambda: taken == [b"a"], "it came again")
+
+
+def test_an_explicit_consume_moves_the_mark(place: Place) -> None:
+    taking = Taking()
+    client = place.client()
+    subscription = client.subscribe("t", "sub", taking, explicit_consume=True)
+    before = place.mark()
+    ids = place.publisher.publish_many("t", [b"a", b"b", b"c"])
+    wait_for(lambda: taking.values == [b"a", b"b", b"c"], "they came")
+    assert place.mark() == before
+    place.abandon()
+    subscription.consume(ids[1])
+    subscription.close()
+    assert place.mark() == ids[1]
+    again = Taking()
+    implicit = client.subscribe("t", "sub", again)
+    wait_for(lambda: again.values == [b"c"], "what was not consumed")
+    with pytest.raises(InvalidInputError):
+        implicit.consume(ids[2])
+
+
+def test_one_name_has_many_topics_on_one_port(place: Place) -> None:
+    client = place.client()
+    listeners = {f"t{number}": Taking() for number in range(20)}
+    made = [client.subscribe(topic, "sub", taking) for topic, taking in listeners.items()]
+    assert len({each.endpoint for each in made}) == 1
+    for topic in listeners:
+        place.publisher.publish(topic, topic.encode())
+    for topic, taking in listeners.items():
+        wait_for(lambda t=taking, v=topic: t.values == [v.encode()], "it came")  # type: ignore[misc]
+
+
+def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(place: Place) -> None:
+    before = set(threading.enumerate())
+    hubs = ",".join(str(hub.address) for hub in place.hubs)
+    taking = Taking()
+    with hqueue.connect(hubs=hubs, queue=QUEUE) as client:
+        subscription = client.subscribe("t", "sub", taking)
+        last = place.publisher.publish("t", b"a")
+        wait_for(lambda: taking.values == [b"a"], "it came")
+    assert subscription.ended
+    assert place.mark() == last
+    left = {each.name for each in set(threading.enumerate()) - before}
+    assert not {"hqueue-attend", "hqueue-subscribe"} & left
+    with pytest.raises(ClosedError):
+        client.subscribe("t", "sub", taking)
+
+
+def test_bad_input_is_refused_before_anything_is_called() -> None:
+    taking = Taking()
+    with hqueue.connect(hubs="127.0.0.1:1", queue=QUEUE, operation_timeout_ms=100) as client:
+        subscribe: Any = client.subscribe
+        for given, options in (
+            (("", "sub", taking), {}),
+            (("t", "", taking), {}),
+            (("t", "sub", None), {}),
+            (("t", "sub", taking), {"mode": 7}),
+            (("t", "sub", taking), {"preferences": {}}),
+            (("t", "sub", taking), {"host": "256.0.0.1"}),
+            (("t", "sub", taking), {"port": 70_000}),
+        ):
+            with pytest.raises(InvalidInputError):
+                subscribe(*given, **options)
+        with pytest.raises(HubUnavailableError):
+            client.subscribe("t", "sub", taking)
+
+
+def test_an_iterator_consumes_what_was_gone_on_from(place: Place) -> None:
+    client = place.client()
+    created = client.subscribe("t", "sub", Taking())
+    created.close()
+    ids = place.publisher.publish_many("t", [b"%d" % number for number in range(10)])
+
+    async def take(count: int) -> list[bytes]:
+        taken: list[bytes] = []
+        async with contextlib.aclosing(client.messages("t", "sub")) as messages:
+            async for message in messages:
+                taken.append(message.value)
+                if len(taken) == count:
+                    break
+        return taken
+
+    assert asyncio.run(take(4)) == [b"0", b"1", b"2", b"3"]
+    assert place.mark() == ids[2], "the one that it was left at is not consumed"
+    assert asyncio.run(take(7)) == [b"%d" % number for number in range(3, 10)]
+
+
+def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(place: Place) -> None:
+    client = place.client()
+    taken: list[bytes] = []
+    begun = threading.Event()
+    ended: list[BaseException] = []
+
+    async def take() -> None:
+        stream = client.messages("t", "sub", preferences=SubscriptionPreferences(delivery_window=4))
+        async with contextlib.aclosing(stream) as messages:
+            async for message in messages:
+                taken.append(message.value)
+
+    def run() -> None:
+        try:
+            asyncio.run(take())
+        except BaseException as exc:
+            ended.append(exc)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for(lambda: place.mark() is not None, "it has subscribed")
+    begun.set()
+    sent = []
+    for number in range(30):
+        sent.append(b"%d" % number)
+        place.publisher.publish("t", sent[-1])
+        if number % 10 == 9:
+            wait_for(lambda: taken == sent, "none is lost, none doubled, in order")
+            place.abandon()
+    other: TopicSubscription = place.client().subscribe("t", "sub", Taking())
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert isinstance(ended[0], SubscriberConnectedError)
+    assert not other.ended
