@@ -73,6 +73,8 @@ class TopicSubscription:
         """The consume mark when it was attached last."""
         self.preferences = SubscriptionPreferences()
         """As they are kept with it."""
+        self.attaching = threading.Lock()
+        """Held while it is attached: what is closed meanwhile is closed after that."""
         self.failure: HQueueError | None = None
         """Why it ended, if that was not asked for."""
         self._client = client

@@ -163,9 +163,9 @@ class Subscriptions:
     def leave(self, subscription: TopicSubscription) -> None:
         """Detach a subscription."""
         subscription.end(None)
-        hub = subscription.hub
+        held = subscription.attaching.acquire(timeout=ATTACH_MS / 1e3)
         try:
-            if hub is not None:
+            if (hub := subscription.hub) is not None:
                 self._calls.call_one(
                     hub,
                     subscription.queue,
@@ -181,6 +181,8 @@ class Subscriptions:
         except Exception as exc:  # The hub detaches it by itself, when the session is over.
             logger.info("a subscription to %r was not closed: %s", subscription.topic, exc)
         finally:
+            if held:
+                subscription.attaching.release()
             self._forget(subscription)
 
     def close(self) -> None:
@@ -360,10 +362,10 @@ class Subscriptions:
                 if self._closed:
                     return
                 _, _, pause_s, subscription = heapq.heappop(self._due)
-            if subscription.ended:
-                continue
             try:
-                self._attach(subscription, SubscribeMode.ATTACH, None, ATTACH_MS)
+                with subscription.attaching:
+                    if not subscription.ended:
+                        self._attach(subscription, SubscribeMode.ATTACH, None, ATTACH_MS)
             except HubUnavailableError as exc:
                 logger.info("can't subscribe to %r again now: %s", subscription.topic, exc)
                 with self._lock:
@@ -372,8 +374,6 @@ class Subscriptions:
                     heapq.heappush(self._due, (due_s, next(self._order), longer_s, subscription))
             except HQueueError as exc:
                 self._lost(subscription, exc)
-            if subscription.ended:  # Meanwhile: then the hub is not to call any more.
-                self.leave(subscription)
 
 
 def _host_towards(hubs: tuple[Address, ...]) -> str:
