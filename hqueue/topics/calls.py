@@ -26,6 +26,7 @@ from hqueue.runtime.fork import register
 from hqueue.settings.addresses import Address
 from hqueue.topics.connections import HubConnections
 from hqueue.topics.settings import HubClientSettings
+from hqueue.topics.structs import text_of
 
 __all__ = ["HubCalls", "Method"]
 
@@ -118,7 +119,7 @@ class HubCalls:
                         hub, queue, topic, functools.partial(_given, method, redirected), deadline
                     )
                 except self._idl.TRedirect as exc:
-                    last, hub, redirected = exc, Address(_text(exc.host), exc.port), True
+                    last, hub, redirected = exc, Address(text_of(exc.host), exc.port), True
                     continue
                 except _RefusedError as exc:
                     last = exc
@@ -191,7 +192,7 @@ class HubCalls:
         made: Exception
         match error:
             case idl.TIllegalArgument():
-                made = InvalidInputError("the hub refuses the call", reason=_text(error.message))
+                made = InvalidInputError("the hub refuses the call", reason=text_of(error.message))
             case idl.TNoSuchQueue():
                 made = QueueNotFoundError(
                     "the hub does not serve that queue", queue=queue, hub=str(hub)
@@ -210,7 +211,7 @@ class HubCalls:
                     hub=str(hub),
                     queue=queue,
                     topic=topic,
-                    reason=_text(error.message),
+                    reason=text_of(error.message),
                 )
             case idl.TRedirect():
                 made = error
@@ -223,7 +224,7 @@ class HubCalls:
                     "there is no such subscription", queue=queue, topic=topic
                 )
             case _:
-                made = _RefusedError(f"{hub}: {_text(error.message)}")
+                made = _RefusedError(f"{hub}: {text_of(error.message)}")
         return made
 
     def _any(self) -> Address:
@@ -248,8 +249,3 @@ def _given(method: Method, redirected: bool, client: Any) -> Any:
 
 class _RefusedError(Exception):
     """Nothing was done, and it is worth another try."""
-
-
-def _text(given: bytes | str | None) -> str:
-    """What a hub says."""
-    return given.decode(errors="replace") if isinstance(given, bytes) else given or ""

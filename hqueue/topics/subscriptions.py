@@ -33,6 +33,7 @@ from hqueue.runtime.fork import register
 from hqueue.settings.addresses import Address
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.endpoint import TIMEOUT_MS, Endpoint
+from hqueue.topics.structs import preferences_of, preferences_struct, text_of
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 
 __all__ = ["Subscriptions"]
@@ -238,14 +239,7 @@ class Subscriptions:
     ) -> None:
         """Subscribe; the hub is attended from then on."""
         idl = self._idl
-        wanted = None
-        if preferences is not None:
-            wanted = idl.TPreferences(
-                messageBound=preferences.message_bound,
-                consumeInterval=preferences.consume_interval,
-                deliveryWindow=preferences.delivery_window,
-                application=dict(preferences.application),
-            )
+        wanted = None if preferences is None else preferences_struct(preferences)
         at = subscription.endpoint
         delivery = idl.TDelivery(at.host, at.port, self._session, subscription.explicit_consume)
         told, hub = self._calls.call(
@@ -264,7 +258,7 @@ class Subscriptions:
             repeatable=mode is not SubscribeMode.CREATE,
         )
         subscription.consumed = MessageID(told.consumed.timestamp, told.consumed.sequenceID)
-        subscription.preferences = _preferences(told.preferences)
+        subscription.preferences = preferences_of(told.preferences)
         with self._lock:
             subscription.hub = hub
             self._attend(hub, subscription.queue)
@@ -307,7 +301,7 @@ class Subscriptions:
 
     def _detached(self, hub: Address, queue: str, told: Any) -> None:
         """Take in what a hub says of a subscription."""
-        topic, subscriber = _text(told.topic), _text(told.subscriber)
+        topic, subscriber = text_of(told.topic), text_of(told.subscriber)
         with self._lock:
             subscription = self._all.get((queue, topic, subscriber))
         if subscription is None or subscription.hub != hub:
@@ -387,18 +381,3 @@ def _host_towards(hubs: tuple[Address, ...]) -> str:
                 probe.connect(to)
                 return str(probe.getsockname()[0])
     raise InvalidInputError("no hub's host is known: say where hubs reach this process", host=None)
-
-
-def _preferences(given: Any) -> SubscriptionPreferences:
-    if given is None:
-        return SubscriptionPreferences()
-    return SubscriptionPreferences(
-        given.messageBound,
-        given.consumeInterval,
-        given.deliveryWindow,
-        {_text(name): _text(value) for name, value in (given.application or {}).items()},
-    )
-
-
-def _text(given: bytes | str) -> str:
-    return given.decode(errors="replace") if isinstance(given, bytes) else given
