@@ -31,6 +31,24 @@ def cluster(cluster_server: local.LocalServer) -> Iterator[hqueue.Client]:
         yield client
 
 
+@pytest.fixture(scope="module", params=["gateways", "native"])
+def either(
+    request: pytest.FixtureRequest, cluster_server: local.LocalServer
+) -> Iterator[hqueue.Client]:
+    """A client over gateways, and one that calls the region servers itself."""
+    given: dict[str, object] = {} if request.param == "gateways" else {"gateways": ()}
+    settings = cluster_server.settings(request_timeout_ms=5_000, **given)
+    assert settings.hbase == request.param
+    with hqueue.connect(settings) as client:
+        yield client
+
+
+@pytest.fixture
+def either_queue(either: hqueue.Client, queue_name: str) -> hqueue.Queue:
+    """As `queue`."""
+    return either.create_queue(queue_name, partitions=PARTITIONS)
+
+
 @pytest.fixture
 def queue(cluster: hqueue.Client, queue_name: str) -> hqueue.Queue:
     """A queue of its own. It goes with the cluster: deleting it would take some seconds."""
@@ -149,8 +167,9 @@ def run_through(
 
 
 def test_regions_that_move_while_all_write_and_read_lose_nothing(
-    cluster: hqueue.Client, cluster_server: local.LocalServer, queue: hqueue.Queue
+    either: hqueue.Client, cluster_server: local.LocalServer, either_queue: hqueue.Queue
 ) -> None:
+    cluster, queue = either, either_queue
     before = host_of(cluster, queue)
     moved = before[0]
 
@@ -163,8 +182,9 @@ def test_regions_that_move_while_all_write_and_read_lose_nothing(
 
 
 def test_a_region_server_killed_while_all_write_and_read_loses_nothing(
-    cluster: hqueue.Client, cluster_server: local.LocalServer, queue: hqueue.Queue
+    either: hqueue.Client, cluster_server: local.LocalServer, either_queue: hqueue.Queue
 ) -> None:
+    cluster, queue = either, either_queue
     host = host_of(cluster, queue)[1]
     with whole_again(cluster_server):
         stall_s, _ = run_through(
@@ -175,12 +195,27 @@ def test_a_region_server_killed_while_all_write_and_read_loses_nothing(
         assert {int(r.host[-1]) - 1 for r in raw.regions(queue.name)} <= {0, 1, 2} - {host}
 
 
+def test_a_region_server_that_stands_still_longer_than_requests_wait_loses_nothing(
+    either: hqueue.Client, cluster_server: local.LocalServer, either_queue: hqueue.Queue
+) -> None:
+    name = f"regionserver-{host_of(either, either_queue)[0] + 1}"
+
+    def stand_still() -> None:
+        cluster_server.pause(name)
+        time.sleep(7)
+        cluster_server.resume(name)
+
+    with whole_again(cluster_server):
+        run_through(either, either_queue, stand_still)
+
+
 def test_a_dead_master_stops_no_put_and_no_scan(
-    cluster: hqueue.Client,
+    either: hqueue.Client,
     cluster_server: local.LocalServer,
-    queue: hqueue.Queue,
+    either_queue: hqueue.Queue,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    cluster, queue = either, either_queue
     monkeypatch.setattr("hqueue.produce.header_reaper.EVERY_MS", 0)
     fresh = cluster.queue(queue.name)
     with whole_again(cluster_server):
