@@ -109,6 +109,7 @@ from hqueue.topics import (
     HubClient,
     HubClientSettings,
     HubOptions,
+    PublishedOnce,
     SubscribeMode,
     TopicSubscription,
 )
@@ -193,6 +194,7 @@ __all__ = [
     "Presence",
     "Producer",
     "ProducerOptions",
+    "PublishedOnce",
     "Queue",
     "QueueAttributes",
     "QueueDescription",

@@ -82,6 +82,27 @@ exception TBusy {
 }
 
 /**
+ * What became of messages that their publisher numbered.
+ */
+struct TPublishedOnce {
+  /* So many of the call's first messages were in the topic already: nothing was done for them. */
+  1: i32 dropped,
+  /* Where the others are. Left out if there are none. */
+  2: optional TPublished published,
+  /* The topic's newest message of this publisher: a good since for all that it publishes later. */
+  3: subscriber.TMessageID newest
+}
+
+/**
+ * The newest message of a publisher that numbers what it publishes. Both are left out if the topic
+ * has none of it.
+ */
+struct TNewestNumber {
+  1: optional i64 number,
+  2: optional subscriber.TMessageID id
+}
+
+/**
  * A subscriber's way with a topic: whether subscribe may create it, or attach to one that is there.
  */
 enum TSubscribeMode {
@@ -184,6 +205,37 @@ service HQueueHubService {
    */
   TPublished publishMessages(1: string queue, 2: string publisher, 3: string topic,
                              4: list<subscriber.TMessage> messages, 5: bool redirected)
+    throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
+            4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
+
+  /**
+   * Publish messages of one topic that their publisher has numbered: each once, however often it is
+   * called, whatever became of the calls before, and whichever hub has the topic by then. As
+   * publishMessages otherwise.
+   *   publisher  whose numbers these are. One process at a time publishes under a name, and makes its
+   *              next call to a topic when it knows what became of the one before.
+   *   number     that of the first message, 0 or more; the others' follow. Numbers grow with every
+   *              message of a topic, and may leave some out: what has a number that is not above the
+   *              topic's newest one of this publisher is there already, and is dropped.
+   *   since      a message in the topic, or any ID, before which none of these messages was tried:
+   *              what a new owner of the topic has to read. Left out, all that is kept of the topic.
+   *              The newest of the last answer is such an ID.
+   * A message carries both in its headers: hqueue.publisher, and hqueue.number in decimal digits.
+   * Once a message has expired by the queue's time to live, it is not known any more.
+   */
+  TPublishedOnce publishOnce(1: string queue, 2: string publisher, 3: string topic,
+                             4: list<subscriber.TMessage> messages, 5: i64 number,
+                             6: subscriber.TMessageID since, 7: bool redirected)
+    throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
+            4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
+
+  /**
+   * The newest number of a publisher in a topic, so that it knows after a restart where to go on.
+   * A message of which it was not known whether it is there may still come to be; publishOnce knows.
+   *   since      as for publishOnce: what lies before is not looked at.
+   */
+  TNewestNumber newestNumber(1: string queue, 2: string publisher, 3: string topic,
+                             4: subscriber.TMessageID since, 5: bool redirected)
     throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
 

@@ -155,12 +155,17 @@ class Appender:
             self._writers.move_on()
         return appended
 
-    def open_owned(self, partition: int, on_fence: Callable[[str, int], None]) -> OwnedLog:
+    def open_owned(
+        self,
+        partition: int,
+        on_fence: Callable[[str, int], None],
+        on_settled: Callable[[int | None], None] = lambda first: None,
+    ) -> OwnedLog:
         """A partition, to be written by the owner of topics. Asks nothing.
 
         Args:
             partition: the partition.
-            on_fence: as `OwnedLog` takes it.
+            on_fence, on_settled: as `OwnedLog` takes them.
 
         Raises:
             InvalidInputError: the queue has no such partition.
@@ -174,6 +179,7 @@ class Appender:
             reaper=self._reaper,
             on_append=self._on_append,
             on_fence=on_fence,
+            on_settled=on_settled,
         )
 
     def claim_epoch(self, producer: str, epoch: int) -> MessageID:

@@ -30,6 +30,8 @@ class OwnedLog:
         reaper: collects headers.
         on_append: as `Appender` takes it.
         on_fence: called with a topic that is not owned here any more, and its new owner's epoch.
+        on_settled: called when it is known what became of an `append` that ended with an unknown
+            outcome, before another batch is made: with the ID of its first message, or None.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class OwnedLog:
         reaper: HeaderReaper,
         on_append: Callable[[int, Appended, Bodies], None],
         on_fence: Callable[[str, int], None],
+        on_settled: Callable[[int | None], None],
     ) -> None:
+        self._on_settled = on_settled
         self.partition = partition
         self._context = context
         self._skew = skew
@@ -112,3 +116,4 @@ class OwnedLog:
     def _settled(self, batch: OwnedBatch, appended: Appended | None) -> None:
         if appended is not None:
             self._on_append(self.partition, appended, batch.bodies)
+        self._on_settled(None if appended is None else appended.base)

@@ -1,7 +1,15 @@
 """The client of hubs: topics with owners, with no HBase and no ZooKeeper in reach."""
 
 from hqueue.topics.client import HubClient
+from hqueue.topics.once import PublishedOnce
 from hqueue.topics.settings import HubClientSettings, HubOptions
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 
-__all__ = ["HubClient", "HubClientSettings", "HubOptions", "SubscribeMode", "TopicSubscription"]
+__all__ = [
+    "HubClient",
+    "HubClientSettings",
+    "HubOptions",
+    "PublishedOnce",
+    "SubscribeMode",
+    "TopicSubscription",
+]

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import Message, ReceivedMessage
+from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
@@ -14,7 +14,9 @@ from hqueue.push.listener import Listener
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.numbers import check_whole
 from hqueue.topics.calls import HubCalls, Method
+from hqueue.topics.once import NUMBER_MAX, PublishedOnce, PublishingOnce
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.stream import messages_of
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
@@ -39,6 +41,7 @@ class HubClient:
         self.settings = settings
         self._structs = load("subscriber")
         self._calls = HubCalls(settings, clock)
+        self._once = PublishingOnce(self._calls)
         self._subscriptions = Subscriptions(self._calls)
 
     def __enter__(self) -> HubClient:
@@ -105,14 +108,68 @@ class HubClient:
             As `publish`.
         """
         region = self._queue(queue)
-        if isinstance(messages, (str, bytes, bytearray, memoryview)) or not messages:
-            raise InvalidInputError("what is published is a sequence with at least one message")
-        sent = [self._struct(topic, each) for each in messages]
+        sent = self._sent(topic, messages)
         published, _ = self._calls.call(
             region, topic, _method(region, self.settings.publisher, topic, sent)
         )
         first = MessageID(published.id.timestamp, published.id.sequenceID)
         return MessageIDs(int(first), len(sent))
+
+    def publish_once(
+        self,
+        topic: str,
+        messages: Sequence[bytes | bytearray | memoryview | Message],
+        *,
+        number: int,
+        since: MessageID | None = None,
+        queue: str | None = None,
+    ) -> PublishedOnce:
+        """Publish messages that this publisher has numbered: each once, whatever became of earlier
+        calls with the same numbers, in this process or before. Where the outcome is unknown it is
+        tried again, until ``operation_timeout_ms`` is over; after that call it again, with the same
+        messages and numbers.
+
+        Numbers count by the setting ``publisher``, which has to be given. They grow with every
+        message of a topic, and may leave some out. One process at a time publishes under a name,
+        and one call for a topic at a time. A message carries both in the headers
+        ``hqueue.publisher`` and ``hqueue.number``.
+
+        Args:
+            topic: the topic.
+            messages: as for `publish_many`.
+            number: the first message's, 0 or more; the others' follow.
+            since: an ID in the topic; none of these messages was tried before it. A hub that took
+                the topic over reads it from there on; all that is kept of it if None. It is for
+                the first call after a restart: then the client knows what it published last.
+            queue: the queue; the setting ``queue`` if None.
+
+        Raises:
+            InvalidInputError: an argument is out of range, or the publisher has no name of its own.
+            MessageTooLargeError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
+                ClosedError: as `publish`.
+        """
+        region = self._queue(queue)
+        sent = self._sent(topic, messages)
+        check_whole(number, 0, NUMBER_MAX - len(sent), option="number")
+        return self._once.publish(region, topic, sent, number, since)
+
+    def newest_number(
+        self, topic: str, *, since: MessageID | None = None, queue: str | None = None
+    ) -> int | None:
+        """The number of the newest message that this publisher numbered in a topic; None if there
+        is none, or no such topic. After a restart it says where to go on.
+
+        Args:
+            topic: the topic.
+            since: as for `publish_once`: what lies before is not looked at.
+            queue: the queue; the setting ``queue`` if None.
+
+        Raises:
+            InvalidInputError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
+                ClosedError: as `publish_once`.
+        """
+        topic_bytes(topic)
+        return self._once.newest(self._queue(queue), topic, since)
 
     def subscribe(
         self,
@@ -216,6 +273,13 @@ class HubClient:
         if chosen is None:
             raise InvalidInputError("name the queue, here or when the client is made")
         return check_queue_name(chosen)
+
+    def _sent(
+        self, topic: str, messages: Sequence[bytes | bytearray | memoryview | Message]
+    ) -> list[Any]:
+        if isinstance(messages, (str, bytes, bytearray, memoryview)) or not messages:
+            raise InvalidInputError("what is published is a sequence with at least one message")
+        return [self._struct(topic, each) for each in messages]
 
     def _struct(self, topic: str, given: bytes | bytearray | memoryview | Message) -> Any:
         message = given if isinstance(given, Message) else Message(topic, given)

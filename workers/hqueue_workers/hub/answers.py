@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import CancelledError
 from typing import Any
 
-from hqueue import BufferFullError, HQueueError, InvalidInputError
+from hqueue import BufferFullError, HQueueError, InvalidInputError, MessageID
 from hqueue.errors import (
     NoSubscriptionStateError,
     NotAllowedError,
@@ -17,7 +17,7 @@ from hqueue.errors import (
 from hqueue.rpc.services import load
 from hqueue_workers.hub.owned import RedirectedError
 
-__all__ = ["as_thrift", "text_of"]
+__all__ = ["as_thrift", "message_id_of", "text_of"]
 
 
 def as_thrift(error: BaseException) -> Exception:
@@ -64,3 +64,14 @@ def text_of(given: Any, name: str) -> str:
         return given if isinstance(given, str) else bytes(given).decode()
     except UnicodeDecodeError as exc:
         raise InvalidInputError(f"{name} must be UTF-8") from exc
+
+
+def message_id_of(given: Any, name: str) -> MessageID:
+    """A message's ID in a call.
+
+    Raises:
+        InvalidInputError: it is missing, or none.
+    """
+    if given is None or given.timestamp is None or given.sequenceID is None:
+        raise InvalidInputError(f"{name} is missing")
+    return MessageID(given.timestamp, given.sequenceID)

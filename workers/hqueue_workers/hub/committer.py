@@ -14,31 +14,30 @@ from hqueue import (
     InvalidInputError,
     Message,
     MessageID,
+    Outcome,
     QueueStateError,
     StoreUnavailableError,
 )
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
-from hqueue.settings.limits import (
-    BATCH_BYTES_MAX,
-    BATCH_MESSAGES_MAX,
-    TOPICS_PER_BATCH_MAX,
+from hqueue_workers.hub.gathering import fenced, gather
+from hqueue_workers.hub.numbers import Numbers
+from hqueue_workers.hub.owned import (
+    Numbered,
+    OwnedLog,
+    OwnedTopic,
+    Publish,
+    Published,
 )
-from hqueue_workers.hub.owned import FencedTopicError, OwnedLog, OwnedTopic, Publish, Published
 
 __all__ = ["Committer"]
 
 logger = logging.getLogger(__name__)
 
-TOGETHER_BYTES_MAX = BATCH_BYTES_MAX // 2
-"""Of several publishes. One alone may be as large as a batch."""
-
-MESSAGE_BYTES = 32
-"""What a message has in a batch beside its own bytes, at most."""
-
 IDLE_MS = 60_000.0
 
 OnFence = Callable[[str, int], None]
+OnSettled = Callable[[int | None], None]
 OnAppended = Callable[[Sequence[tuple[Publish, int]], Sequence[OwnedTopic], int], None]
 
 
@@ -50,10 +49,14 @@ class Committer:
     and its own, however many others publish. A publish of a topic that was fenced ends with
     `FencedTopicError`, and nothing of it is in the log.
 
+    Of messages that are numbered those are appended which the topic does not have: it is looked at
+    when all that came before in the log is known.
+
     Args:
         partition: the partition.
         open_log: opens its log, given what is told of each topic and epoch of a control record
-            before anything is appended behind that record.
+            before anything is appended behind that record, and what is told what became of an
+            append of unknown outcome before another is made.
         on_append: called with how many publishes, messages and topics an append had.
         on_fence: called with a topic that is fenced.
         on_appended: told what was appended, before those that wait are; as `OwnedListener`.
@@ -63,7 +66,7 @@ class Committer:
     def __init__(
         self,
         partition: int,
-        open_log: Callable[[int, OnFence], OwnedLog],
+        open_log: Callable[[int, OnFence, OnSettled], OwnedLog],
         *,
         on_append: Callable[[int], None] = lambda publishes: None,
         on_fence: Callable[[OwnedTopic], None] = lambda owned: None,
@@ -71,6 +74,7 @@ class Committer:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.partition = partition
+        self.numbers = Numbers()
         self._open_log = open_log
         self._on_append = on_append
         self._on_fence = on_fence
@@ -84,6 +88,8 @@ class Committer:
         self._topics: dict[str, OwnedTopic] = {}
         self._uncertain: dict[str, OwnedTopic] = {}
         """Topics of appends that failed: the log may have them, or get them with the next."""
+        self._in_doubt: list[Publish] = []
+        """What was appended last, if nobody knows yet whether it was."""
         self._closed = False
         self._used_ms = clock.monotonic_ms()
         self._thread = threading.Thread(
@@ -147,20 +153,25 @@ class Committer:
         return done
 
     def submit(
-        self, owned: OwnedTopic, messages: Sequence[Message], size: int
+        self,
+        owned: OwnedTopic,
+        messages: Sequence[Message],
+        size: int,
+        numbered: Numbered | None = None,
     ) -> Future[Published]:
         """Append messages of a topic.
 
         Raises:
             FencedTopicError: it is not this hub's any more; also by the future.
+            UnknownNumbersError: by the future: what was numbered is to be learned first.
         """
         done: Future[Published] = Future()
 
         def add() -> None:
             if owned.fenced:
-                raise _fenced(owned)
+                raise fenced(owned)
             owned.waiting += 1
-            self._publishes.append(Publish(owned, messages, size, done))
+            self._publishes.append(Publish(owned, messages, size, done, numbered))
 
         self._add(add)
         return done
@@ -224,7 +235,8 @@ class Committer:
 
     def _opened(self) -> OwnedLog:
         if self._log is None:
-            opening = self._open_log(self.partition, self._fence)
+            self._in_doubt = []
+            opening = self._open_log(self.partition, self._fence, self._settled)
             opening.open()
             self._log = opening
         return self._log
@@ -270,6 +282,8 @@ class Committer:
             if not batch:  # It did not come to that.
                 self._gather(batch)
             self._uncertain.update((each.owned.name, each.owned) for each in batch)
+            if isinstance(exc, HQueueError) and exc.outcome is Outcome.UNKNOWN:
+                self._in_doubt = batch
             self._end_publishes(batch)
             self._fail([each.done for each in batch], exc)
             self._see(exc)
@@ -278,45 +292,32 @@ class Committer:
             return
         for each in batch:
             each.owned.published += len(each.messages)
-        firsts = itertools.accumulate((len(each.messages) for each in batch), initial=base)
-        appended = list(zip(batch, firsts, strict=False))  # The last is where the batch ends.
+        appended = _with_ids(batch, base)
+        self.numbers.note(appended)
         uncertain, self._uncertain = list(self._uncertain.values()), {}
         self._on_appended(appended, uncertain, log.end)
         self._end_publishes(batch)
         self._on_append(len(batch))
-        for each in batch:
-            count = len(each.messages)
-            each.done.set_result(Published(MessageID.from_int(base), self.partition, count))
-            base += count
+        for each, first in appended:
+            last = first + len(each.messages) - 1
+            each.done.set_result(_published(each, first, last))
+
+    def _settled(self, first: int | None) -> None:
+        """It is known now whether what was in doubt is in the log, and where."""
+        if first is not None:
+            self.numbers.note(_with_ids(self._in_doubt, first))
+        self._in_doubt = []
 
     def _gather(self, batch: list[Publish]) -> None:
         """Take out of a batch what is fenced, and into it what waits."""
-        refused = [each for each in batch if each.owned.fenced]
-        batch[:] = [each for each in batch if not each.owned.fenced]
-        size = sum(each.size + MESSAGE_BYTES * len(each.messages) for each in batch)
-        messages = sum(len(each.messages) for each in batch)
-        topics = {each.owned.name for each in batch}
         with self._work:
-            while self._publishes:
-                following = self._publishes[0]
-                if not following.owned.fenced:
-                    count = len(following.messages)
-                    more = following.size + MESSAGE_BYTES * count
-                    if batch and (
-                        size + more > TOGETHER_BYTES_MAX
-                        or messages + count > BATCH_MESSAGES_MAX
-                        or len(topics | {following.owned.name}) > TOPICS_PER_BATCH_MAX
-                    ):
-                        break
-                    size, messages = size + more, messages + count
-                    topics.add(following.owned.name)
-                    batch.append(following)
-                else:
-                    refused.append(following)
-                self._publishes.popleft()
-        self._end_publishes(refused)
-        for each in refused:
-            each.done.set_exception(_fenced(each.owned))
+            ended = gather(batch, self._publishes, self.numbers)
+        self._end_publishes([each for each, _ in ended])
+        for each, outcome in ended:
+            if isinstance(outcome, HQueueError):
+                each.done.set_exception(outcome)
+            else:
+                each.done.set_result(_published(each, outcome.id, outcome.id))
 
     def _end_publishes(self, ended: Sequence[Publish]) -> None:
         if ended:
@@ -329,6 +330,7 @@ class Committer:
     def _drop_if_done(self, owned: OwnedTopic) -> None:
         if owned.left and not owned.waiting and self._topics.get(owned.name) is owned:
             del self._topics[owned.name]
+            self.numbers.forget(owned)
             if self._log is not None:
                 self._log.disown(owned.name)
 
@@ -346,6 +348,7 @@ class Committer:
                 return
             owned.fenced = True
             del self._topics[topic]
+        self.numbers.forget(owned)
         self._on_fence(owned)
 
     def _give_up(self) -> None:
@@ -356,6 +359,7 @@ class Committer:
             for owned in lost:
                 owned.fenced = True
         for owned in lost:
+            self.numbers.forget(owned)
             self._on_fence(owned)
 
     @staticmethod
@@ -364,7 +368,17 @@ class Committer:
             done.set_exception(own_copy(exc))
 
 
-def _fenced(owned: OwnedTopic) -> HQueueError:
-    return FencedTopicError(
-        "another hub owns the topic", topic=owned.name, partition=owned.partition
+def _with_ids(batch: Sequence[Publish], base: int) -> list[tuple[Publish, int]]:
+    """Publishes that were appended together, and the ID of the first message of each."""
+    firsts = itertools.accumulate((len(each.messages) for each in batch), initial=base)
+    return list(zip(batch, firsts, strict=False))  # The last is where the batch ends.
+
+
+def _published(publish: Publish, first: int, newest: int) -> Published:
+    return Published(
+        MessageID.from_int(first),
+        publish.owned.partition,
+        len(publish.messages),
+        publish.dropped,
+        None if publish.numbered is None else MessageID.from_int(newest),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import secrets
@@ -10,7 +11,15 @@ import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from hqueue import Address, Client, HQueueError, InvalidInputError, SettingsError
+from hqueue import (
+    Address,
+    Client,
+    HQueueError,
+    InvalidInputError,
+    MessageID,
+    SettingsError,
+    TopicScanner,
+)
 from hqueue.metadata.managers import HubInfo, HubRegistration, TopicMetadata
 from hqueue.rpc.server import ThriftServer
 from hqueue.settings.limits import BATCH_BYTES_MAX
@@ -22,7 +31,9 @@ from hqueue_workers.hub.delivering import Delivering
 from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
 from hqueue_workers.hub.owned import OwnedTopic
 from hqueue_workers.hub.partitions import HubPartitions
+from hqueue_workers.hub.publishing import Publishing
 from hqueue_workers.hub.region import Region
+from hqueue_workers.hub.searches import Searches
 from hqueue_workers.hub.service import HubService, hub_service
 from hqueue_workers.hub.sessions import Sessions
 from hqueue_workers.hub.settings import HubSettings
@@ -43,23 +54,17 @@ CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX
 IDLE_MS_MAX = 10_000
 
 
+@dataclasses.dataclass
 class _Part:
     """What a hub has of one queue."""
 
-    def __init__(
-        self,
-        region: Region,
-        metadata: TopicMetadata,
-        partitions: HubPartitions,
-        shedding: Shedding,
-        subscriptions: Subscriptions,
-    ) -> None:
-        self.region = region
-        self.subscriptions = subscriptions
-        self.metadata = metadata
-        self.partitions = partitions
-        self.shedding = shedding
-        self.registration: HubRegistration | None = None
+    region: Region
+    publishing: Publishing
+    metadata: TopicMetadata
+    partitions: HubPartitions
+    shedding: Shedding
+    subscriptions: Subscriptions
+    registration: HubRegistration | None = None
 
     def start(self) -> None:
         """Let subscriptions be delivered. For the event loop."""
@@ -158,6 +163,7 @@ class Hub:
             for part in self._parts.values():
                 if part.registration is not None:
                     await asyncio.to_thread(part.registration.close)
+                part.publishing.close()
                 await asyncio.to_thread(part.region.committers.close, 1.0)
                 part.metadata.close()
             self._pool.shutdown(wait=False, cancel_futures=True)
@@ -227,7 +233,15 @@ class Hub:
         )
         found.append(region)
         shedding = Shedding(region, metadata.hubs, info.address)
-        return _Part(region, metadata, partitions, shedding, subscriptions)
+        publishing = Publishing(region, self._authorizer, self._searches(queue))
+        return _Part(region, publishing, metadata, partitions, shedding, subscriptions)
+
+    def _searches(self, queue: str) -> Searches:
+        def scan(topic: str, since: int, until: int) -> TopicScanner:
+            start, stop = MessageID.from_int(since), MessageID.from_int(until)
+            return self._client.queue(queue).scan_topic(topic, start=start, stop=stop)
+
+        return Searches(scan)
 
     def _subscriptions(self, queue: str, metadata: TopicMetadata) -> Subscriptions:
         client, settings, runtime = self._client, self._settings, self._delivery
@@ -279,7 +293,7 @@ class Hub:
     def _serve(self, listener: socket.socket) -> ThriftServer:
         settings = self._settings
         self._service = HubService(
-            {queue: part.region for queue, part in self._parts.items()},
+            {queue: part.publishing for queue, part in self._parts.items()},
             self._metrics,
             settings.pending_bytes_max,
             SubscriptionService(

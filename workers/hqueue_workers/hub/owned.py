@@ -12,12 +12,14 @@ from hqueue.metadata.managers import Verdict
 
 __all__ = [
     "FencedTopicError",
+    "Numbered",
     "OwnedListener",
     "OwnedLog",
     "OwnedTopic",
     "Publish",
     "Published",
     "RedirectedError",
+    "UnknownNumbersError",
 ]
 
 
@@ -31,6 +33,10 @@ class RedirectedError(Exception):
 
 class FencedTopicError(HQueueError):
     """Another owner of the topic has closed the range that this hub wrote to. Nothing was done."""
+
+
+class UnknownNumbersError(HQueueError):
+    """What the publisher has numbered is to be read from the log first. Nothing was done."""
 
 
 class OwnedLog(Protocol):
@@ -79,6 +85,8 @@ class OwnedTopic:
     since_ms: float
     first: int = 0
     """The lowest ID that a message of it may have."""
+    known_from: int = 0
+    """From this ID on it is known what publishers have numbered. Kept by `Numbers`."""
     fenced: bool = False
     """Whether another owner has closed its range: never again written to by this ownership."""
     left: bool = False
@@ -110,11 +118,36 @@ class OwnedListener(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Published:
-    """Where messages lie that were published: with consecutive IDs."""
+    """Where messages lie that were published: with consecutive IDs.
+
+    Args:
+        id: the first one's; of none the newest one's that the topic has of the publisher.
+        partition: where they are.
+        count: how many were appended.
+        dropped: how many of those that were to be published the topic had already.
+        newest: the ID of the topic's newest message of the publisher.
+    """
 
     id: MessageID
     partition: int
     count: int
+    dropped: int = 0
+    newest: MessageID | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Numbered:
+    """The publisher's own numbers of messages.
+
+    Args:
+        publisher: whose.
+        number: the first message's; the others' follow.
+        since: an ID; none of these messages was tried before it.
+    """
+
+    publisher: str
+    number: int
+    since: int
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -125,3 +158,12 @@ class Publish:
     messages: Sequence[Message]
     size: int
     done: Future[Published]
+    numbered: Numbered | None = None
+    dropped: int = 0
+    """How many messages it had more, which the topic has already."""
+
+    @property
+    def last(self) -> int:
+        """The last one's number, if its messages are numbered."""
+        assert self.numbered is not None
+        return self.numbered.number + self.dropped + len(self.messages) - 1

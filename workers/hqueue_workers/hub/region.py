@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple
@@ -13,7 +13,6 @@ from typing import NamedTuple
 from hqueue import (
     BufferFullError,
     HQueueError,
-    Message,
     Outcome,
     StoreUnavailableError,
 )
@@ -24,10 +23,8 @@ from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owned import (
-    FencedTopicError,
     OwnedListener,
     OwnedTopic,
-    Published,
     RedirectedError,
 )
 from hqueue_workers.hub.takeover import TakeOver
@@ -41,8 +38,6 @@ STEPS_MAX = 10
 LOCKS = 64
 TRIES_MAX = 10
 """How often others may take a topic over at the same time before it is given up."""
-FENCED_MAX = 3
-"""How often a publish whose topic was fenced meanwhile is looked at anew."""
 
 
 class _Asked(NamedTuple):
@@ -55,10 +50,11 @@ class _Asked(NamedTuple):
 
 
 class Region:
-    """Publishes to the topics of a queue that this hub owns, and makes topics its own. Thread-safe.
+    """The topics of a queue that this hub owns, or makes its own when they are called for.
+    Thread-safe.
 
-    A publish to a topic that it owns asks nobody: it waits for the log alone. Any other goes
-    through `flow`, in one of a few threads; of several for one topic the flow is gone through once.
+    A call for a topic that it owns asks nobody. Any other goes through `flow`, in one of a few
+    threads; of several for one topic the flow is gone through once.
 
     Args:
         queue: the queue.
@@ -119,35 +115,26 @@ class Region:
         """How many sessions were lost: what was begun with one does not count with the next."""
         self._closing = False
 
-    def publish(
-        self, caller: str, topic: str, messages: Sequence[Message], size: int, *, redirected: bool
-    ) -> Future[Published]:
-        """Append messages of a topic, all together, once this hub owns it.
-
-        The future's errors are `RedirectedError` where another hub owns it, `NotAllowedError`,
-        `BufferFullError` where this hub owns as many topics as it may, and the store's.
-        """
-        done: Future[Published] = Future()
-        if not self._authorizer.may_publish(caller, self.queue, topic):
-            done.set_exception(
-                NotAllowedError("the caller may not publish to the topic", topic=topic)
-            )
-            return done
-        self._begin(done, caller, topic, messages, size, redirected=redirected, tries=FENCED_MAX)
-        return done
-
     def serve(
         self, caller: str, topic: str, *, redirected: bool, create: bool
     ) -> Future[OwnedTopic]:
-        """The topic, once this hub owns it. Errors are as those of `publish`, and
+        """The topic, once this hub owns it.
+
+        The future's errors are `RedirectedError` where another hub owns it, `NotAllowedError`,
+        `BufferFullError` where this hub owns as many topics as it may, the store's, and
         `NoSubscriptionStateError` where there is no such topic and it is not to be created.
         """
-        owned = self._topics.get(topic)
-        if owned is None or owned.fenced or not self._certain():
+        owned = self.serving(topic)
+        if owned is None:
             return self._resolve(caller, topic, redirected=redirected, create=create)
         done: Future[OwnedTopic] = Future()
         done.set_result(owned)
         return done
+
+    def serving(self, topic: str) -> OwnedTopic | None:
+        """The topic, if this hub certainly owns it now."""
+        owned = self._topics.get(topic)
+        return owned if owned is not None and not owned.fenced and self._certain() else None
 
     def is_owned(self, owned: OwnedTopic) -> bool:
         """Whether this ownership lasts."""
@@ -211,57 +198,6 @@ class Region:
                 each.result(wait_s)
             except Exception as exc:  # Another takes it over when this hub is gone.
                 logger.info("a topic was not released: %s", exc)
-
-    def _begin(
-        self,
-        done: Future[Published],
-        caller: str,
-        topic: str,
-        messages: Sequence[Message],
-        size: int,
-        *,
-        redirected: bool,
-        tries: int,
-    ) -> None:
-        def submit(owned: OwnedTopic) -> None:
-            self.committers.of(owned.partition).submit(owned, messages, size).add_done_callback(
-                ended
-            )
-
-        def ended(appended: Future[Published]) -> None:
-            error = appended.exception()
-            if error is not None:
-                failed(error)
-            else:
-                done.set_result(appended.result())
-
-        def failed(error: BaseException) -> None:
-            if isinstance(error, FencedTopicError) and tries:
-                self._begin(done, caller, topic, messages, size, redirected=False, tries=tries - 1)
-            else:
-                done.set_exception(_plain(error))
-
-        def resolved(found: Future[OwnedTopic]) -> None:
-            error = found.exception()
-            if error is not None:
-                done.set_exception(error)
-                return
-            try:
-                submit(found.result())
-            except Exception as exc:
-                failed(exc)
-
-        try:
-            owned = self._topics.get(topic)
-            if owned is not None and self._certain():
-                try:
-                    submit(owned)
-                    return
-                except FencedTopicError:
-                    self.fenced(owned)
-            self._resolve(caller, topic, redirected=redirected).add_done_callback(resolved)
-        except Exception as exc:
-            done.set_exception(exc)
 
     def _resolve(
         self, caller: str, topic: str, *, redirected: bool, create: bool = True
@@ -388,12 +324,3 @@ class Region:
             with self._lock:
                 self._leaving.pop(owned.name, None)
             done.set_result(None)
-
-
-def _plain(error: BaseException) -> BaseException:
-    """A topic that changes hands again and again is unavailable for the moment."""
-    if isinstance(error, FencedTopicError):
-        return StoreUnavailableError(
-            "the topic changes hands", topic=error.topic, partition=error.partition
-        )
-    return error

@@ -7,20 +7,30 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from hqueue import BufferFullError, HQueueError, InvalidInputError, Message, MessageTooLargeError
-from hqueue.errors import QueueNotFoundError
-from hqueue.message import Headers
+from hqueue import (
+    BufferFullError,
+    HQueueError,
+    InvalidInputError,
+    Message,
+    MessageID,
+    MessageTooLargeError,
+)
+from hqueue.errors import NoSubscriptionStateError, QueueNotFoundError
+from hqueue.message import Headers, topic_bytes
 from hqueue.metadata import check_name
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
-from hqueue_workers.hub.answers import as_thrift, text_of
+from hqueue_workers.hub.answers import as_thrift, message_id_of, text_of
 from hqueue_workers.hub.metrics import HubMetrics
-from hqueue_workers.hub.owned import Published, RedirectedError
-from hqueue_workers.hub.region import Region
+from hqueue_workers.hub.numbers import Newest, numbered_messages
+from hqueue_workers.hub.owned import Numbered, Published, RedirectedError
+from hqueue_workers.hub.publishing import Publishing
 from hqueue_workers.hub.subscription_service import SubscriptionService
 
 __all__ = ["HubService", "hub_service"]
+
+NUMBER_MAX = 2**63 - 1
 
 
 def hub_service() -> Any:
@@ -33,7 +43,7 @@ class HubService:
     future. What waits is bounded in bytes.
 
     Args:
-        regions: by queue.
+        publishing: by queue.
         metrics: counts.
         pending_bytes_max: of messages that wait.
         subscribing: handles what is about subscriptions.
@@ -42,7 +52,7 @@ class HubService:
 
     def __init__(
         self,
-        regions: Mapping[str, Region],
+        publishing: Mapping[str, Publishing],
         metrics: HubMetrics,
         pending_bytes_max: int,
         subscribing: SubscriptionService,
@@ -50,7 +60,7 @@ class HubService:
     ) -> None:
         self._idl = load("hub")
         self._message_id = load("subscriber").TMessageID
-        self._regions = regions
+        self._publishing = publishing
         self._metrics = metrics
         self._pending_bytes_max = pending_bytes_max
         self._subscribing = subscribing
@@ -69,37 +79,52 @@ class HubService:
         self, queue: Any, publisher: Any, topic: Any, messages: Any, redirected: Any
     ) -> Future[Any]:
         """As the IDL has it."""
-        try:
-            region = self._region(queue)
-            caller = check_name(text_of(publisher, "publisher"))
-            name, read = _read(topic, messages)
-            size = sum(message.size for message in read)
-            if size > BATCH_BYTES_MAX:
-                raise MessageTooLargeError(
-                    "these messages are larger than a batch may be",
-                    bytes=size,
-                    bytes_max=BATCH_BYTES_MAX,
-                )
-            self._make_room(size)
-        except HQueueError as exc:
-            raise self._thrift(exc) from exc
-        began_ms = self._clock.monotonic_ms()
+        return self._publish(queue, publisher, topic, messages, redirected, None, self._published)
+
+    def publishOnce(  # noqa: N802, PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        publisher: Any,
+        topic: Any,
+        messages: Any,
+        number: Any,
+        since: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        given = (queue, publisher, topic, messages, redirected)
+        return self._publish(*given, (number, since), self._published_once)
+
+    def newestNumber(  # noqa: N802  (the IDL's)
+        self,
+        queue: Any,
+        publisher: Any,
+        topic: Any,
+        since: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
         answer: Future[Any] = Future()
 
-        def ended(published: Future[Published]) -> None:
-            with self._lock:
-                self.pending_bytes -= size
-            error = published.exception()
-            if error is None:
-                self._metrics.published.inc(len(read))
-                self._metrics.latency.observe((self._clock.monotonic_ms() - began_ms) / 1e3)
-                answer.set_result(self._published(published.result()))
+        def ended(found: Future[Newest | None]) -> None:
+            error = found.exception()
+            if isinstance(error, NoSubscriptionStateError):
+                answer.set_result(self._newest(None))  # There is no such topic.
+            elif error is None:
+                answer.set_result(self._newest(found.result()))
             else:
                 answer.set_exception(self._thrift(error))
 
-        region.publish(caller, name, read, size, redirected=bool(redirected)).add_done_callback(
-            ended
-        )
+        try:
+            publishing = self._of(queue)
+            caller = check_name(text_of(publisher, "publisher"))
+            name = text_of(topic, "topic")
+            topic_bytes(name)
+            from_id = 0 if since is None else int(message_id_of(since, "since"))
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+        found = publishing.newest(caller, name, from_id, redirected=bool(redirected))
+        found.add_done_callback(ended)
         return answer
 
     def subscribe(  # noqa: PLR0917  (the IDL's)
@@ -149,12 +174,56 @@ class HubService:
         except HQueueError as exc:
             raise as_thrift(exc) from exc
 
-    def _region(self, queue: Any) -> Region:
+    def _publish(  # noqa: PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        publisher: Any,
+        topic: Any,
+        messages: Any,
+        redirected: Any,
+        numbers: tuple[Any, Any] | None,
+        answered: Callable[[Published], Any],
+    ) -> Future[Any]:
+        try:
+            publishing = self._of(queue)
+            caller = check_name(text_of(publisher, "publisher"))
+            name, given = _read(topic, messages)
+            numbered = None if numbers is None else _numbered(caller, *numbers, len(given))
+            read, size = numbered_messages(given, numbered)
+            if size > BATCH_BYTES_MAX:
+                raise MessageTooLargeError(
+                    "these messages are larger than a batch may be",
+                    bytes=size,
+                    bytes_max=BATCH_BYTES_MAX,
+                )
+            self._make_room(size)
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+        began_ms = self._clock.monotonic_ms()
+        answer: Future[Any] = Future()
+
+        def ended(published: Future[Published]) -> None:
+            with self._lock:
+                self.pending_bytes -= size
+            error = published.exception()
+            if error is None:
+                self._metrics.published.inc(published.result().count)
+                self._metrics.latency.observe((self._clock.monotonic_ms() - began_ms) / 1e3)
+                answer.set_result(answered(published.result()))
+            else:
+                answer.set_exception(self._thrift(error))
+
+        publishing.publish(
+            caller, name, read, size, redirected=bool(redirected), numbered=numbered
+        ).add_done_callback(ended)
+        return answer
+
+    def _of(self, queue: Any) -> Publishing:
         name = text_of(queue, "queue")
-        region = self._regions.get(name)
-        if region is None:
+        found = self._publishing.get(name)
+        if found is None:
             raise QueueNotFoundError("this hub does not serve that queue", queue=name[:200])
-        return region
+        return found
 
     def _make_room(self, size: int) -> None:
         with self._lock:
@@ -164,16 +233,37 @@ class HubService:
             self.pending_bytes += size
 
     def _published(self, published: Published) -> Any:
-        at = published.id
-        return self._idl.TPublished(
-            self._message_id(at.timestamp, at.sequence), published.partition, published.count
+        return self._idl.TPublished(self._id(published.id), published.partition, published.count)
+
+    def _published_once(self, published: Published) -> Any:
+        assert published.newest is not None
+        return self._idl.TPublishedOnce(
+            published.dropped,
+            self._published(published) if published.count else None,
+            self._id(published.newest),
         )
+
+    def _newest(self, newest: Newest | None) -> Any:
+        if newest is None:
+            return self._idl.TNewestNumber()
+        return self._idl.TNewestNumber(newest.number, self._id(MessageID.from_int(newest.id)))
+
+    def _id(self, at: MessageID) -> Any:
+        return self._message_id(at.timestamp, at.sequence)
 
     def _thrift(self, error: BaseException) -> Exception:
         """An error as the IDL has it; it is counted, but for redirects."""
         if not isinstance(error, RedirectedError):
             self._metrics.failed.inc()
         return as_thrift(error)
+
+
+def _numbered(caller: str, number: Any, since: Any, count: int) -> Numbered:
+    if number is None or not 0 <= number <= NUMBER_MAX - count + 1:
+        raise InvalidInputError(
+            "a number is whole, and not below 0", number=number, number_max=NUMBER_MAX
+        )
+    return Numbered(caller, number, 0 if since is None else int(message_id_of(since, "since")))
 
 
 def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:

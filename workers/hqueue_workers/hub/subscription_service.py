@@ -13,7 +13,7 @@ from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.rpc.services import load
 from hqueue.settings.numbers import check_whole
-from hqueue_workers.hub.answers import as_thrift, text_of
+from hqueue_workers.hub.answers import as_thrift, message_id_of, text_of
 from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.owned import OwnedTopic
 from hqueue_workers.hub.region import Region
@@ -115,9 +115,7 @@ class SubscriptionService:
         """As the IDL has it."""
         at = self._queue(queue)
         name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
-        if message_id is None:
-            raise InvalidInputError("messageID is missing")
-        consumed = int(MessageID(message_id.timestamp, message_id.sequenceID))
+        consumed = int(message_id_of(message_id, "messageID"))
         return self._served(
             at,
             (name, on),

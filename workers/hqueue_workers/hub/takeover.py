@@ -99,6 +99,7 @@ class TakeOver:
             closed = before.close_range(topic, epoch, int(ranges[-1].first))
             closed_at = closed.result(deadline.remaining_ms / 1e3)
         owned.first = self._first(ranges, closed_at, tail)
+        owned.known_from = owned.first if ranges else 0
         opened = LogRange(partition, MessageID.from_int(owned.first), None, epoch)
         wanted = ranges_after(ranges, opened, closed_at, self._oldest())
         try:

@@ -22,8 +22,13 @@ VERDICT = Verdict(HubInfo(Address("hub", 1), "a"), 0, won=True)
 class Log:
     """A partition in memory. Appends wait while `gate` is not set."""
 
-    def __init__(self, on_fence: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, on_fence: Callable[[str, int], None], on_settled: Callable[[int | None], None]
+    ) -> None:
         self.on_fence = on_fence
+        self.on_settled = on_settled
+        self.unsettled: tuple[int | None] | None = None
+        """What will turn out to have become of an append of unknown outcome."""
         self.end = 0
         self.batches: list[list[bytes]] = []
         self.closed: list[dict[str, int]] = []
@@ -53,6 +58,9 @@ class Log:
 
     def append(self, make: Callable[[], tuple[Sequence[Message], int] | None]) -> int | None:
         self.entered.release()
+        if self.unsettled is not None:
+            (first,), self.unsettled = self.unsettled, None
+            self.on_settled(first)
         made = make()
         assert self.gate.wait(WAIT_S)
         if self.failure is not None:
@@ -79,8 +87,12 @@ class Place:
         self.clock = SteppedClock(0.0)
         self.fenced: list[OwnedTopic] = []
 
-        def open_log(partition: int, on_fence: Callable[[str, int], None]) -> Log:
-            self.logs.append(Log(on_fence))
+        def open_log(
+            partition: int,
+            on_fence: Callable[[str, int], None],
+            on_settled: Callable[[int | None], None],
+        ) -> Log:
+            self.logs.append(Log(on_fence, on_settled))
             return self.logs[-1]
 
         self.committer = Committer(0, open_log, on_fence=self.fenced.append, clock=self.clock)

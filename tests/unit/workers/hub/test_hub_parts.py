@@ -110,7 +110,8 @@ def test_the_authorizer_decides_who_creates_and_who_publishes(
     hub = start(cluster, stack)
     with hqueue.connect(hubs=hub.address, queue=QUEUE, publisher="me") as me:
         me.publish("there", b"v")
-        hub.hub._parts[QUEUE].region._authorizer = Nobody()
+        part = hub.hub._parts[QUEUE]
+        part.region._authorizer = part.publishing._authorizer = Nobody()
         me.publish("there", b"v")
         with pytest.raises(NotAllowedError):
             me.publish("new", b"v")

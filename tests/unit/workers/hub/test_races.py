@@ -49,7 +49,11 @@ class Place:
     def publish(self, number: int, value: bytes) -> Future[Published]:
         """Call a hub that was chosen: it is to own the topic."""
         messages = [Message("t", value)]
-        return self.region(number).publish("me", "t", messages, len(value), redirected=True)
+        return (
+            self.hubs[number]
+            .hub._parts[QUEUE]
+            .publishing.publish("me", "t", messages, len(value), redirected=True)
+        )
 
     def ranges(self) -> list[LogRange]:
         found = self.metadata.persistence.read_topic_persistence_info("t").result(WAIT_S)
