@@ -22,7 +22,8 @@ from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue_workers.hub.authorizer import AllowAll
 from hqueue_workers.hub.metrics import HubMetrics
-from hqueue_workers.hub.owned import OwnedTopic, Published
+from hqueue_workers.hub.numbers import Newest
+from hqueue_workers.hub.owned import Numbered, OwnedTopic, Published
 from hqueue_workers.hub.service import HubService, hub_service
 from hqueue_workers.hub.sessions import Detached, DetachedReason
 from hqueue_workers.hub.subscription import Delivery
@@ -55,14 +56,36 @@ class _Region:
         return done
 
     def publish(
-        self, caller: str, topic: str, messages: Sequence[Message], size: int, *, redirected: bool
+        self,
+        caller: str,
+        topic: str,
+        messages: Sequence[Message],
+        size: int,
+        *,
+        redirected: bool,
+        numbered: Numbered | None,
     ) -> Future[Published]:
         assert 1 <= len(caller) <= 200
+        if numbered is not None:
+            assert 0 <= numbered.number < 2**63
+            assert 0 <= numbered.since < 2**63
+            done: Future[Published] = Future()
+            done.set_result(Published(MessageID(9, 9), 3, len(messages), 0, MessageID(9, 9)))
+            return done
         assert messages
         assert all(type(each) is Message and each.topic == topic for each in messages)
         assert size == sum(each.size for each in messages)
-        done: Future[Published] = Future()
+        done = Future()
         done.set_result(Published(MessageID(9, 9), 3, len(messages)))
+        return done
+
+    def newest(
+        self, caller: str, topic: str, since: int, *, redirected: bool
+    ) -> Future[Newest | None]:
+        assert 0 <= since < 2**63
+        assert 1 <= len(topic.encode()) <= 255
+        done: Future[Newest | None] = Future()
+        done.set_result(Newest(3, 3))
         return done
 
 
@@ -116,6 +139,10 @@ def _other_call(method: str, mode: int, port: int, text: str, number: int) -> by
         "preferences": idl.TPreferences(number, number, number, {text: text}),
         "messageID": structs.TMessageID(number, 1),
         "session": text,
+        "since": structs.TMessageID(number, port),
+        "number": number,
+        "publisher": text,
+        "messages": [structs.TMessage(topic=b"", value=text.encode())],
         "waitMs": number,
         "queue": "q",
         "subscriber": "s",
@@ -208,7 +235,17 @@ own_calls = st.lists(st.tuples(st.binary(max_size=50), keys, headers), max_size=
 
 other_calls = st.builds(
     _other_call,
-    st.sampled_from(["subscribe", "unsubscribe", "closeSubscription", "consume", "detached"]),
+    st.sampled_from(
+        [
+            "subscribe",
+            "unsubscribe",
+            "closeSubscription",
+            "consume",
+            "detached",
+            "publishOnce",
+            "newestNumber",
+        ]
+    ),
     st.integers(-1, 3),
     st.integers(-1, 70_000),
     st.text(max_size=20),

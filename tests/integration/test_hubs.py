@@ -114,6 +114,29 @@ class Publisher:
         assert not self._thread.is_alive()
 
 
+class NumberedPublisher:
+    """Publishes its own numbers to a topic, each until it is acknowledged."""
+
+    def __init__(self, client: hqueue.HubClient) -> None:
+        self._client = client
+        self._stopping = threading.Event()
+        self.acknowledged = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            number = self.acknowledged + 1
+            with contextlib.suppress(hqueue.HubUnavailableError):
+                self._client.publish_once("numbered", [b"%d" % number], number=number)
+                self.acknowledged = number
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+
+
 def check(client: hqueue.Client, queue: str, publisher: Publisher) -> None:
     """Every acknowledged message lies in its topic's ranges, once, and in order."""
     messages = list(client.queue(queue).scan())
@@ -216,6 +239,16 @@ def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(
         )
         publisher = Publisher(client)
         stack.callback(publisher.stop)
+        numbering = stack.enter_context(
+            hqueue.connect(
+                hubs=",".join(hub.address for hub in hubs),
+                queue=queue,
+                publisher="numbering",
+                operation_timeout_ms=5_000,
+            )
+        )
+        numbered = NumberedPublisher(numbering)
+        stack.callback(numbered.stop)
         wait_for(lambda: publisher.rounds >= 3, "messages are published", timeout_s=WAIT_S)
         by_address = {hub.address: hub for hub in hubs}
 
@@ -244,7 +277,14 @@ def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(
         still.signal(signal.SIGCONT)
         before = publisher.rounds
         wait_for(lambda: publisher.rounds >= before + 3, "it goes on", timeout_s=WAIT_S)
+        done = numbered.acknowledged
+        wait_for(lambda: numbered.acknowledged > done, "numbers go on, too", timeout_s=WAIT_S)
         publisher.stop()
+        numbered.stop()
+        assert numbering.newest_number("numbered") == numbered.acknowledged
+        with seen.queue(queue).scan_topic("numbered") as scanner:
+            stored = [int(message.value) for message in scanner]
+        assert stored == list(range(1, numbered.acknowledged + 1))
         publisher.acknowledged[TOPICS[0]].append((taken, 0))
         publisher.acknowledged[TOPICS[0]].sort()
         assert b"hqueue_hub_take_overs_total" in (last.page("/metrics") or b"")

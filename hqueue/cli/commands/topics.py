@@ -57,8 +57,17 @@ def publish(
         ),
     ] = None,
     publisher: Annotated[str, typer.Option(help="Who publishes, as hubs are told.")] = "hqueue",
+    number: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="The publisher's number of the first message; the others' follow. What the topic "
+            "has of it already is left out: the command can be repeated. Needs --publisher.",
+        ),
+    ] = None,
 ) -> None:
-    """Publish values to a topic by way of its hub, each as a message, and print their IDs.
+    """Publish values to a topic by way of its hub, each as a message, and print the IDs of those
+    that were appended.
 
     With --hubs neither HBase nor ZooKeeper need be in reach.
     """
@@ -67,6 +76,11 @@ def publish(
 
     there = _hubs(context, queue) if hubs is None else hub_addresses(hubs)
     with HubClient(HubClientSettings(there, queue, publisher)) as client:
+        if number is not None:
+            done = client.publish_once(topic, [each.encode() for each in values], number=number)
+            for appended in done.ids:
+                print(appended)
+            return
         for value in values:
             print(client.publish(topic, value.encode()))
 
