@@ -139,7 +139,7 @@ def _other_call(method: str, mode: int, port: int, text: str, number: int) -> by
         "preferences": idl.TPreferences(number, number, number, {text: text}),
         "messageID": structs.TMessageID(number, 1),
         "session": text,
-        "since": structs.TMessageID(number, port),
+        "since": structs.TMessageID(number, min(port, 32_767)),
         "number": number,
         "publisher": text,
         "messages": [structs.TMessage(topic=b"", value=text.encode())],
