@@ -240,6 +240,18 @@ service HQueueHubService {
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
 
   /**
+   * Let another hub own a topic. Its owner appends what waits, and leaves it; then the caller is sent
+   * to that hub, which makes the topic its own, and answers. Who calls for the topic between the two
+   * may bring it to a third hub; then the way begins anew. Afterwards it is as any topic: hubs that
+   * have too much to do leave some to others.
+   *   host, port  the hub's address, as it is registered. It has to be available.
+   */
+  void moveTopic(1: string queue, 2: string caller, 3: string topic, 4: string host, 5: i32 port,
+                 6: bool redirected)
+    throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
+            4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
+
+  /**
    * Subscribe to a topic, and have its messages delivered from the consume mark on. A new
    * subscription begins at the topic's end: it gets what is published after this returns. An
    * attached one of another session is detached first. Called again by the same session, it changes

@@ -13,6 +13,7 @@ from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.push.listener import Listener
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
 from hqueue.topics.calls import HubCalls, Method
@@ -170,6 +171,31 @@ class HubClient:
         """
         topic_bytes(topic)
         return self._once.newest(self._queue(queue), topic, since)
+
+    def move_topic(self, topic: str, to: str | Address, *, queue: str | None = None) -> None:
+        """Let another hub own a topic. When this returns it does; later it may leave the topic to
+        others, as any. Publishers and subscribers follow by themselves.
+
+        Args:
+            topic: the topic, which is there.
+            to: the hub's address, ``host:port``, as it is registered.
+            queue: the queue; the setting ``queue`` if None.
+
+        Raises:
+            InvalidInputError: there is no such topic, or no such hub is available.
+            QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
+        """
+        region, caller = self._queue(queue), self.settings.publisher
+        topic_bytes(topic)
+        at = to if isinstance(to, Address) else Address.parse(to)
+        self._calls.call(
+            region,
+            topic,
+            lambda client, redirected: client.moveTopic(
+                region, caller, topic, at.host, at.port, redirected
+            ),
+            repeatable=True,
+        )
 
     def subscribe(
         self,

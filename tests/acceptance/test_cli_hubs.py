@@ -50,12 +50,19 @@ def test_what_is_published_lies_where_its_topic_is_said_to_lie(
     assert hqueue.MessageID.parse(where["first"]) <= hqueue.MessageID.parse(ids[0])
 
 
-def test_numbered_values_are_published_once(run: Run, queue: hqueue.Queue, hub: HubThread) -> None:
+def test_numbered_values_are_published_once_and_their_topic_is_moved(
+    run: Run, queue: hqueue.Queue, hub: HubThread
+) -> None:
     given = ["-q", queue.name, "--hubs", str(hub.address), "--publisher", "me", "--number"]
     first = run("publish", "t", "one", "two", *given, "1")
     again = run("publish", "t", "two", "three", *given, "2")
     assert (len(first.lines), len(again.lines)) == (2, 1)
     assert [message.value for message in queue.scan()] == [b"one", b"two", b"three"]
+    moved = run("topics", "move", queue.name, "t", str(hub.address))
+    assert moved.code == 0, moved.err
+    nowhere = run("topics", "move", queue.name, "t", "nowhere:1")
+    assert nowhere.code == 2
+    assert "not available" in nowhere.err
     nobody = run("publish", "t", "four", "-q", queue.name, "--number", "4")
     assert nobody.code == 2
     assert "name" in nobody.err

@@ -89,6 +89,16 @@ class _Region:
         return done
 
 
+class _Moving:
+    """Moves nothing, and sees that what comes is a hub's address."""
+
+    def move(self, caller: str, topic: str, to: Address, *, redirected: bool) -> Future[None]:
+        assert 1 <= to.port <= 65_535
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+
 class _Subscriptions:
     """Subscribes to nothing, and sees that what comes is what may be."""
 
@@ -142,6 +152,9 @@ def _other_call(method: str, mode: int, port: int, text: str, number: int) -> by
         "since": structs.TMessageID(number, min(port, 32_767)),
         "number": number,
         "publisher": text,
+        "caller": text,
+        "host": text,
+        "port": port,
         "messages": [structs.TMessage(topic=b"", value=text.encode())],
         "waitMs": number,
         "queue": "q",
@@ -190,9 +203,11 @@ class _Hub:
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
         region: Any = _Region()
+        moving: Any = _Moving()
         subscriptions: Any = _Subscriptions()
         self.service = HubService(
             {"q": region},
+            {"q": moving},
             HubMetrics(dict, lambda: 0),
             PENDING_BYTES_MAX,
             SubscriptionService(
@@ -244,6 +259,7 @@ other_calls = st.builds(
             "detached",
             "publishOnce",
             "newestNumber",
+            "moveTopic",
         ]
     ),
     st.integers(-1, 3),

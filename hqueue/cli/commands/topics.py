@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from hqueue.metadata.managers import LogRange, TopicMetadata
     from hqueue.settings.addresses import Address
+    from hqueue.topics import HubClient
 
 __all__ = ["app", "register"]
 
@@ -42,20 +44,23 @@ def register(root: typer.Typer) -> None:
     add_command(root, "publish", publish, PANEL)
 
 
+HubsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--hubs",
+        envvar="HQUEUE_HUBS",
+        help="Some hubs, host:port with commas between; those in ZooKeeper if not given.",
+    ),
+]
+
+
 def publish(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     values: Annotated[list[str], typer.Argument(metavar="VALUE…", help="What is published.")],
     *,
     queue: Annotated[str, typer.Option("--queue", "-q", help="The queue of the topic.")],
-    hubs: Annotated[
-        str | None,
-        typer.Option(
-            "--hubs",
-            envvar="HQUEUE_HUBS",
-            help="Some hubs, host:port with commas between; those in ZooKeeper if not given.",
-        ),
-    ] = None,
+    hubs: HubsOption = None,
     publisher: Annotated[str, typer.Option(help="Who publishes, as hubs are told.")] = "hqueue",
     number: Annotated[
         int | None,
@@ -71,11 +76,7 @@ def publish(
 
     With --hubs neither HBase nor ZooKeeper need be in reach.
     """
-    from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
-    from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
-
-    there = _hubs(context, queue) if hubs is None else hub_addresses(hubs)
-    with HubClient(HubClientSettings(there, queue, publisher)) as client:
+    with _client(context, queue, hubs, publisher) as client:
         if number is not None:
             done = client.publish_once(topic, [each.encode() for each in values], number=number)
             for appended in done.ids:
@@ -163,8 +164,36 @@ def describe(
     _show(("partition", "first", "last", "epoch"), rows, json=json)
 
 
-for _name, _command in (("list", list_), ("describe", describe), ("owners", owners)):
+def move(
+    context: typer.Context,
+    queue: QueueArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    to: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The hub, as it is registered.")],
+    *,
+    hubs: HubsOption = None,
+    caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
+) -> None:
+    """Let another hub own a topic; later it may leave it to others, as any."""
+    with _client(context, queue, hubs, caller) as client:
+        client.move_topic(topic, to)
+
+
+_COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("list", list_),
+    ("describe", describe),
+    ("owners", owners),
+    ("move", move),
+)
+for _name, _command in _COMMANDS:
     add_command(app, _name, _command, COMMANDS)
+
+
+def _client(context: typer.Context, queue: str, hubs: str | None, publisher: str) -> HubClient:
+    from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
+    from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
+
+    there = _hubs(context, queue) if hubs is None else hub_addresses(hubs)
+    return HubClient(HubClientSettings(there, queue, publisher))
 
 
 def _hubs(context: typer.Context, queue: str) -> tuple[Address, ...]:

@@ -21,6 +21,9 @@ class Authorizer(Protocol):
     def may_subscribe(self, caller: str, queue: str, topic: str) -> bool:
         """Whether a subscriber may subscribe to a topic, consume from it, and unsubscribe."""
 
+    def may_manage(self, caller: str, queue: str, topic: str) -> bool:
+        """Whether a topic may be moved to another hub."""
+
 
 class AllowAll:
     """Everybody may do everything."""
@@ -32,4 +35,7 @@ class AllowAll:
         return True
 
     def may_subscribe(self, caller: str, queue: str, topic: str) -> bool:
+        return True
+
+    def may_manage(self, caller: str, queue: str, topic: str) -> bool:
         return True

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from hqueue import (
+    Address,
     BufferFullError,
     HQueueError,
     InvalidInputError,
@@ -23,6 +24,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from hqueue_workers.hub.answers import as_thrift, message_id_of, text_of
 from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.moving import Moving
 from hqueue_workers.hub.numbers import Newest, numbered_messages
 from hqueue_workers.hub.owned import Numbered, Published, RedirectedError
 from hqueue_workers.hub.publishing import Publishing
@@ -31,6 +33,8 @@ from hqueue_workers.hub.subscription_service import SubscriptionService
 __all__ = ["HubService", "hub_service"]
 
 NUMBER_MAX = 2**63 - 1
+
+_Part = TypeVar("_Part")
 
 
 def hub_service() -> Any:
@@ -44,6 +48,7 @@ class HubService:
 
     Args:
         publishing: by queue.
+        moving: by queue.
         metrics: counts.
         pending_bytes_max: of messages that wait.
         subscribing: handles what is about subscriptions.
@@ -53,14 +58,17 @@ class HubService:
     def __init__(
         self,
         publishing: Mapping[str, Publishing],
+        moving: Mapping[str, Moving],
         metrics: HubMetrics,
         pending_bytes_max: int,
         subscribing: SubscriptionService,
+        *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._idl = load("hub")
         self._message_id = load("subscriber").TMessageID
         self._publishing = publishing
+        self._moving = moving
         self._metrics = metrics
         self._pending_bytes_max = pending_bytes_max
         self._subscribing = subscribing
@@ -116,7 +124,7 @@ class HubService:
                 answer.set_exception(self._thrift(error))
 
         try:
-            publishing = self._of(queue)
+            publishing = _of(self._publishing, queue)
             caller = check_name(text_of(publisher, "publisher"))
             name = text_of(topic, "topic")
             topic_bytes(name)
@@ -125,6 +133,35 @@ class HubService:
             raise self._thrift(exc) from exc
         found = publishing.newest(caller, name, from_id, redirected=bool(redirected))
         found.add_done_callback(ended)
+        return answer
+
+    def moveTopic(  # noqa: N802, PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        caller: Any,
+        topic: Any,
+        host: Any,
+        port: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        answer: Future[Any] = Future()
+
+        def ended(moved: Future[None]) -> None:
+            error = moved.exception()
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(self._thrift(error))
+
+        try:
+            moving = _of(self._moving, queue)
+            name, of = check_name(text_of(caller, "caller")), text_of(topic, "topic")
+            topic_bytes(of)
+            to = Address.parse(f"{text_of(host, 'host')}:{port}")
+            moving.move(name, of, to, redirected=bool(redirected)).add_done_callback(ended)
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
         return answer
 
     def subscribe(  # noqa: PLR0917  (the IDL's)
@@ -185,7 +222,7 @@ class HubService:
         answered: Callable[[Published], Any],
     ) -> Future[Any]:
         try:
-            publishing = self._of(queue)
+            publishing = _of(self._publishing, queue)
             caller = check_name(text_of(publisher, "publisher"))
             name, given = _read(topic, messages)
             numbered = None if numbers is None else _numbered(caller, *numbers, len(given))
@@ -218,13 +255,6 @@ class HubService:
         ).add_done_callback(ended)
         return answer
 
-    def _of(self, queue: Any) -> Publishing:
-        name = text_of(queue, "queue")
-        found = self._publishing.get(name)
-        if found is None:
-            raise QueueNotFoundError("this hub does not serve that queue", queue=name[:200])
-        return found
-
     def _make_room(self, size: int) -> None:
         with self._lock:
             # One that is larger than all of the room is taken when nothing else waits.
@@ -256,6 +286,14 @@ class HubService:
         if not isinstance(error, RedirectedError):
             self._metrics.failed.inc()
         return as_thrift(error)
+
+
+def _of(parts: Mapping[str, _Part], queue: Any) -> _Part:
+    name = text_of(queue, "queue")
+    found = parts.get(name)
+    if found is None:
+        raise QueueNotFoundError("this hub does not serve that queue", queue=name[:200])
+    return found
 
 
 def _numbered(caller: str, number: Any, since: Any, count: int) -> Numbered:

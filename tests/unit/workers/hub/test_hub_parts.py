@@ -100,6 +100,9 @@ class Nobody:
     def may_subscribe(self, caller: str, queue: str, topic: str) -> bool:
         return self.may_publish(caller, queue, topic)
 
+    def may_manage(self, caller: str, queue: str, topic: str) -> bool:
+        return False
+
     def may_publish(self, caller: str, queue: str, topic: str) -> bool:
         return caller == "me"
 
@@ -111,15 +114,40 @@ def test_the_authorizer_decides_who_creates_and_who_publishes(
     with hqueue.connect(hubs=hub.address, queue=QUEUE, publisher="me") as me:
         me.publish("there", b"v")
         part = hub.hub._parts[QUEUE]
-        part.region._authorizer = part.publishing._authorizer = Nobody()
+        for each in (part.region, part.publishing, part.moving):
+            each._authorizer = Nobody()
         me.publish("there", b"v")
         with pytest.raises(NotAllowedError):
             me.publish("new", b"v")
+        with pytest.raises(NotAllowedError):
+            me.move_topic("there", hub.address)
     with (
         hqueue.connect(hubs=hub.address, queue=QUEUE, publisher="you") as you,
         pytest.raises(NotAllowedError),
     ):
         you.publish("there", b"v")
+
+
+def test_a_topic_is_moved_to_the_hub_that_is_named(
+    cluster: MemoryBackend, stack: contextlib.ExitStack
+) -> None:
+    hubs = [start(cluster, stack, balance_ms=3_600_000) for _ in range(3)]
+    with hqueue.connect(hubs=[hub.address for hub in hubs], queue=QUEUE) as client:
+        client.publish("t", b"v")
+        for hub in [*hubs, *hubs, hubs[-1]]:
+            client.move_topic("t", str(hub.address))
+            assert hub.owns(QUEUE) == {"t"}
+            assert sum(len(each.owns(QUEUE)) for each in hubs) == 1
+            client.publish("t", b"v")
+        hubs[-1].hub._parts[QUEUE].region.abandon("t").result(60)
+        client.move_topic("t", hubs[0].address)  # Nobody has it.
+        assert hubs[0].owns(QUEUE) == {"t"}
+        for topic, to in (("u", str(hubs[0].address)), ("t", "nowhere:1")):
+            with pytest.raises(InvalidInputError):
+                client.move_topic(topic, to)
+        with pytest.raises(InvalidInputError):
+            client.move_topic("t", "nowhere")
+        assert hubs[0].owns(QUEUE) == {"t"}
 
 
 def test_a_queue_that_is_not_served_is_refused(
