@@ -252,6 +252,15 @@ service HQueueHubService {
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
 
   /**
+   * Delete a topic: its subscriptions end, and nobody appends to it any more. Its messages stay in the
+   * queue for as long as it keeps messages. A topic that is created later under this name is another
+   * one: it has none of them. Whether there was such a topic. What failed half-way can be called again.
+   */
+  bool deleteTopic(1: string queue, 2: string caller, 3: string topic, 4: bool redirected)
+    throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
+            4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
+
+  /**
    * Subscribe to a topic, and have its messages delivered from the consume mark on. A new
    * subscription begins at the topic's end: it gets what is published after this returns. An
    * attached one of another session is detached first. Called again by the same session, it changes

@@ -197,6 +197,30 @@ class HubClient:
             repeatable=True,
         )
 
+    def delete_topic(self, topic: str, *, queue: str | None = None) -> bool:
+        """Delete a topic: its subscriptions end, and nobody appends to it any more. Its messages stay
+        in the queue for as long as it keeps messages; a topic that is created later under this name
+        has none of them. Whether there was such a topic; where it is not known what became of a
+        call it is called again, and may not be there any more.
+
+        Args:
+            topic: the topic.
+            queue: the queue; the setting ``queue`` if None.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+            QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
+        """
+        region, caller = self._queue(queue), self.settings.publisher
+        topic_bytes(topic)
+        was_there, _ = self._calls.call(
+            region,
+            topic,
+            lambda client, to: client.deleteTopic(region, caller, topic, to),
+            repeatable=True,
+        )
+        return bool(was_there)
+
     def subscribe(
         self,
         topic: str,

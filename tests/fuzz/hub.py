@@ -89,13 +89,19 @@ class _Region:
         return done
 
 
-class _Moving:
+class _Managing:
     """Moves nothing, and sees that what comes is a hub's address."""
 
     def move(self, caller: str, topic: str, to: Address, *, redirected: bool) -> Future[None]:
         assert 1 <= to.port <= 65_535
         done: Future[None] = Future()
         done.set_result(None)
+        return done
+
+    def delete(self, caller: str, topic: str, *, redirected: bool) -> Future[bool]:
+        assert 1 <= len(caller) <= 200
+        done: Future[bool] = Future()
+        done.set_result(True)
         return done
 
 
@@ -203,11 +209,11 @@ class _Hub:
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
         region: Any = _Region()
-        moving: Any = _Moving()
+        managing: Any = _Managing()
         subscriptions: Any = _Subscriptions()
         self.service = HubService(
             {"q": region},
-            {"q": moving},
+            {"q": managing},
             HubMetrics(dict, lambda: 0),
             PENDING_BYTES_MAX,
             SubscriptionService(
@@ -260,6 +266,7 @@ other_calls = st.builds(
             "publishOnce",
             "newestNumber",
             "moveTopic",
+            "deleteTopic",
         ]
     ),
     st.integers(-1, 3),

@@ -130,9 +130,10 @@ class Attachments:
         if came or unsure:
             self._runtime.call(lambda: self._came(came, unsure, end))
 
-    def leave(self, owned: OwnedTopic) -> Future[None]:
+    def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
         """As `OwnedListener`. Done when all marks are stored, or can't be."""
-        return self._runtime.submit(self._leave(owned))
+        reason = DetachedReason.UNSUBSCRIBED if deleted else DetachedReason.TOPIC_LEFT
+        return self._runtime.submit(self._leave(owned, reason))
 
     def lost(self, topics: Sequence[OwnedTopic]) -> None:
         """As `OwnedListener`. Nothing is stored: others are at it."""
@@ -197,7 +198,7 @@ class Attachments:
             for each in self._feeds[name].subscriptions.values():
                 self._delivering.wake(each)
 
-    async def _leave(self, owned: OwnedTopic) -> None:
+    async def _leave(self, owned: OwnedTopic, reason: DetachedReason) -> None:
         feed = self._feeds.get(owned.name)
         if feed is None or feed.owned is not owned:
             return
@@ -210,7 +211,7 @@ class Attachments:
             async with self.locks.of(each.key):
                 if feed.subscriptions.get(each.subscriber) is each:
                     with contextlib.suppress(HQueueError):  # Logged; the mark is an older one then.
-                        await self.detach(each, DetachedReason.TOPIC_LEFT)
+                        await self.detach(each, reason)
 
         for some in _parts(leaving):
             await asyncio.gather(*map(end, some))

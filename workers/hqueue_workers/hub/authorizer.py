@@ -22,7 +22,7 @@ class Authorizer(Protocol):
         """Whether a subscriber may subscribe to a topic, consume from it, and unsubscribe."""
 
     def may_manage(self, caller: str, queue: str, topic: str) -> bool:
-        """Whether a topic may be moved to another hub."""
+        """Whether a topic may be moved to another hub, and deleted."""
 
 
 class AllowAll:

@@ -28,8 +28,8 @@ from hqueue_workers.hub.authorizer import AllowAll, Authorizer
 from hqueue_workers.hub.committer import Committer
 from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.delivering import Delivering
+from hqueue_workers.hub.managing import Managing
 from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
-from hqueue_workers.hub.moving import Moving
 from hqueue_workers.hub.owned import OwnedTopic
 from hqueue_workers.hub.partitions import HubPartitions
 from hqueue_workers.hub.publishing import Publishing
@@ -61,7 +61,7 @@ class _Part:
 
     region: Region
     publishing: Publishing
-    moving: Moving
+    managing: Managing
     metadata: TopicMetadata
     partitions: HubPartitions
     shedding: Shedding
@@ -236,8 +236,8 @@ class Hub:
         found.append(region)
         shedding = Shedding(region, metadata.hubs, info.address)
         publishing = Publishing(region, self._authorizer, self._searches(queue))
-        moving = Moving(region, info.address, metadata.hubs.list, self._authorizer, self._pool)
-        return _Part(region, publishing, moving, metadata, partitions, shedding, subscriptions)
+        managing = Managing(region, info.address, metadata.hubs.list, self._authorizer, self._pool)
+        return _Part(region, publishing, managing, metadata, partitions, shedding, subscriptions)
 
     def _searches(self, queue: str) -> Searches:
         def scan(topic: str, since: int, until: int) -> TopicScanner:
@@ -297,7 +297,7 @@ class Hub:
         settings = self._settings
         self._service = HubService(
             {queue: part.publishing for queue, part in self._parts.items()},
-            {queue: part.moving for queue, part in self._parts.items()},
+            {queue: part.managing for queue, part in self._parts.items()},
             self._metrics,
             settings.pending_bytes_max,
             SubscriptionService(

@@ -109,8 +109,8 @@ class OwnedListener(Protocol):
         uncertain topics there may be others below it, too, of which it was not known before.
         """
 
-    def leave(self, owned: OwnedTopic) -> Future[None]:
-        """A topic is about to be released, and nothing more is appended to it."""
+    def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
+        """A topic is about to be released, or deleted, and nothing more is appended to it."""
 
     def lost(self, topics: Sequence[OwnedTopic]) -> None:
         """Topics may be others' already."""

@@ -20,6 +20,7 @@ from hqueue.errors import NoSubscriptionStateError, NotAllowedError
 from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
 from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.committers import Committers
+from hqueue_workers.hub.erasing import erase
 from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owned import (
@@ -187,6 +188,25 @@ class Region:
         self._pool.submit(self._leave, owned, done)
         return done
 
+    def delete(self, topic: str) -> Future[None]:
+        """Delete a topic that this hub owns: accept no more of it, append what waits, close its range
+        for good, delete what is known of it, release it. What failed half-way is done by another call.
+
+        The future's errors are the store's.
+        """
+        deleted: Future[None] = Future()
+        with self._lock:
+            owned = self._topics.get(topic)
+            if owned is None or topic in self._leaving:
+                deleted.set_exception(
+                    StoreUnavailableError("the topic is changing hands", topic=topic)
+                )
+                return deleted
+            del self._topics[topic]
+            done = self._leaving[topic] = Future()
+        self._pool.submit(self._leave, owned, done, deleted)
+        return deleted
+
     def close(self, wait_s: float) -> None:
         """Abandon all topics, as many as can be in that time."""
         with self._lock:
@@ -307,20 +327,33 @@ class Region:
                 # Else it may be another's: what was called for is appended if it is not fenced.
             return verdict, owned
 
-    def _leave(self, owned: OwnedTopic, done: Future[None]) -> None:
+    def _leave(
+        self, owned: OwnedTopic, done: Future[None], deleted: Future[None] | None = None
+    ) -> None:
+        error: BaseException | None = None
         try:
             committer = self.committers.of(owned.partition)
             committer.drained(owned, self._bound_s)
             committer.forget(owned)
             # The next owner is to read what is stored now.
-            self._listener.leave(owned).result(self._bound_s)
+            leaving = self._listener.leave(owned, deleted=deleted is not None)
+            leaving.result(self._bound_s)
+            if deleted is not None:
+                erase(owned, self._metadata, committer, self._bound_s)
             self._metadata.election.release(owned.name, owned.verdict).result(self._bound_s)
         except (
             HQueueError,
             FutureTimeoutError,
         ) as exc:  # It is this hub's still, and is made its own again.
             logger.info("topic %r was not released: %s", owned.name, exc)
+            error = exc
         finally:
             with self._lock:
                 self._leaving.pop(owned.name, None)
             done.set_result(None)
+            if deleted is not None and error is None:
+                deleted.set_result(None)
+            elif deleted is not None:
+                late = StoreUnavailableError("the topic is not deleted, or not wholly")
+                late.__cause__ = error
+                deleted.set_exception(late)

@@ -23,8 +23,8 @@ from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from hqueue_workers.hub.answers import as_thrift, message_id_of, text_of
+from hqueue_workers.hub.managing import Managing
 from hqueue_workers.hub.metrics import HubMetrics
-from hqueue_workers.hub.moving import Moving
 from hqueue_workers.hub.numbers import Newest, numbered_messages
 from hqueue_workers.hub.owned import Numbered, Published, RedirectedError
 from hqueue_workers.hub.publishing import Publishing
@@ -48,7 +48,7 @@ class HubService:
 
     Args:
         publishing: by queue.
-        moving: by queue.
+        managing: by queue.
         metrics: counts.
         pending_bytes_max: of messages that wait.
         subscribing: handles what is about subscriptions.
@@ -58,7 +58,7 @@ class HubService:
     def __init__(
         self,
         publishing: Mapping[str, Publishing],
-        moving: Mapping[str, Moving],
+        managing: Mapping[str, Managing],
         metrics: HubMetrics,
         pending_bytes_max: int,
         subscribing: SubscriptionService,
@@ -68,7 +68,7 @@ class HubService:
         self._idl = load("hub")
         self._message_id = load("subscriber").TMessageID
         self._publishing = publishing
-        self._moving = moving
+        self._managing = managing
         self._metrics = metrics
         self._pending_bytes_max = pending_bytes_max
         self._subscribing = subscribing
@@ -125,9 +125,7 @@ class HubService:
 
         try:
             publishing = _of(self._publishing, queue)
-            caller = check_name(text_of(publisher, "publisher"))
-            name = text_of(topic, "topic")
-            topic_bytes(name)
+            caller, name = self._who(publisher, topic)
             from_id = 0 if since is None else int(message_id_of(since, "since"))
         except HQueueError as exc:
             raise self._thrift(exc) from exc
@@ -145,24 +143,24 @@ class HubService:
         redirected: Any,
     ) -> Future[Any]:
         """As the IDL has it."""
-        answer: Future[Any] = Future()
-
-        def ended(moved: Future[None]) -> None:
-            error = moved.exception()
-            if error is None:
-                answer.set_result(None)
-            else:
-                answer.set_exception(self._thrift(error))
-
         try:
-            moving = _of(self._moving, queue)
-            name, of = check_name(text_of(caller, "caller")), text_of(topic, "topic")
-            topic_bytes(of)
+            managing = _of(self._managing, queue)
+            name, of = self._who(caller, topic)
             to = Address.parse(f"{text_of(host, 'host')}:{port}")
-            moving.move(name, of, to, redirected=bool(redirected)).add_done_callback(ended)
+            return self._told(managing.move(name, of, to, redirected=bool(redirected)))
         except HQueueError as exc:
             raise self._thrift(exc) from exc
-        return answer
+
+    def deleteTopic(  # noqa: N802  (the IDL's)
+        self, queue: Any, caller: Any, topic: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        try:
+            managing = _of(self._managing, queue)
+            name, of = self._who(caller, topic)
+            return self._told(managing.delete(name, of, redirected=bool(redirected)))
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
 
     def subscribe(  # noqa: PLR0917  (the IDL's)
         self,
@@ -253,6 +251,26 @@ class HubService:
         publishing.publish(
             caller, name, read, size, redirected=bool(redirected), numbered=numbered
         ).add_done_callback(ended)
+        return answer
+
+    @staticmethod
+    def _who(caller: Any, topic: Any) -> tuple[str, str]:
+        name = text_of(topic, "topic")
+        topic_bytes(name)
+        return check_name(text_of(caller, "caller")), name
+
+    def _told(self, done: Future[Any]) -> Future[Any]:
+        """An answer that is what was done, or its error."""
+        answer: Future[Any] = Future()
+
+        def ended(found: Future[Any]) -> None:
+            error = found.exception()
+            if error is None:
+                answer.set_result(found.result())
+            else:
+                answer.set_exception(self._thrift(error))
+
+        done.add_done_callback(ended)
         return answer
 
     def _make_room(self, size: int) -> None:

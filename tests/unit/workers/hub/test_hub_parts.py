@@ -114,7 +114,7 @@ def test_the_authorizer_decides_who_creates_and_who_publishes(
     with hqueue.connect(hubs=hub.address, queue=QUEUE, publisher="me") as me:
         me.publish("there", b"v")
         part = hub.hub._parts[QUEUE]
-        for each in (part.region, part.publishing, part.moving):
+        for each in (part.region, part.publishing, part.managing):
             each._authorizer = Nobody()
         me.publish("there", b"v")
         with pytest.raises(NotAllowedError):
@@ -148,6 +148,49 @@ def test_a_topic_is_moved_to_the_hub_that_is_named(
         with pytest.raises(InvalidInputError):
             client.move_topic("t", "nowhere")
         assert hubs[0].owns(QUEUE) == {"t"}
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "hbase"])
+def test_a_topic_that_is_deleted_ends_and_one_of_its_name_begins_anew(
+    cluster: MemoryBackend, stack: contextlib.ExitStack, store: str
+) -> None:
+    hubs = [
+        stack.enter_context(
+            HubThread(
+                stack.enter_context(cluster.connect(metadata_store=store)),
+                QUEUE,
+                balance_ms=3_600_000,
+            )
+        )
+        for _ in range(2)
+    ]
+    addresses = [hub.address for hub in hubs]
+    client = stack.enter_context(hqueue.connect(hubs=addresses, queue=QUEUE, publisher="me"))
+    came: list[bytes] = []
+    ended = client.subscribe("t", "s", lambda each: came.extend(m.value for m in each))
+    client.publish("t", b"old")
+    client.publish_once("t", [b"1"], number=1)
+    wait_for(lambda: len(came) == 2, "it comes")
+    # The other hub owned it before, and does not know that it was left.
+    client.move_topic("t", addresses[0])
+    client.move_topic("t", addresses[1])
+    assert client.delete_topic("t")
+    assert not client.delete_topic("t")
+    with pytest.raises(hqueue.SubscriberNotFoundError):
+        ended.wait(60)
+    assert [hub.owns(QUEUE) for hub in hubs] == [set(), set()]
+    with hubs[0].client.topic_metadata(QUEUE) as metadata:
+        assert metadata.persistence.read_topic_persistence_info("t").result(60) is None
+        assert metadata.ownership.read_owner_info("t").result(60) is None
+        assert metadata.subscriptions.read_subscriptions("t").result(60) == {}
+    with pytest.raises(hqueue.SubscriberNotFoundError):
+        client.subscribe("t", "s", lambda _: None, mode=hqueue.SubscribeMode.ATTACH)
+    assert client.newest_number("t") is None
+    assert client.publish_once("t", [b"new"], number=1).dropped == 0
+    with hubs[0].client.queue(QUEUE).scan_topic("t") as scanner:
+        assert [message.value for message in scanner] == [b"new"]
+    values = {message.value for message in hubs[0].client.queue(QUEUE).scan()}
+    assert {b"old", b"1", b"new"} <= values
 
 
 def test_a_queue_that_is_not_served_is_refused(

@@ -1,4 +1,4 @@
-"""Letting another hub own a topic, because somebody wants it there."""
+"""What is done with a topic as a whole: it is moved to another hub, or deleted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.owned import OwnedTopic, RedirectedError
 from hqueue_workers.hub.region import Region
 
-__all__ = ["Moving"]
+__all__ = ["Managing"]
 
 
-class Moving:
-    """Moves topics of a queue to the hubs that callers name. Thread-safe.
+class Managing:
+    """Moves and deletes topics of a queue. Thread-safe.
 
-    The owner leaves the topic as it does when it sheds load, and sends its caller to the hub that
+    To move a topic its owner leaves it as it does when it sheds load, and sends its caller to the hub that
     was named, which makes it its own. Any other hub sends its caller to the owner.
 
     Args:
@@ -76,7 +76,43 @@ class Moving:
             except Exception as exc:
                 failed(exc)
 
-        if not self._authorizer.may_manage(caller, self._region.queue, topic):
-            raise NotAllowedError("the caller may not manage the topic", topic=topic)
+        self._check_allowed(caller, topic)
         self._pool.submit(begin)
         return done
+
+    def delete(self, caller: str, topic: str, *, redirected: bool) -> Future[bool]:
+        """Delete a topic once this hub owns it; whether there was one.
+
+        The future's errors are those of `Region.serve` and `Region.delete`.
+        """
+        done: Future[bool] = Future()
+
+        def failed(error: BaseException) -> None:
+            if isinstance(error, NoSubscriptionStateError):
+                done.set_result(False)
+            else:
+                done.set_exception(error)
+
+        def deleted(ended: Future[None]) -> None:
+            error = ended.exception()
+            if error is None:
+                done.set_result(True)
+            else:
+                failed(error)
+
+        def served(found: Future[OwnedTopic]) -> None:
+            error = found.exception()
+            if error is None:
+                self._region.delete(topic).add_done_callback(deleted)
+            else:
+                failed(error)
+
+        self._check_allowed(caller, topic)
+        self._region.serve(caller, topic, redirected=redirected, create=False).add_done_callback(
+            served
+        )
+        return done
+
+    def _check_allowed(self, caller: str, topic: str) -> None:
+        if not self._authorizer.may_manage(caller, self._region.queue, topic):
+            raise NotAllowedError("the caller may not manage the topic", topic=topic)
