@@ -198,10 +198,10 @@ class HubClient:
         )
 
     def delete_topic(self, topic: str, *, queue: str | None = None) -> bool:
-        """Delete a topic: its subscriptions end, and nobody appends to it any more. Its messages stay
-        in the queue for as long as it keeps messages; a topic that is created later under this name
-        has none of them. Whether there was such a topic; where it is not known what became of a
-        call it is called again, and may not be there any more.
+        """Delete a topic: its subscriptions end, and nobody appends to it any more. Its messages
+        stay in the queue for as long as it keeps messages; a topic that is created later under this
+        name has none of them. Whether there was such a topic: where it is not known what became of
+        a call it is called again, and may not be there any more.
 
         Args:
             topic: the topic.

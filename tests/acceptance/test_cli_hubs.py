@@ -50,7 +50,7 @@ def test_what_is_published_lies_where_its_topic_is_said_to_lie(
     assert hqueue.MessageID.parse(where["first"]) <= hqueue.MessageID.parse(ids[0])
 
 
-def test_numbered_values_are_published_once_and_their_topic_is_moved(
+def test_numbered_values_are_published_once_and_their_topic_is_moved_and_deleted(
     run: Run, queue: hqueue.Queue, hub: HubThread
 ) -> None:
     given = ["-q", queue.name, "--hubs", str(hub.address), "--publisher", "me", "--number"]
@@ -63,6 +63,10 @@ def test_numbered_values_are_published_once_and_their_topic_is_moved(
     nowhere = run("topics", "move", queue.name, "t", "nowhere:1")
     assert nowhere.code == 2
     assert "not available" in nowhere.err
+    deleted = run("topics", "delete", queue.name, "t", "--yes")
+    assert deleted.code == 0, deleted.err
+    assert run("topics", "describe", queue.name, "t").code == 1
+    assert run("topics", "delete", queue.name, "t", "--yes").code == 1
     nobody = run("publish", "t", "four", "-q", queue.name, "--number", "4")
     assert nobody.code == 2
     assert "name" in nobody.err

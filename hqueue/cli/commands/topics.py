@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -148,8 +148,7 @@ def describe(
         found = metadata.persistence.read_topic_persistence_info(topic).result()
         owner = metadata.ownership.read_owner_info(topic).result()
     if found is None:
-        print(f"There is no topic {printable(topic)} in {queue}.", file=sys.stderr)
-        raise typer.Exit(ExitCode.FAILED)
+        _say_missing(queue, topic)
     if sys.stdout.isatty():
         print(f"owner: {'none' if owner is None else owner.value.address}")
     rows: list[tuple[object, ...]] = [
@@ -178,14 +177,38 @@ def move(
         client.move_topic(topic, to)
 
 
+def delete(
+    context: typer.Context,
+    queue: QueueArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    *,
+    hubs: HubsOption = None,
+    caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a topic and its subscriptions. Its messages stay in the queue for as long as it keeps
+    messages; a topic that is created later under this name has none of them.
+    """
+    session_of(context).confirm(f"Delete topic {printable(topic)} and its subscriptions?", yes=yes)
+    with _client(context, queue, hubs, caller) as client:
+        if not client.delete_topic(topic):
+            _say_missing(queue, topic)
+
+
 _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("list", list_),
     ("describe", describe),
     ("owners", owners),
     ("move", move),
+    ("delete", delete),
 )
 for _name, _command in _COMMANDS:
     add_command(app, _name, _command, COMMANDS)
+
+
+def _say_missing(queue: str, topic: str) -> NoReturn:
+    print(f"There is no topic {printable(topic)} in {queue}.", file=sys.stderr)
+    raise typer.Exit(ExitCode.FAILED)
 
 
 def _client(context: typer.Context, queue: str, hubs: str | None, publisher: str) -> HubClient:

@@ -17,8 +17,8 @@ __all__ = ["Managing"]
 class Managing:
     """Moves and deletes topics of a queue. Thread-safe.
 
-    To move a topic its owner leaves it as it does when it sheds load, and sends its caller to the hub that
-    was named, which makes it its own. Any other hub sends its caller to the owner.
+    To move a topic its owner leaves it as it does when it sheds load, and sends its caller to the
+    hub that was named, which makes it its own. Any other hub sends its caller to the owner.
 
     Args:
         region: the topics.

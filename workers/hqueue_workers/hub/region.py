@@ -189,8 +189,9 @@ class Region:
         return done
 
     def delete(self, topic: str) -> Future[None]:
-        """Delete a topic that this hub owns: accept no more of it, append what waits, close its range
-        for good, delete what is known of it, release it. What failed half-way is done by another call.
+        """Delete a topic that this hub owns: accept no more of it, append what waits, close its
+        range for good, delete what is known of it, release it. What failed half-way is done by
+        another call.
 
         The future's errors are the store's.
         """

@@ -189,6 +189,11 @@ def test_a_topic_that_is_deleted_ends_and_one_of_its_name_begins_anew(
     assert client.publish_once("t", [b"new"], number=1).dropped == 0
     with hubs[0].client.queue(QUEUE).scan_topic("t") as scanner:
         assert [message.value for message in scanner] == [b"new"]
+    with hubs[0].client.topic_metadata(QUEUE) as metadata:
+        ranges = metadata.persistence.read_topic_persistence_info("t").result(60)
+        assert ranges is not None
+        checked = hubs[0].client.queue(QUEUE).check(ranges={"t": ranges.value})
+        assert not [finding for each in checked for finding in each.findings]
     values = {message.value for message in hubs[0].client.queue(QUEUE).scan()}
     assert {b"old", b"1", b"new"} <= values
 
