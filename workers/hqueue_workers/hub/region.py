@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from hqueue import (
 )
 from hqueue.errors import NoSubscriptionStateError, NotAllowedError
 from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.erasing import erase
@@ -209,16 +210,20 @@ class Region:
         return deleted
 
     def close(self, wait_s: float) -> None:
-        """Abandon all topics, as many as can be in that time."""
+        """Abandon all topics, those too that are just becoming its own, as many as can be in that
+        time.
+        """
+        deadline = Deadline(SYSTEM_CLOCK, wait_s * 1e3)
         with self._lock:
             self._closing = True
+            resolving = list(self._resolving.values())
+        wait(resolving, deadline.remaining_ms / 1e3)
+        with self._lock:
             topics = list(self._topics)
         ended = [self.abandon(topic) for topic in topics]
-        for each in ended:
-            try:
-                each.result(wait_s)
-            except Exception as exc:  # Another takes it over when this hub is gone.
-                logger.info("a topic was not released: %s", exc)
+        not_ended = wait(ended, deadline.remaining_ms / 1e3).not_done
+        if not_ended:  # Others take them over when this hub is gone.
+            logger.info("%d topics were not released in time", len(not_ended))
 
     def _resolve(
         self, caller: str, topic: str, *, redirected: bool, create: bool = True

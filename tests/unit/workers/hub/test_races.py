@@ -207,6 +207,23 @@ def test_a_topic_that_is_abandoned_under_load_loses_nothing_and_keeps_its_order(
     assert len(place.ranges()) > 1
 
 
+def test_a_hub_that_ends_while_a_topic_becomes_its_own_releases_that_one_too(
+    place: Place,
+) -> None:
+    region = place.region(0)
+    with stopped_at(region._records, "acquire", after=True) as (reached, go_on):
+        place.publish(0, b"slow")
+        assert reached.wait(WAIT_S)
+        ending = threading.Thread(target=place.hubs[0].terminate)
+        ending.start()
+        wait_for(lambda: region._closing, "it ends")
+        go_on.set()
+        ending.join(WAIT_S)
+        assert not ending.is_alive()
+    assert place.publish(1, b"next").result(WAIT_S)
+    assert place.hubs[1].owns(QUEUE) == {"t"}
+
+
 def test_a_hub_whose_session_ended_owns_nothing_and_takes_its_topics_again_when_called(
     place: Place,
 ) -> None:
