@@ -16,7 +16,11 @@ from hqueue import (
     Outcome,
     StoreUnavailableError,
 )
-from hqueue.errors import NoSubscriptionStateError, NotAllowedError
+from hqueue.errors import (
+    NoSubscriptionStateError,
+    NotAllowedError,
+    NoTopicPersistenceInfoError,
+)
 from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue_workers.hub.authorizer import Authorizer
@@ -298,7 +302,11 @@ class Region:
                 known = self._records.look(topic)
             elif step is OWN:
                 verdict, owned = self._own(topic)
-                known = Known(True, verdict.owner.address, verdict.won)
+                known = (
+                    self._records.look(topic)
+                    if verdict is None
+                    else Known(True, verdict.owner.address, verdict.won)
+                )
             elif step is SERVE:
                 assert owned is not None
                 return owned
@@ -306,8 +314,10 @@ class Region:
             "the topic is created and deleted again and again", topic=topic, queue=self.queue
         )
 
-    def _own(self, topic: str) -> tuple[Verdict, OwnedTopic | None]:
-        """Try to become a topic's owner, and open a range if that succeeds."""
+    def _own(self, topic: str) -> tuple[Verdict | None, OwnedTopic | None]:
+        """Try to become a topic's owner, and open a range if that succeeds. No verdict: the topic
+        was deleted meanwhile.
+        """
         with self._owning[hash(topic) % LOCKS]:
             with self._lock:
                 owned = self._topics.get(topic)
@@ -319,7 +329,11 @@ class Region:
                 verdict = self._records.acquire(topic)
                 if not verdict.won:
                     return verdict, None
-                owned = self._take_over.open(topic, verdict, self._partition_for(topic))
+                try:
+                    owned = self._take_over.open(topic, verdict, self._partition_for(topic))
+                except NoTopicPersistenceInfoError:
+                    self._metadata.election.release(topic, verdict).result(self._bound_s)
+                    return None, None
                 if owned is not None:
                     break
             else:

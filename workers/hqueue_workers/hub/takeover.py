@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from hqueue import MessageID, Outcome, StoreUnavailableError
 from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
 from hqueue.metadata.managers import LogRange, TopicPersistenceManager, Verdict
-from hqueue.metadata.ports import NEW
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.owned import OwnedTopic
@@ -79,14 +78,16 @@ class TakeOver:
         owner is to be asked then, before another try.
 
         Raises:
+            NoTopicPersistenceInfoError: there is no such topic: it was deleted meanwhile.
             StoreUnavailableError: not now. Nothing is lost by it: the next owner closes what is
                 open.
         """
         deadline = Deadline(self._clock, self._bound_ms)
         wait_s = self._bound_ms / 1e3
         found = self._persistence.read_topic_persistence_info(topic).result(wait_s)
-        ranges: Sequence[LogRange] = () if found is None else found.value
-        version = NEW if found is None else found.version
+        if found is None:
+            raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
+        ranges = found.value
         epoch = ranges[-1].epoch + 1 if ranges else 0
         committer = self._committers.of(partition)
         tail = committer.open().result(deadline.remaining_ms / 1e3)
@@ -103,7 +104,9 @@ class TakeOver:
         opened = LogRange(partition, MessageID.from_int(owned.first), None, epoch)
         wanted = ranges_after(ranges, opened, closed_at, self._oldest())
         try:
-            self._persistence.write_topic_persistence_info(topic, wanted, version).result(wait_s)
+            self._persistence.write_topic_persistence_info(topic, wanted, found.version).result(
+                wait_s
+            )
         except (BadVersionError, NoTopicPersistenceInfoError):
             committer.forget(owned)
             return None

@@ -13,6 +13,7 @@ import pytest
 
 import hqueue
 from hqueue import Message, Outcome, StoreUnavailableError
+from hqueue.errors import NoSubscriptionStateError
 from hqueue.metadata.managers import LogRange
 from hqueue_workers.hub.owned import Published, RedirectedError
 from hqueue_workers.hub.region import Region
@@ -222,6 +223,24 @@ def test_a_hub_that_ends_while_a_topic_becomes_its_own_releases_that_one_too(
         assert not ending.is_alive()
     assert place.publish(1, b"next").result(WAIT_S)
     assert place.hubs[1].owns(QUEUE) == {"t"}
+
+
+def test_a_hub_that_stands_still_while_its_topic_is_deleted_does_not_bring_it_back(
+    place: Place,
+) -> None:
+    assert place.publish(1, b"old").result(WAIT_S)
+    place.region(1).abandon("t").result(WAIT_S)
+    managing = place.hubs[1].hub._parts[QUEUE].managing
+    with stopped_at(place.region(0)._records, "look", after=True) as (reached, go_on):
+        slow = place.region(0).serve("me", "t", redirected=True, create=False)
+        assert reached.wait(WAIT_S)
+        assert managing.delete("me", "t", redirected=True).result(WAIT_S)
+        go_on.set()
+        error = slow.exception(WAIT_S)
+    assert isinstance(error, NoSubscriptionStateError)
+    assert [hub.owns(QUEUE) for hub in place.hubs] == [set(), set()]
+    assert place.metadata.persistence.read_topic_persistence_info("t").result(WAIT_S) is None
+    assert place.metadata.ownership.read_owner_info("t").result(WAIT_S) is None
 
 
 def test_a_hub_whose_session_ended_owns_nothing_and_takes_its_topics_again_when_called(
