@@ -72,6 +72,27 @@ def test_numbered_values_are_published_once_and_their_topic_is_moved_and_deleted
     assert "name" in nobody.err
 
 
+def test_a_topic_is_consumed_from_its_mark_on(
+    run: Run, queue: hqueue.Queue, hub: HubThread
+) -> None:
+    at = ["--hubs", str(hub.address)]
+    consume = ["topics", "consume", queue.name, "t", "-s", "me", *at, "--format", "raw"]
+    missing = run(*consume, "--attach", "-n", "1")
+    assert missing.code != 0
+    assert "no such subscription" in missing.err
+    begun = run(*consume, "--idle-ms", "1")
+    assert (begun.code, begun.lines) == (0, [])
+    run("publish", "t", "one", "two", "three", "-q", queue.name, *at)
+    assert run(*consume, "-n", "2").lines == ["one", "two"]
+    assert run(*consume, "-n", "1", "--attach").lines == ["three"]
+    run("publish", "t", "four", "-q", queue.name, *at)
+    [document] = map(json.loads, run(*consume[:-1], "json", "-n", "1").lines)
+    assert document["topic"] == "t"
+    ended = run("topics", "unsubscribe", queue.name, "t", "-s", "me")
+    assert ended.code == 0, ended.err
+    assert run("topics", "unsubscribe", queue.name, "t", "-s", "me").code != 0
+
+
 def test_what_is_not_there_is_said(run: Run, queue: hqueue.Queue) -> None:
     assert run("topics", "describe", queue.name, "t").code == 1
     assert run("topics", "list", queue.name).out == b""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import enum
 import math
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +23,7 @@ from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.output import Output
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
+from hqueue.cli.stopping import stopping
 from hqueue.errors import HQueueError
 
 if TYPE_CHECKING:
@@ -105,7 +104,10 @@ def consume(
         auto_offset_reset=begin.value,
         instance_id=instance_id,
     )
-    with Output(prompt=True, on_closed=consumer.request_stop) as out, _stopping(consumer):
+    with (
+        Output(prompt=True, on_closed=consumer.request_stop) as out,
+        stopping(consumer.request_stop),
+    ):
         try:
             consumer.subscribe(queue or None, pattern=pattern, topics=topic or ())
             what = ", ".join(queue or ()) or f"queues like {pattern}"
@@ -170,27 +172,3 @@ def _write_messages(
                 consumer.seek((first.queue, first.partition), first.id)
             raise
         left -= len(messages)
-
-
-@contextlib.contextmanager
-def _stopping(consumer: Consumer) -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C end it in order. A second Ctrl-C ends it at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: set[int] = set()
-
-    def on_signal(number: int, _frame: object) -> None:
-        came.add(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        # In a thread: this one may have what that needs locked.
-        threading.Thread(target=consumer.request_stop, daemon=True).start()
-
-    before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if signal.SIGINT in came:
-        raise KeyboardInterrupt

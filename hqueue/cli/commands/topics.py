@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from hqueue.cli.commands.metadata import hubs
+from hqueue.cli.commands.topic_consume import consume, unsubscribe
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.formats import printable
+from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
-from hqueue.errors import InvalidInputError, UnsupportedFormatError
+from hqueue.errors import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hqueue.metadata.managers import LogRange, TopicMetadata
-    from hqueue.settings.addresses import Address
-    from hqueue.topics import HubClient
 
 __all__ = ["app", "register"]
 
@@ -32,7 +32,7 @@ QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
 
 app = typer.Typer(
-    help="Show topics with owners: where their messages lie, and which hub owns each.",
+    help="Topics with owners: where their messages lie, which hub owns each, and what they say.",
     no_args_is_help=True,
 )
 
@@ -42,16 +42,6 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="topics", rich_help_panel=PANEL)
     add_command(root, "hubs", hubs, PANEL)
     add_command(root, "publish", publish, PANEL)
-
-
-HubsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--hubs",
-        envvar="HQUEUE_HUBS",
-        help="Some hubs, host:port with commas between; those in ZooKeeper if not given.",
-    ),
-]
 
 
 def publish(
@@ -76,7 +66,7 @@ def publish(
 
     With --hubs neither HBase nor ZooKeeper need be in reach.
     """
-    with _client(context, queue, hubs, publisher) as client:
+    with hub_client(context, queue, hubs, publisher) as client:
         if number is not None:
             done = client.publish_once(topic, [each.encode() for each in values], number=number)
             for appended in done.ids:
@@ -173,7 +163,7 @@ def move(
     caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
 ) -> None:
     """Let another hub own a topic; later it may leave it to others, as any."""
-    with _client(context, queue, hubs, caller) as client:
+    with hub_client(context, queue, hubs, caller) as client:
         client.move_topic(topic, to)
 
 
@@ -190,7 +180,7 @@ def delete(
     messages; a topic that is created later under this name has none of them.
     """
     session_of(context).confirm(f"Delete topic {printable(topic)} and its subscriptions?", yes=yes)
-    with _client(context, queue, hubs, caller) as client:
+    with hub_client(context, queue, hubs, caller) as client:
         if not client.delete_topic(topic):
             _say_missing(queue, topic)
 
@@ -201,6 +191,8 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("owners", owners),
     ("move", move),
     ("delete", delete),
+    ("consume", consume),
+    ("unsubscribe", unsubscribe),
 )
 for _name, _command in _COMMANDS:
     add_command(app, _name, _command, COMMANDS)
@@ -209,22 +201,6 @@ for _name, _command in _COMMANDS:
 def _say_missing(queue: str, topic: str) -> NoReturn:
     print(f"There is no topic {printable(topic)} in {queue}.", file=sys.stderr)
     raise typer.Exit(ExitCode.FAILED)
-
-
-def _client(context: typer.Context, queue: str, hubs: str | None, publisher: str) -> HubClient:
-    from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
-    from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
-
-    there = _hubs(context, queue) if hubs is None else hub_addresses(hubs)
-    return HubClient(HubClientSettings(there, queue, publisher))
-
-
-def _hubs(context: typer.Context, queue: str) -> tuple[Address, ...]:
-    with session_of(context).client.topic_metadata(queue) as metadata:
-        there = metadata.hubs.list()
-    if not there:
-        raise InvalidInputError("no hub of this queue is available; start one, or give --hubs")
-    return tuple(sorted(there))
 
 
 def _topics(metadata: TopicMetadata) -> Iterator[str]:

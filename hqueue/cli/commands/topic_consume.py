@@ -1,0 +1,185 @@
+"""``hqueue topics consume`` and ``unsubscribe``: a topic's subscription, by way of hubs."""
+
+from __future__ import annotations
+
+import contextlib
+import queue as queues
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands.scan import (
+    FormatOption,
+    IdleOption,
+    PrintHeadersOption,
+    PrintKeyOption,
+)
+from hqueue.cli.formats import Format, encoder, printable
+from hqueue.cli.hub_clients import HubsOption, hub_client
+from hqueue.cli.output import Output
+from hqueue.cli.stopping import stopping
+from hqueue.errors import HubUnavailableError
+
+if TYPE_CHECKING:
+    from hqueue.message import ReceivedMessage
+    from hqueue.push.listener import Status
+    from hqueue.topics import TopicSubscription
+
+__all__ = ["consume", "unsubscribe"]
+
+CALLS_MAX = 20_000
+"""Calls of hubs that may wait: no hub has as many messages out."""
+MESSAGES_MAX = 500
+LOOK_EVERY_S = 0.2
+"""How soon it is noticed that the subscription ended."""
+
+SubscriberOption = Annotated[
+    str,
+    typer.Option("--subscriber", "-s", help="The subscription's name: what the mark is of."),
+]
+
+
+def consume(
+    context: typer.Context,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    *,
+    subscriber: SubscriberOption,
+    hubs: HubsOption = None,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create/--attach",
+            help="Whether a subscription may begin, at the topic's end, or has to be there.",
+        ),
+    ] = True,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Where hubs reach this process; the address from which it reaches them."),
+    ] = None,
+    chosen: FormatOption = Format.TEXT,
+    print_key: PrintKeyOption = False,
+    print_headers: PrintHeadersOption = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
+    ] = None,
+    idle_ms: IdleOption = None,
+) -> None:
+    """Write a topic's messages to stdout, in their order, from a subscription's mark on.
+
+    A message is consumed after it was written; what was not comes again, to whoever attaches next.
+    SIGINT and SIGTERM end it in order. With --hubs neither HBase nor ZooKeeper need be in reach.
+    """
+    from hqueue.topics import SubscribeMode  # noqa: PLC0415  (not needed for help)
+
+    encode = encoder(
+        chosen,
+        aligned=sys.stdout.isatty(),
+        print_key=print_key,
+        print_headers=print_headers,
+    )
+    inbox = _Inbox()
+    with (
+        hub_client(context, queue, hubs, "hqueue") as client,
+        Output(prompt=True, on_closed=inbox.stop) as out,
+        stopping(inbox.stop),
+        client.subscribe(
+            topic,
+            subscriber,
+            inbox.receive,
+            mode=SubscribeMode.CREATE_OR_ATTACH if create else SubscribeMode.ATTACH,
+            explicit_consume=True,
+            host=host,
+        ) as subscription,
+    ):
+        print(
+            f"Consuming {printable(topic)} of {queue} as {printable(subscriber)}.", file=sys.stderr
+        )
+        _write_messages(subscription, inbox, encode, out, limit=limit, idle_ms=idle_ms)
+
+
+def unsubscribe(
+    context: typer.Context,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    *,
+    subscriber: SubscriberOption,
+    hubs: HubsOption = None,
+) -> None:
+    """End a subscription to a topic, whoever is attached to it: its mark is gone."""
+    with hub_client(context, queue, hubs, "hqueue") as client:
+        client.unsubscribe(topic, subscriber)
+
+
+class _Inbox:
+    """What hubs have sent and is not written yet. Filled by the threads that hubs call."""
+
+    def __init__(self) -> None:
+        self._calls: queues.Queue[Sequence[ReceivedMessage]] = queues.Queue(CALLS_MAX)
+        self.stopped = False
+
+    def receive(self, messages: Sequence[ReceivedMessage]) -> Status:
+        """Take a call's messages."""
+        from hqueue.push.listener import Status  # noqa: PLC0415  (not needed for help)
+
+        try:
+            self._calls.put_nowait(messages)
+        except queues.Full:
+            return Status.RETRY
+        return Status.DONE
+
+    def take(self, timeout_s: float) -> list[ReceivedMessage]:
+        """What has come, some hundred messages or a call's; nothing if nothing does for so long."""
+        taken: list[ReceivedMessage] = []
+        with contextlib.suppress(queues.Empty):
+            taken.extend(self._calls.get(timeout=timeout_s))
+            while len(taken) < MESSAGES_MAX:
+                taken.extend(self._calls.get_nowait())
+        return taken
+
+    def stop(self) -> None:
+        """Let the command end."""
+        self.stopped = True
+        with contextlib.suppress(queues.Full):
+            self._calls.put_nowait(())
+
+
+def _write_messages(
+    subscription: TopicSubscription,
+    inbox: _Inbox,
+    encode: Callable[[ReceivedMessage], bytes],
+    out: Output,
+    *,
+    limit: int | None,
+    idle_ms: int | None,
+) -> None:
+    """Write messages until it is stopped, nothing came for so long, or there were so many. What is
+    consumed is written and flushed.
+    """
+    written = 0
+    mark = newest = subscription.consumed
+    came_s = time.monotonic()
+    while not inbox.stopped and (limit is None or written < limit):
+        # A hub that the topic comes to sends again what it does not know as consumed.
+        new = [
+            each
+            for each in inbox.take(LOOK_EVERY_S)
+            if (newest is None or each.id > newest) and not inbox.stopped
+        ]
+        if new:
+            new = new[: None if limit is None else limit - written]
+            out.write(b"".join(map(encode, new)))
+            out.flush()
+            newest, written, came_s = new[-1].id, written + len(new), time.monotonic()
+            with contextlib.suppress(HubUnavailableError):  # The next mark covers this one.
+                subscription.consume(newest)
+                mark = newest
+        elif subscription.wait(0):
+            return
+        elif idle_ms is not None and (time.monotonic() - came_s) * 1e3 >= idle_ms:
+            break
+    if newest is not None and mark != newest:
+        subscription.consume(newest)

@@ -1,0 +1,46 @@
+"""Clients of hubs, for commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from hqueue.settings.addresses import Address
+    from hqueue.topics import HubClient
+
+__all__ = ["HubsOption", "hub_client"]
+
+HubsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--hubs",
+        envvar="HQUEUE_HUBS",
+        help="Some hubs, host:port with commas between; those in ZooKeeper if not given.",
+    ),
+]
+
+
+def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: str) -> HubClient:
+    """A client of these hubs, or of those that are registered.
+
+    Raises:
+        InvalidInputError: none is.
+    """
+    from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
+    from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
+
+    there = _registered(context, queue) if hubs is None else hub_addresses(hubs)
+    return HubClient(HubClientSettings(there, queue, publisher))
+
+
+def _registered(context: typer.Context, queue: str) -> tuple[Address, ...]:
+    with session_of(context).client.topic_metadata(queue) as metadata:
+        there = metadata.hubs.list()
+    if not there:
+        raise InvalidInputError("no hub of this queue is available; start one, or give --hubs")
+    return tuple(sorted(there))

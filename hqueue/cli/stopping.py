@@ -1,0 +1,38 @@
+"""Signals that end a command in order."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+__all__ = ["stopping"]
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[], object]) -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C end a command in order. A second Ctrl-C ends it at once.
+
+    Args:
+        stop: lets the command's wait end; called by another thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: set[int] = set()
+
+    def on_signal(number: int, _frame: object) -> None:
+        came.add(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # In a thread: this one may have what that needs locked.
+        threading.Thread(target=stop, daemon=True).start()
+
+    before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if signal.SIGINT in came:
+        raise KeyboardInterrupt
