@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -204,7 +205,8 @@ class ServerFaults:
         def mend() -> None:
             self._ways.set_fate(lambda _: Fate.PASS)
             held = self._ways.deliver(self._say)
-            self._say(f"{len(harmed)} requests harmed, {held} puts delivered late")
+            kinds = ", ".join(f"{each.name} {n}" for each, n in Counter(harmed).items())
+            self._say(f"requests harmed: {kinds}; {held} puts delivered late")
             if not harmed:
                 raise NotDoneError("no request was harmed")
 
