@@ -25,7 +25,7 @@ from hqueue import local
 from .picture import draw
 from .report import figures, missing, summary
 from .run import Options, Result, run
-from .schedule import FAULTS, schedule
+from .schedule import GATEWAYS, NATIVE, kinds, schedule
 
 PLANNED_SHOWN = 30
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -36,16 +36,20 @@ def main(
     duration: Annotated[float, typer.Option(help="Seconds of faults.")] = 180,
     faults: Annotated[str, typer.Option(help="Kinds, with commas; all if none.")] = "",
     folder: Annotated[Path, typer.Option(help="For the report.")] = REPORTS,
+    hbase: Annotated[str, typer.Option(help="How HBase is spoken to: native, gateways.")] = NATIVE,
     *,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only print how the schedule begins.")
     ] = False,
 ) -> None:
     """Harm a cluster under load, and check what became of every message."""
-    chosen = [name.strip() for name in faults.split(",") if name.strip()] or list(FAULTS)
+    if hbase not in (NATIVE, GATEWAYS):
+        raise typer.BadParameter(f"{hbase}: it is {NATIVE} or {GATEWAYS}")
+    known = kinds(hbase)
+    chosen = [name.strip() for name in faults.split(",") if name.strip()] or known
     for name in chosen:
-        if name not in FAULTS:
-            raise typer.BadParameter(f"{name}: the faults are {', '.join(FAULTS)}")
+        if name not in known:
+            raise typer.BadParameter(f"{name}: the faults of {hbase} are {', '.join(known)}")
     seed = random.randrange(10**6) if seed is None else seed
     if plan:
         for track in schedule(seed, chosen):
@@ -54,7 +58,7 @@ def main(
                 typer.echo(item)
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that all processes are ended.
-    result = _run(Options(seed, duration, chosen, folder / f"faults-{seed}"))
+    result = _run(Options(seed, duration, chosen, folder / f"faults-{seed}", hbase))
     raise typer.Exit(1 if result.violations else 3 if result.failures or missing(result) else 0)
 
 
@@ -65,11 +69,11 @@ def _run(options: Options) -> Result:
     def say(text: str) -> None:
         typer.echo(f"{time.monotonic() - began:7.1f} s  {text}")
 
-    say(f"seed {options.seed}; starting a cluster")
+    say(f"seed {options.seed}; starting a cluster, {options.hbase}")
     try:
         with (
             tempfile.TemporaryDirectory(prefix="hqueue-faults-") as home,
-            local.start("cluster", gateways=True, home=home) as server,
+            local.start("cluster", gateways=options.hbase == GATEWAYS, home=home) as server,
         ):
             try:
                 result = run(options, server, say)

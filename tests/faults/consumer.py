@@ -193,4 +193,4 @@ class _Drain:
 
 
 if __name__ == "__main__":
-    _Process(Specification.from_json(sys.argv[1])).run()
+    _Process(Specification.begin(sys.argv[1])).run()

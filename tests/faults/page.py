@@ -43,17 +43,17 @@ _HOW = """
 ## How it is tried
 
 A real cluster on one machine (`hqueue local start --profile cluster`): ZooKeeper, a name node,
-three data nodes, a master, three region servers, three pairs of gateways, each a process of its
-own. Six producers (processes: single puts, batches, keyed, to any partition, one that writes on
-when its clock is wrong, one with `Producer`) and three readers (scans that go on from one another,
-scans from the middle, a follower) use a queue of six partitions through TCP proxies; two workers
+three data nodes, a master, three region servers, each a process of its own; where HBase is spoken
+to over gateways three pairs of them, too. Six producers (processes: single puts, batches, keyed, to
+any partition, one that writes on when its clock is wrong, one with `Producer`) and three readers
+(scans that go on from one another, scans from the middle, a follower) use a queue of six partitions
+through TCP proxies, which stand before the region servers, or before the gateways; two workers
 deliver it to two subscribers, of which one wants some messages again. Three consumers of a group
 share it (one polls and commits now and then; one iterates, and leaves commits to its consumer; one
 commits beside what it does, leaves and comes back). Half of the puts are messages with keys and
 headers of all kinds; in the others there are none, so that batches of both formats lie beside one
-another. All the time a stranger tells the workers of batches that nobody put. A put gives up
-after 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes
-are met.
+another. All the time a stranger tells the workers of batches that nobody put. A put gives up after
+20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes are met.
 
 Each process writes down what it tries before it tries it, and what came of it: **ok**, **fail**
 (not applied) or **unknown**. With a message's name it writes a digest of topic, value, key and
@@ -85,6 +85,12 @@ ten processes to the same.
 """
 
 _RUN = """
+`kill-gateway` and `pause-gateway` come only over gateways (`--hbase gateways`); without it the
+suite speaks HBase's own RPC, as a library without `gateways` does, and its proxies know each
+request by its number: what one request meets does not depend on the others of its connection,
+unless the connection is cut. Requests to the master go past the proxies. What the suite itself asks
+of region servers (where `hbase:meta` is, compactions) it asks natively, past the proxies.
+
 At most one fault of the servers, one of the producers, one of the workers and subscribers and one
 of the consumers are under way at a time. The schedule is drawn from the seed alone; all kinds come
 once before any comes twice. A fault that did not work as meant is not counted, and a run in which
@@ -130,6 +136,7 @@ _FOUND = """
 make test-faults                                      # 3 minutes, a random seed, every kind
 make test-faults FAULTS='--seed 1 --duration 600'     # a run of the table
 make test-faults FAULTS='--faults kill-meta,compact'  # some kinds only
+make test-faults FAULTS='--hbase gateways'            # over gateways, not natively
 python -m tests.faults --seed 1 --plan                # only show what would happen
 make fuzz FUZZ='--seed 1 --duration 600'
 python -m tests.faults.page reports/faults-* --fuzz reports/fuzz-1.json    # write this page

@@ -34,6 +34,7 @@ class Processes:
         folder: of the history and of their logs.
         settings: of their clients.
         consumers: how many are in a process of consumers.
+        ways: the proxies that their clients go through natively, by region servers' addresses.
     """
 
     def __init__(
@@ -42,12 +43,15 @@ class Processes:
         queue: str,
         folder: Path,
         settings: Mapping[str, object],
+        *,
         consumers: int = 1,
+        ways: Mapping[str, str] | None = None,
     ) -> None:
         self._queue = queue
         self._folder = folder
         self._settings = settings
         self._consumers = consumers
+        self._ways = dict(ways or {})
         self._random = random.Random(f"{seed} processes")
         self._started = 0
         self._filled = 0
@@ -129,6 +133,7 @@ class Processes:
             settings=self._settings,
             partition=partition,
             consumers=self._consumers,
+            ways=self._ways,
         )
         with self._log(kind, name).open("wb") as log:
             return subprocess.Popen(

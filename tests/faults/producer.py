@@ -146,4 +146,4 @@ def _outcome(error: BaseException) -> history.Outcome:
 
 
 if __name__ == "__main__":
-    _Process(Specification.from_json(sys.argv[1])).run()
+    _Process(Specification.begin(sys.argv[1])).run()

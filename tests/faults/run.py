@@ -11,7 +11,6 @@ from pathlib import Path
 import hqueue
 from hqueue import Queue, local
 from hqueue.errors import CorruptLogError
-from tests.support.proxy import Proxies
 
 from .checker import Violation, check
 from .checkpoints import CheckpointWatch
@@ -23,9 +22,10 @@ from .process_faults import ProcessFaults
 from .processes import Processes
 from .producer_faults import ProducerFaults
 from .reader import noted
-from .schedule import schedule
+from .schedule import NATIVE, schedule
 from .server_faults import ServerFaults
 from .specification import DELIVERED, DRAINED, STOP
+from .ways import ways_to
 
 __all__ = ["Options", "Result", "read_all", "run"]
 
@@ -65,12 +65,14 @@ class Options:
             on top.
         faults: the kinds of faults.
         folder: for histories and report.
+        hbase: how HBase is spoken to: natively, or over gateways.
     """
 
     seed: int
     duration_s: float
     faults: Sequence[str]
     folder: Path
+    hbase: str = NATIVE
 
 
 @dataclasses.dataclass
@@ -92,9 +94,9 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
     shutil.rmtree(options.folder, ignore_errors=True)
     options.folder.mkdir(parents=True)
     name = f"faults-{options.seed}-{os.getpid()}"
-    with Proxies(server) as proxies, hqueue.connect(server.settings()) as client:
+    with ways_to(server) as ways, hqueue.connect(server.settings()) as client:
         queue = client.create_queue(name, partitions=PARTITIONS, ttl="1d", **ATTRIBUTES)
-        settings = proxies.settings()
+        settings = ways.settings()
         processes = Processes(
             options.seed,
             name,
@@ -104,8 +106,9 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
                 "zookeeper": settings.zookeeper,
                 **CLIENT_SETTINGS,
             },
+            ways=ways.addresses,
         )
-        servers = ServerFaults(server, client, name, proxies, fill=processes.fill, say=say)
+        servers = ServerFaults(server, client, name, ways, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
         nemesis = Nemesis(
             {**servers.kinds, **producers.kinds, **ProcessFaults(processes, options.folder).kinds},

@@ -13,17 +13,21 @@ from collections.abc import Collection, Iterator
 
 __all__ = [
     "FAULTS",
+    "GATEWAYS",
     "GROUPS",
+    "NATIVE",
     "PRODUCERS",
     "PUSH",
     "SERVERS",
     "Fault",
     "Planned",
     "Track",
+    "kinds",
     "schedule",
 ]
 
 CALM_S = (1.5, 4.0)
+NATIVE, GATEWAYS = "native", "gateways"
 SERVERS, PRODUCERS, PUSH, GROUPS = "servers", "producers", "push", "groups"
 TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS)
 
@@ -37,12 +41,14 @@ class Fault:
         doc: what it does.
         lasts_s: for how long, from and to.
         track: whom it harms.
+        over: how HBase is spoken to where there is such a fault.
     """
 
     name: str
     doc: str
     lasts_s: tuple[float, float]
     track: str = SERVERS
+    over: tuple[str, ...] = (NATIVE, GATEWAYS)
 
 
 FAULTS: dict[str, Fault] = {
@@ -50,7 +56,7 @@ FAULTS: dict[str, Fault] = {
     for fault in (
         Fault("kill-regionserver", "kill -9 a region server; start it again later", (4, 8)),
         Fault("kill-meta", "kill -9 the region server that holds `hbase:meta`", (4, 8)),
-        Fault("kill-gateway", "kill -9 both gateways of a host", (2, 6)),
+        Fault("kill-gateway", "kill -9 both gateways of a host", (2, 6), over=(GATEWAYS,)),
         Fault("kill-datanode", "kill -9 a DataNode", (3, 6)),
         Fault(
             "pause-regionserver",
@@ -61,6 +67,7 @@ FAULTS: dict[str, Fault] = {
             "pause-gateway",
             "SIGSTOP both gateways of a host for longer than every time-out, and let them go on",
             (21, 24),
+            over=(GATEWAYS,),
         ),
         Fault("restart-master", "kill -9 the master, and start it again", (1, 3)),
         Fault("restart-zookeeper", "kill -9 ZooKeeper, and start it again", (0, 1)),
@@ -178,15 +185,20 @@ class Track:
     planned: Iterator[Planned]
 
 
+def kinds(hbase: str) -> list[str]:
+    """The kinds of faults that there are where HBase is spoken to like this."""
+    return [fault.name for fault in FAULTS.values() if hbase in fault.over]
+
+
 def schedule(seed: int, faults: Collection[str]) -> list[Track]:
     """The tracks that these faults need.
 
     On each all kinds come once, in a random order, before any comes twice.
     """
     return [
-        Track(name, kinds, _planned(random.Random(f"{seed} {name}"), kinds))
+        Track(name, found, _planned(random.Random(f"{seed} {name}"), found))
         for name in TRACKS
-        if (kinds := [kind for kind in FAULTS if kind in faults and FAULTS[kind].track == name])
+        if (found := [kind for kind in FAULTS if kind in faults and FAULTS[kind].track == name])
     ]
 
 

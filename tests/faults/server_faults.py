@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-
-import happybase
-from thriftpy2.thrift import TException
 
 from hqueue import Client
 from hqueue.errors import LocalServerError
-from hqueue.hbase.thrift.gateways import Gateways
-from hqueue.hbase.thrift.locations import region_locations
 from hqueue.local import LocalServer
-from tests.support.proxy import Fate, Proxies
+from tests.support.proxy import Fate
 
 from .history import now_s
 from .nemesis import Harm, NotDoneError, insist
+from .regions import Regions
 from .schedule import Planned
+from .ways import Ways
 
 __all__ = ["ServerFaults"]
-
-_T = TypeVar("_T")
 
 HOSTS = 3
 MOVER = "org.apache.hadoop.hbase.util.RegionMover"
@@ -48,7 +42,7 @@ class ServerFaults:
         server: the cluster.
         client: a client that does not go through the proxies.
         queue: the queue.
-        proxies: what producers and readers connect to.
+        ways: the proxies that producers and readers connect to.
         fill: writes megabytes into a partition, within a time.
         say: told what happens.
     """
@@ -58,7 +52,7 @@ class ServerFaults:
         server: LocalServer,
         client: Client,
         queue: str,
-        proxies: Proxies,
+        ways: Ways,
         *,
         fill: Callable[[int, float], None],
         say: Callable[[str], None],
@@ -66,7 +60,8 @@ class ServerFaults:
         self._server = server
         self._client = client
         self._queue = queue
-        self._proxies = proxies
+        self._ways = ways
+        self._regions = Regions(server.settings(gateways=()))
         self._fill = fill
         self._say = say
         self._whole_s = now_s()
@@ -142,10 +137,7 @@ class ServerFaults:
         return _region_server(located[item.target % len(located)].host)
 
     def _holder_of_meta(self) -> str:
-        with contextlib.closing(Gateways(self._client.settings)) as gateways:
-            return _region_server(
-                insist(lambda: region_locations(gateways, "hbase:meta"), self._say)[0].host
-            )
+        return _region_server(insist(self._regions.host_of_meta, self._say))
 
     def _alive(self, name: str) -> bool:
         return any(p.name == name and p.alive for p in self._server.processes)
@@ -189,10 +181,17 @@ class ServerFaults:
 
     def _cut_connections(self, item: Planned) -> Harm:
         rng = random.Random(item.target)
+        harmed: list[Fate] = []
 
         def fate(method: str) -> Fate:
+            chosen = choose(method)
+            if chosen is not Fate.PASS:
+                harmed.append(chosen)
+            return chosen
+
+        def choose(method: str) -> Fate:
             choice = rng.random()
-            if choice < 0.08 and method.startswith("check"):
+            if choice < 0.08 and self._ways.may_hold(method):
                 return Fate.HOLD
             for bound, other in (
                 (0.14, Fate.LOSE_REQUEST),
@@ -204,27 +203,34 @@ class ServerFaults:
             return Fate.PASS
 
         def mend() -> None:
-            self._proxies.set_fate(lambda _: Fate.PASS)
-            held = 0
-            for proxy in self._proxies:
-                try:
-                    held += proxy.deliver()
-                except OSError as exc:
-                    self._say(f"a put that was held back found no gateway: {exc}")
-            self._say(f"{held} puts delivered late")
+            self._ways.set_fate(lambda _: Fate.PASS)
+            held = self._ways.deliver(self._say)
+            kinds = ", ".join(f"{each.name} {n}" for each, n in Counter(harmed).items())
+            self._say(f"requests harmed: {kinds}; {held} puts delivered late")
+            if not harmed:
+                raise NotDoneError("no request was harmed")
 
-        self._proxies.set_fate(fate)
-        return Harm("all gateways", mend)
+        self._ways.set_fate(fate)
+        return Harm(self._ways.target, mend)
 
     def _delay_connections(self, item: Planned) -> Harm:
         rng = random.Random(item.target)
 
-        def fate(_: str) -> Fate:
+        delayed: list[str] = []
+
+        def fate(method: str) -> Fate:
+            delayed.append(method)
             time.sleep(rng.random() * 0.3)
             return Fate.PASS
 
-        self._proxies.set_fate(fate)
-        return Harm("all gateways", lambda: self._proxies.set_fate(lambda _: Fate.PASS))
+        self._ways.set_fate(fate)
+
+        def mend() -> None:
+            self._ways.set_fate(lambda _: Fate.PASS)
+            if not delayed:
+                raise NotDoneError("no request was delayed")
+
+        return Harm(self._ways.target, mend)
 
     def _disable_queue(self, _: Planned) -> Harm:
         insist(lambda: self._client.disable_queue(self._queue), self._say)
@@ -233,9 +239,9 @@ class ServerFaults:
         )
 
     def _compact(self, item: Planned) -> Harm:
-        regions = self._raw(lambda hbase: hbase.table(self._queue).regions())
+        regions = insist(lambda: self._regions.all(self._queue), self._say)
         partition = item.target % len(regions)
-        name: bytes = sorted(regions, key=lambda region: region["start_key"])[partition]["name"]
+        name = regions[partition].name
         encoded = name.rstrip(b".").rpartition(b".")[2].decode()
         flushed = self._logged("Finished flush", encoded)
         compacted = self._logged("Completed major compaction", encoded)
@@ -247,7 +253,10 @@ class ServerFaults:
             return self._logged("Completed major compaction", encoded) > compacted
 
         self._until(is_flushed_twice, lambda: self._fill(partition, BOUND_S))
-        self._until(is_compacted, lambda: self._raw(lambda hbase: hbase.client.compact(name)))
+        self._until(
+            is_compacted,
+            lambda: insist(lambda: self._regions.compact(self._queue, name), self._say),
+        )
         return Harm(f"partition {partition}")
 
     def _logged(self, *texts: str) -> int:
@@ -271,20 +280,6 @@ class ServerFaults:
                 return False
             time.sleep(0.2)
         return True
-
-    def _raw(self, ask: Callable[[happybase.Connection], _T]) -> _T:
-        """Ask HBase past the library, through any gateway."""
-        deadline = time.monotonic() + BOUND_S
-        while True:
-            for gateway in self._server.gateways:
-                try:
-                    with contextlib.closing(
-                        happybase.Connection(gateway.host, gateway.thrift1_port, timeout=20_000)
-                    ) as connection:
-                        return ask(connection)
-                except (OSError, TException) as exc:
-                    if time.monotonic() > deadline:
-                        raise NotDoneError(f"no gateway answers: {exc}") from exc
 
 
 def _host(item: Planned) -> int:

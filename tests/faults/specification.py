@@ -9,6 +9,8 @@ from pathlib import Path
 
 from hqueue import Settings
 
+from .ways import install
+
 __all__ = ["Specification"]
 
 STOP, DRAINED, CONSUMED, DELIVERED = "stop", "drained", "consumed", "delivered"
@@ -27,6 +29,7 @@ class Specification:
         settings: of its client.
         partition: the one that it fills, for a producer that fills one.
         consumers: how many consumers are in it, for a process of consumers.
+        ways: the proxies that stand before region servers, by these.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Specification:
     settings: Mapping[str, object]
     partition: int | None = None
     consumers: int = 1
+    ways: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
         """The form on the command line."""
@@ -47,6 +51,13 @@ class Specification:
         """Read the form on the command line."""
         values = json.loads(text)
         return cls(**{**values, "folder": Path(values["folder"])})
+
+    @classmethod
+    def begin(cls, text: str) -> Specification:
+        """As `from_json`, in the process that it is for: its clients go through the proxies."""
+        specification = cls.from_json(text)
+        install(specification.ways)
+        return specification
 
     def client_settings(self, **changes: object) -> Settings:
         """The settings of the client, with changes."""

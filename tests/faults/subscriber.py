@@ -78,4 +78,4 @@ class _Process:
 
 
 if __name__ == "__main__":
-    _Process(Specification.from_json(sys.argv[1])).run()
+    _Process(Specification.begin(sys.argv[1])).run()

@@ -53,4 +53,4 @@ def _run(specification: Specification) -> None:
 
 
 if __name__ == "__main__":
-    _run(Specification.from_json(sys.argv[1]))
+    _run(Specification.begin(sys.argv[1]))

@@ -72,7 +72,7 @@ class Consumers:
             "zookeeper_session_timeout_ms": settings.zookeeper_session_timeout_ms,
             "notify_workers": False,
         }
-        self._processes = Processes(seed, queue.name, folder, given, each)
+        self._processes = Processes(seed, queue.name, folder, given, consumers=each)
         self._killed_s: dict[str, float] = {}
         self._stopped = threading.Event()
         self._pool = ThreadPoolExecutor(1)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.wire import LENGTH, preamble
+from hqueue.hbase.native.wire import LENGTH, preamble, varint
 from hqueue.settings.addresses import Address
 from tests.support.proxy import Fate
 
@@ -31,6 +31,8 @@ class NativeProxies:
         self.fate: Callable[[str], Fate] = lambda method: Fate.PASS
         self.calls: collections.Counter[str] = collections.Counter()
         """How often each method was called."""
+        self.holds_conditional_only = False
+        """Whether what is to be held and is no conditional change of a row is lost instead."""
         self._down = False
         self._held: list[tuple[Address, bytes]] = []
         self._lock = threading.Lock()
@@ -39,11 +41,15 @@ class NativeProxies:
     def open(self, address: Address, service: str, timeout_s: float) -> socket.socket:
         if self._down:
             raise ConnectionRefusedError("the way is cut")
+        return open_socket(self.before(address), service, timeout_s)
+
+    def before(self, address: Address) -> Address:
+        """Where the proxy before this server listens."""
         with self._lock:
             proxy = self._proxies.get(address)
             if proxy is None:
                 proxy = self._proxies[address] = _Proxy(address, self)
-        return open_socket(Address("127.0.0.1", proxy.port), service, timeout_s)
+        return Address("127.0.0.1", proxy.port)
 
     def cut(self) -> None:
         """Let no request leave, for good."""
@@ -63,14 +69,24 @@ class NativeProxies:
             proxy.close()
 
     def deliver(self) -> int:
-        """Send the servers what was held; returns how many requests that were, each answered."""
+        """Send the servers what was held; returns how many requests that were, each answered.
+
+        Raises:
+            OSError: one was not answered; the others were sent all the same.
+        """
         with self._lock:
             held, self._held = self._held, []
+        failure: OSError | None = None
         for address, sent in held:
-            with socket.create_connection(address, timeout=TIMEOUT_S) as late:
-                late.sendall(sent)
-                if not late.recv(1):
-                    raise ConnectionError("the server closed the connection without an answer")
+            try:
+                with socket.create_connection(address, timeout=TIMEOUT_S) as late:
+                    late.sendall(sent)
+                    if not late.recv(1):
+                        raise ConnectionError("the server closed the connection without an answer")
+            except OSError as exc:
+                failure = exc
+        if failure is not None:
+            raise failure
         return len(held)
 
     def hold(self, address: Address, sent: bytes) -> None:
@@ -123,6 +139,8 @@ class _Proxy:
                 return
             with server:
                 server.settimeout(None)
+                for each in (client, server):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._lock:
                     self._sockets |= {client, server}
                 fates: dict[int, Fate] = {}
@@ -145,8 +163,13 @@ class _Proxy:
         server.sendall(begin)
         while True:
             frame = _frame(client)
-            header = pb.RequestHeader.FromString(_delimited(frame[LENGTH.size :]))
+            first = _delimited(frame[LENGTH.size :])
+            header = pb.RequestHeader.FromString(first)
             fate = self._proxies.decide(header.method_name)
+            if fate is Fate.HOLD and self._proxies.holds_conditional_only:
+                rest = frame[LENGTH.size + len(varint(len(first))) + len(first) :]
+                if not pb.MutateRequest.FromString(_delimited(rest)).HasField("condition"):
+                    fate = Fate.LOSE_REQUEST
             fates[header.call_id] = fate
             if fate is Fate.HOLD:
                 self._proxies.hold(self._address, begin + frame)

@@ -33,10 +33,10 @@ PAGE_ROWS = 10_000
 REGION_ROWS_MAX = 1_000_000
 
 _MAGIC = b"PBUF"
-_COLUMNS = [
-    pb.Column(family=b"info", qualifier=[b"regioninfo", b"server"]),
-    pb.Column(family=b"table", qualifier=[b"state"]),
-]
+_COLUMNS = [pb.Column(family=b"info"), pb.Column(family=b"table")]
+"""Whole families, as HBase's own client reads them. Asked for single columns, a region server that
+had taken ``hbase:meta`` over from a killed one left cells out, for good.
+"""
 
 
 class Region:
@@ -255,6 +255,8 @@ def _state(value: bytes | None) -> State:
 
 def _region(cells: Sequence[Cell], values: dict[bytes, bytes]) -> Region | None:
     """A region by its row; None for one that was split, or is served nowhere."""
+    if b"regioninfo" not in values:
+        return None
     info: Any = pb.RegionInfo.FromString(values[b"regioninfo"].removeprefix(_MAGIC))
     server = values.get(b"server", b"")
     if info.offline or info.split or info.replica_id or not server:

@@ -11,6 +11,7 @@ import pytest
 from hqueue import Outcome, QueueDisabledError, QueueNotFoundError, Settings, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.regions import _COLUMNS
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.store import NativeStore
 from hqueue.settings.addresses import Address
@@ -51,6 +52,11 @@ def test_all_pages_of_a_scan_are_read_to_the_end(begin: Begin) -> None:
     log = store.log("q")
     assert [row.slot for row in log.headers(0, 0, 20)] == list(range(20))
     assert [row.slot for row in log.backwards(0, 24, 30)] == list(range(24, -1, -1))
+
+
+def test_whole_families_of_meta_are_read() -> None:
+    """HBase leaves single columns out that it was asked for, once the server of meta has died."""
+    assert not any(column.qualifier for column in _COLUMNS)
 
 
 BROKEN = {

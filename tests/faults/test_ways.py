@@ -1,0 +1,119 @@
+"""What a process of a run opens goes through the proxies, and never past them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import hqueue
+import hqueue.connecting
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.requests import has_value
+from hqueue.hbase.native.servers import CLIENT, MASTER
+from hqueue.hbase.native.wire import request_front
+from hqueue.settings.addresses import Address
+from tests.support.native_proxies import NativeProxies
+from tests.support.proxy import Fate
+
+from .schedule import FAULTS, GATEWAYS, NATIVE, kinds
+from .specification import Specification
+from .ways import opener
+
+SERVER = Address("127.0.0.3", 1)
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def address_of(listener: socket.socket) -> Address:
+    return Address("127.0.0.1", listener.getsockname()[1])
+
+
+def test_a_region_server_is_reached_by_its_proxy(listening: socket.socket) -> None:
+    open_to = opener({str(SERVER): str(address_of(listening))})
+    with open_to(SERVER, CLIENT, 30) as opened:
+        assert opened.getpeername() == listening.getsockname()
+
+
+def test_a_region_server_without_a_proxy_is_refused(listening: socket.socket) -> None:
+    open_to = opener({str(SERVER): "127.0.0.1:1"})
+    with pytest.raises(ConnectionRefusedError, match="no proxy"):
+        open_to(address_of(listening), CLIENT, 30)
+
+
+def test_the_master_is_reached_directly(listening: socket.socket) -> None:
+    with opener({str(SERVER): "127.0.0.1:1"})(address_of(listening), MASTER, 30) as opened:
+        assert opened.getpeername() == listening.getsockname()
+
+
+def test_clients_of_a_process_that_began_go_through_the_proxies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hqueue.connecting, "NativeStore", hqueue.connecting.NativeStore)
+    specification = Specification(
+        "one", "single", "q", tmp_path, 1, {"zookeeper": "127.0.0.1:1"}, ways={"a:1": "b:2"}
+    )
+    begun = Specification.begin(specification.to_json())
+    assert begun == specification
+    made: list[object] = []
+
+    class Servers:
+        def __init__(self, _: object, given: object) -> None:
+            made.append(given)
+
+        def close(self) -> None:
+            made.clear()
+
+    monkeypatch.setattr("hqueue.hbase.native.store.Servers", Servers)
+    with contextlib.closing(hqueue.connecting.open_store(begun.client_settings())):
+        (used,) = made
+        with pytest.raises(ConnectionRefusedError, match="no proxy"):
+            used(SERVER, CLIENT, 1)  # type: ignore[operator]
+
+
+def test_each_way_has_the_kinds_of_faults_that_fit_it() -> None:
+    assert kinds(GATEWAYS) == list(FAULTS)
+    assert set(FAULTS) - set(kinds(NATIVE)) == {"kill-gateway", "pause-gateway"}
+
+
+@pytest.mark.parametrize("conditional", [True, False])
+def test_only_conditional_changes_come_late(listening: socket.socket, *, conditional: bool) -> None:
+    """What comes late and is no conditional put would be a fault that no network has: a delete
+    that is repeated by nobody.
+    """
+    request = pb.MutateRequest(
+        region=pb.RegionSpecifier(type=pb.RegionSpecifier.REGION_NAME, value=b"r"),
+        mutation=pb.MutationProto(row=b"row"),
+        condition=has_value(b"row", (b"f", b"q"), None) if conditional else None,
+    ).SerializeToString()
+    came: list[bytes] = []
+
+    def answer_one() -> None:
+        listening.settimeout(60)
+        for _ in range(1 + conditional):
+            with listening.accept()[0] as taken:
+                while data := taken.recv(1 << 16):
+                    came.append(data)
+                    if request in b"".join(came):
+                        taken.sendall(b"x")
+                        return
+
+    with contextlib.closing(NativeProxies()) as proxies, ThreadPoolExecutor(1) as pool:
+        proxies.holds_conditional_only = True
+        proxies.fate = lambda _: Fate.HOLD
+        answering = pool.submit(answer_one)
+        with proxies.open(address_of(listening), CLIENT, 60) as opened:
+            opened.sendall(request_front(1, b"Mutate", request, 0, 1_000))
+            assert opened.recv(1) == b"", "the connection breaks"
+        assert request not in b"".join(came)
+        assert proxies.deliver() == conditional
+        answering.result(timeout=60)
+    assert (request in b"".join(came)) is conditional
