@@ -1,5 +1,5 @@
 /*
- * HQueue's API for every language: seed 001, section 4.5. A worker process serves it, if its setting
+ * HQueue's API for every language: seed 001, section 4.5. A worker or a hub serves it, if its setting
  * `api_port` is set: docs/thrift-api.md. Over a plain socket, with Thrift's binary protocol and no
  * frames (TSocket, TBufferedTransport, TBinaryProtocol, strict). A client needs this file, the one
  * that it includes, and nothing else of HQueue; no HBase and no ZooKeeper in reach.

@@ -48,6 +48,10 @@ def hub(
     drain_ms: Annotated[
         int | None, typer.Option(help="How long calls under way are waited for at a stop.")
     ] = None,
+    api_port: Annotated[
+        int | None, typer.Option(help="Serve the Thrift API here, too; 0 for a free port.")
+    ] = None,
+    api_host: Annotated[str | None, typer.Option(help="Where the Thrift API listens.")] = None,
 ) -> None:
     """Own topics of queues and publish to them, until SIGTERM or Ctrl-C.
 
@@ -68,6 +72,8 @@ def hub(
             "pending_bytes_max": pending_bytes_max,
             "balance_ms": balance_ms,
             "drain_ms": drain_ms,
+            "api_port": api_port,
+            "api_host": api_host,
         }
     )
 

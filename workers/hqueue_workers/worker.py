@@ -99,7 +99,9 @@ class Worker:
                 servers.append(await self._listen_for_notifications())
             servers.append(await self._serve_health())
             if settings.api_port is not None:
-                self._api = ApiServer(self._client, settings, runtime, self._metrics.registry)
+                self._api = ApiServer(
+                    self._client, settings, settings.drain_ms, runtime, self._metrics.registry
+                )
                 runtime.start(self._api.run())
             if settings.push:
                 registration = await self._begin_push(self._record(servers[0]))
@@ -200,15 +202,7 @@ class Worker:
     async def _serve_health(self) -> asyncio.Server:
         settings = self._settings
         pages = {"/health": self._health_page, "/metrics": self._metrics_page}
-        try:
-            return await serve_health(settings.metrics_host, settings.metrics_port, pages)
-        except OSError as exc:
-            raise SettingsError(
-                "the worker can't serve its metrics here; see metrics_host and metrics_port",
-                metrics_host=settings.metrics_host,
-                metrics_port=settings.metrics_port,
-                reason=str(exc),
-            ) from exc
+        return await serve_health(settings.metrics_host, settings.metrics_port, pages)
 
     async def _health_page(self) -> Answer:
         push = self._settings.push

@@ -16,8 +16,8 @@ from hqueue_workers.api.handler import Handler
 from hqueue_workers.api.metrics import ApiMetrics
 from hqueue_workers.api.scanners import ScannerTable
 from hqueue_workers.api.structs import SERVICE
+from hqueue_workers.node.api_settings import ApiSettings
 from hqueue_workers.node.runtime import Runtime
-from hqueue_workers.node.settings import WorkerSettings
 
 __all__ = ["ApiServer"]
 
@@ -38,8 +38,9 @@ class ApiServer:
 
     Args:
         client: the connection.
-        settings: the worker's; ``api_port`` is set.
-        runtime: what the worker runs on.
+        settings: of the API; ``api_port`` is set.
+        drain_ms: how long calls under way are waited for at the end.
+        runtime: what the process runs on.
         registry: where its metrics go.
 
     Raises:
@@ -49,12 +50,13 @@ class ApiServer:
     def __init__(
         self,
         client: Client,
-        settings: WorkerSettings,
+        settings: ApiSettings,
+        drain_ms: int,
         runtime: Runtime,
         registry: CollectorRegistry,
     ) -> None:
         self._runtime = runtime
-        self._drain_ms = settings.drain_ms
+        self._drain_ms = drain_ms
         self.scanners = ScannerTable(
             count_max=settings.scanners_max,
             bytes_max=settings.scanners_bytes_max,
@@ -97,7 +99,7 @@ class ApiServer:
         await self._runtime.read(self.scanners.close_all)
 
 
-def _listen(settings: WorkerSettings) -> socket.socket:
+def _listen(settings: ApiSettings) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in settings.api_host else socket.AF_INET
         return socket.create_server(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
 import secrets
@@ -20,9 +19,10 @@ from hqueue import (
     SettingsError,
     TopicScanner,
 )
-from hqueue.metadata.managers import HubInfo, HubRegistration, TopicMetadata
+from hqueue.metadata.managers import HubInfo, TopicMetadata
 from hqueue.rpc.server import ThriftServer
 from hqueue.settings.limits import BATCH_BYTES_MAX
+from hqueue_workers.api.server import ApiServer
 from hqueue_workers.hub.attachments import Attachments
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer
 from hqueue_workers.hub.committer import Committer
@@ -31,6 +31,7 @@ from hqueue_workers.hub.delivering import Delivering
 from hqueue_workers.hub.managing import Managing
 from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
 from hqueue_workers.hub.owned import OwnedTopic
+from hqueue_workers.hub.part import Part
 from hqueue_workers.hub.partitions import HubPartitions
 from hqueue_workers.hub.publishing import Publishing
 from hqueue_workers.hub.region import Region
@@ -53,24 +54,6 @@ logger = logging.getLogger(__name__)
 
 CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX
 IDLE_MS_MAX = 10_000
-
-
-@dataclasses.dataclass
-class _Part:
-    """What a hub has of one queue."""
-
-    region: Region
-    publishing: Publishing
-    managing: Managing
-    metadata: TopicMetadata
-    partitions: HubPartitions
-    shedding: Shedding
-    subscriptions: Subscriptions
-    registration: HubRegistration | None = None
-
-    def start(self) -> None:
-        """Let subscriptions be delivered. For the event loop."""
-        self.subscriptions.attachments.start(self.region)
 
 
 class Hub:
@@ -108,8 +91,9 @@ class Hub:
         self._delivery = Runtime(8)
         self._delivery.failed.add_done_callback(self._failed)
         self._lease = Lease(client.coordination, self._runtime, self._lost)
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, Part] = {}
         self._service: HubService | None = None
+        self._api: ApiServer | None = None
         self._metrics = HubMetrics(self._figures, self._pending)
         self._pool = ThreadPoolExecutor(settings.threads, "hqueue-hub-resolve")
 
@@ -139,6 +123,12 @@ class Hub:
                     self._parts[queue] = await runtime.read(lambda q=queue: self._open(q, info))  # type: ignore[misc]
                     self._parts[queue].start()
                 health = await self._serve_health()
+                if settings.api_port is not None:
+                    registry = self._metrics.registry
+                    self._api = ApiServer(
+                        self._client, settings, settings.drain_ms, runtime, registry
+                    )
+                    runtime.start(self._api.run())
                 server = self._serve(listener)
             except BaseException:
                 listener.close()
@@ -160,6 +150,8 @@ class Hub:
             self._lease.close()
             if health is not None:
                 health.close()
+            if self._api is not None:
+                await self._api.close()
             if server is not None:
                 await asyncio.to_thread(server.close, 0)
             for part in self._parts.values():
@@ -180,7 +172,7 @@ class Hub:
         if self._runtime.failed.done():
             self._runtime.failed.result()
 
-    def _open(self, queue: str, info: HubInfo) -> _Part:
+    def _open(self, queue: str, info: HubInfo) -> Part:
         client = self._client
         log = client.cluster.log(queue)
         description = log.describe()
@@ -237,7 +229,7 @@ class Hub:
         shedding = Shedding(region, metadata.hubs, info.address)
         publishing = Publishing(region, self._authorizer, self._searches(queue))
         managing = Managing(region, info.address, metadata.hubs.list, self._authorizer, self._pool)
-        return _Part(region, publishing, managing, metadata, partitions, shedding, subscriptions)
+        return Part(region, publishing, managing, metadata, partitions, shedding, subscriptions)
 
     def _searches(self, queue: str) -> Searches:
         def scan(topic: str, since: int, until: int) -> TopicScanner:
@@ -275,7 +267,7 @@ class Hub:
             assert error is not None
             self._runtime.fail(error)
 
-    def _register(self, part: _Part, info: HubInfo) -> None:
+    def _register(self, part: Part, info: HubInfo) -> None:
         def failed(error: HQueueError) -> None:
             self._runtime.call(lambda: self._runtime.fail(error))
 
@@ -323,23 +315,17 @@ class Hub:
     async def _serve_health(self) -> asyncio.Server:
         settings = self._settings
         pages = {"/health": self._health_page, "/metrics": self._metrics_page}
-        try:
-            return await serve_health(settings.metrics_host, settings.metrics_port, pages)
-        except OSError as exc:
-            raise SettingsError(
-                "the hub can't serve its metrics here; see metrics_host and metrics_port",
-                metrics_host=settings.metrics_host,
-                metrics_port=settings.metrics_port,
-                reason=str(exc),
-            ) from exc
+        return await serve_health(settings.metrics_host, settings.metrics_port, pages)
 
     async def _health_page(self) -> Answer:
         well = self._lease.holds
         figures = self._figures()
-        document = {
+        document: dict[str, object] = {
             "status": "serving" if well else "waiting for ZooKeeper",
             "queues": {queue: each.topics for queue, each in figures.items()},
         }
+        if self._api is not None:
+            document["api"] = str(self._api.address)
         body = json.dumps(document).encode() + b"\n"
         return Answer(200 if well else 503, "application/json", body)
 
@@ -370,7 +356,7 @@ class Hub:
                 await self._runtime.coordinate(lambda p=part: self._settle(p))  # type: ignore[misc]
 
     @staticmethod
-    def _settle(part: _Part) -> None:
+    def _settle(part: Part) -> None:
         part.region.committers.look_after()
         part.partitions.settle()
         try:

@@ -10,6 +10,7 @@ from hqueue import SettingsError
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.loading import hub_settings
 from hqueue.settings.numbers import read_whole
+from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 
 __all__ = ["HubSettings"]
 
@@ -25,11 +26,12 @@ _BOUNDS = {
     "subscriptions_max": (1, 10_000_000),
     "deliveries_max": (1, 10_000),
     "session_ms": (1_000, 3_600_000),
+    **API_BOUNDS,
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class HubSettings:
+class HubSettings(ApiSettings):
     """All settings of a hub; frozen, and checked when they are made. Times in milliseconds.
 
     Each comes from the first of these that has it: an option of ``hqueue hub``, an environment
@@ -89,6 +91,8 @@ class HubSettings:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if field.name == "api_port" and value is None:
+                continue
             if field.name in _BOUNDS:
                 low, high = _BOUNDS[field.name]
                 number = read_whole(value, low, high, error=SettingsError, setting=field.name)

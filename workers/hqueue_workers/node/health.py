@@ -8,6 +8,8 @@ import http
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from hqueue import SettingsError
+
 __all__ = ["Answer", "Page", "serve_health"]
 
 HEAD_BYTES_MAX = 8 * 1024
@@ -34,7 +36,7 @@ async def serve_health(host: str, port: int, pages: Mapping[str, Page]) -> async
     long it may take, and how many connections there are.
 
     Raises:
-        OSError: nothing can listen there.
+        SettingsError: nothing can listen there.
     """
     connections = 0
     making = asyncio.Lock()
@@ -70,4 +72,12 @@ async def serve_health(host: str, port: int, pages: Mapping[str, Page]) -> async
                 writer.write(answer.body)
             await asyncio.wait_for(writer.drain(), TIMEOUT_S)
 
-    return await asyncio.start_server(connected, host, port, limit=HEAD_BYTES_MAX)
+    try:
+        return await asyncio.start_server(connected, host, port, limit=HEAD_BYTES_MAX)
+    except OSError as exc:
+        raise SettingsError(
+            "metrics can't be served here; see metrics_host and metrics_port",
+            metrics_host=host,
+            metrics_port=port,
+            reason=str(exc),
+        ) from exc

@@ -11,6 +11,7 @@ from hqueue.metadata import check_name
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.loading import worker_settings
 from hqueue.settings.numbers import read_whole
+from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 
 __all__ = ["WorkerSettings"]
 
@@ -24,19 +25,13 @@ _BOUNDS = {
     "pushed_bytes_max": (0, 2**40),
     "checkpoint_ms": (10, 600_000),
     "drain_ms": (0, 600_000),
-    "api_port": (0, PORT_MAX),
-    "api_threads": (1, 256),
-    "api_connections_max": (1, 65_536),
-    "api_idle_ms": (1_000, 86_400_000),
-    "scanners_max": (1, 1_000_000),
-    "scanner_bytes_max": (1_024, 64 * 1024 * 1024),
-    "scanners_bytes_max": (64 * 1024 * 1024, 2**40),
+    **API_BOUNDS,
 }
 _SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerSettings:
+class WorkerSettings(ApiSettings):
     """All settings of a worker; frozen, and checked when they are made. Times in milliseconds.
 
     Each comes from the first of these that has it: an option of ``hqueue worker``, an environment
@@ -97,33 +92,6 @@ class WorkerSettings:
     push: bool = True
     """Whether it delivers to subscribers. Without, it is no worker to others, claims no partition
     and needs no ZooKeeper: it serves the Thrift API alone."""
-
-    api_port: int | None = None
-    """The port of the Thrift API; a free one if 0. It is not served if this is not set."""
-
-    api_host: str = "127.0.0.1"
-    """Where the Thrift API listens; ``0.0.0.0`` for everybody, who may then read and write all
-    queues."""
-
-    api_threads: int = 16
-    """Calls of the Thrift API that are answered at a time."""
-
-    api_connections_max: int = 1_024
-    """Connections to the Thrift API; further ones wait."""
-
-    api_idle_ms: int = 300_000
-    """How long a scanner of the Thrift API is kept, and a connection to it, that nobody uses."""
-
-    scanners_max: int = 1_024
-    """Scanners of the Thrift API that are open at a time."""
-
-    scanner_bytes_max: int = 1024 * 1024
-    """What a scanner asks HBase for at a time, about, at least one batch; and the bytes of an
-    answer, at least one message."""
-
-    scanners_bytes_max: int = 128 * 1024 * 1024
-    """What scanners hold together between calls, about. Where it is more, those that were unused
-    for longest read again."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -18,6 +18,7 @@ from hqueue import (
     QueueNotFoundError,
     SettingsError,
 )
+from hqueue.rpc.connection import Connection
 from hqueue.rpc.services import load
 from hqueue_workers.hub.hub import Hub
 from hqueue_workers.hub.settings import HubSettings
@@ -266,6 +267,24 @@ def test_a_call_that_makes_no_sense_is_refused_before_anything_happens(
 def test_a_hub_serves_each_queue_once(cluster: MemoryBackend, queues: list[str]) -> None:
     with cluster.connect() as client, pytest.raises(InvalidInputError):
         Hub(client, queues, HubSettings(host="h"))
+
+
+def test_a_hub_serves_the_thrift_api_beside_its_port(
+    cluster: MemoryBackend, stack: contextlib.ExitStack
+) -> None:
+    hub = start(cluster, stack, api_port=0)
+    api: Any = hub.hub._api
+    idl = load("hqueue")
+    connection = Connection(idl.HQueueService, api.address.host, api.address.port, 5.0)
+    stack.callback(connection.close)
+    connection.socket.settimeout(60.0)
+    message = STRUCTS.TMessage(topic=b"t", value=b"v")
+    connection.client.putMessageWithPid(QUEUE, 0, message)
+    scanner = connection.client.messageScannerOpen(QUEUE, 0, idl.TMessageScan())
+    assert connection.client.messageScannerGet(scanner).value == b"v"
+    hub.terminate()
+    with pytest.raises(ConnectionRefusedError):
+        Connection(idl.HQueueService, api.address.host, api.address.port, 60.0)
 
 
 def test_a_port_that_is_taken_is_a_setting_that_is_wrong(

@@ -1,0 +1,33 @@
+"""What a hub has of one queue."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hqueue.metadata.managers import HubRegistration, TopicMetadata
+from hqueue_workers.hub.managing import Managing
+from hqueue_workers.hub.partitions import HubPartitions
+from hqueue_workers.hub.publishing import Publishing
+from hqueue_workers.hub.region import Region
+from hqueue_workers.hub.shedding import Shedding
+from hqueue_workers.hub.subscriptions import Subscriptions
+
+__all__ = ["Part"]
+
+
+@dataclasses.dataclass
+class Part:
+    """What a hub has of one queue."""
+
+    region: Region
+    publishing: Publishing
+    managing: Managing
+    metadata: TopicMetadata
+    partitions: HubPartitions
+    shedding: Shedding
+    subscriptions: Subscriptions
+    registration: HubRegistration | None = None
+
+    def start(self) -> None:
+        """Let subscriptions be delivered. For the event loop."""
+        self.subscriptions.attachments.start(self.region)
