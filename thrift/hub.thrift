@@ -310,4 +310,10 @@ service HQueueHubService {
    */
   list<TDetached> detached(1: string queue, 2: string session, 3: i32 waitMs)
     throws (1: TIllegalArgument illegalArgument, 2: TNoSuchQueue noSuchQueue, 3: TBusy busy)
+
+  /**
+   * Where this process serves HQueue's Thrift API, by which whole queues are put to and scanned
+   * (hqueue.thrift): host:port. Empty if it does not.
+   */
+  string apiAddress()
 }

@@ -16,7 +16,7 @@ from hqueue.push.worker_call import known_topic
 from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.rpc.services import load
 
-__all__ = ["Consumption", "subscriber_service"]
+__all__ = ["Consumption", "received_message", "subscriber_service"]
 
 NOT_ADMITTED = "this member of the subscriber does not have the partition"
 
@@ -64,7 +64,7 @@ class Consumption:
         if messages is None:
             raise RefusedCallError("messages is missing")
         try:
-            received = [_message(message) for message in messages]
+            received = [received_message(message) for message in messages]
         except (InvalidInputError, UnicodeDecodeError) as exc:
             raise RefusedCallError("a message could be in no queue") from exc
         return Reasoned(*self.consume(received))
@@ -103,7 +103,7 @@ def _held(lock: threading.Lock | threading.Semaphore, timeout_s: float) -> Itera
             lock.release()
 
 
-def _message(message: Any) -> ReceivedMessage:
+def received_message(message: Any) -> ReceivedMessage:
     """A message as the library has it.
 
     Raises:

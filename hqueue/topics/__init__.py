@@ -2,6 +2,7 @@
 
 from hqueue.topics.client import HubClient
 from hqueue.topics.once import PublishedOnce
+from hqueue.topics.queue import HubQueue
 from hqueue.topics.settings import HubClientSettings, HubOptions
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 
@@ -9,6 +10,7 @@ __all__ = [
     "HubClient",
     "HubClientSettings",
     "HubOptions",
+    "HubQueue",
     "PublishedOnce",
     "SubscribeMode",
     "TopicSubscription",

@@ -143,6 +143,15 @@ class HubCalls:
             )
             pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
+    def api_address(self, hub: Address, deadline: Deadline) -> Address | None:
+        """Where a hub serves the Thrift API; None if it does not.
+
+        Raises:
+            Exception: it does not answer.
+        """
+        found = text_of(self.call_one(hub, "", "", lambda client: client.apiAddress(), deadline))
+        return Address.parse(found) if found else None
+
     def call_one(
         self,
         hub: Address,

@@ -16,8 +16,10 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
+from hqueue.topics.api_calls import ApiCalls
 from hqueue.topics.calls import HubCalls, Method
 from hqueue.topics.once import NUMBER_MAX, PublishedOnce, PublishingOnce
+from hqueue.topics.queue import HubQueue
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.stream import messages_of
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
@@ -44,6 +46,7 @@ class HubClient:
         self._calls = HubCalls(settings, clock)
         self._once = PublishingOnce(self._calls)
         self._subscriptions = Subscriptions(self._calls)
+        self._api = ApiCalls(settings, clock, self._calls.api_address)
 
     def __enter__(self) -> HubClient:
         return self
@@ -57,6 +60,7 @@ class HubClient:
         """
         self._subscriptions.close()
         self._calls.close()
+        self._api.close()
 
     def publish(
         self,
@@ -171,6 +175,18 @@ class HubClient:
         """
         topic_bytes(topic)
         return self._once.newest(self._queue(queue), topic, since)
+
+    def queue(self, name: str | None = None) -> HubQueue:
+        """A whole queue, to be put to and scanned. Asks nothing. Its hubs serve the Thrift API:
+        their setting ``api_port``.
+
+        Args:
+            name: the queue; the setting ``queue`` if None.
+
+        Raises:
+            InvalidInputError: none is named, or it can't be one's name.
+        """
+        return HubQueue(self._queue(name), self._api)
 
     def move_topic(self, topic: str, to: str | Address, *, queue: str | None = None) -> None:
         """Let another hub own a topic. When this returns it does; later it may leave the topic to

@@ -301,6 +301,7 @@ class Hub:
                 self._authorizer,
                 settings.session_ms,
             ),
+            api_address=self._api_address(),
         )
         return ThriftServer(
             hub_service(),
@@ -311,6 +312,14 @@ class Hub:
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=IDLE_MS_MAX,
         )
+
+    def _api_address(self) -> str:
+        """Where clients reach the Thrift API."""
+        if self._api is None:
+            return ""
+        everywhere = self._settings.api_host in ("0.0.0.0", "::")
+        host = self._settings.host if everywhere else self._settings.api_host
+        return str(Address(host, self._api.address.port))
 
     async def _serve_health(self) -> asyncio.Server:
         settings = self._settings

@@ -52,6 +52,7 @@ class HubService:
         metrics: counts.
         pending_bytes_max: of messages that wait.
         subscribing: handles what is about subscriptions.
+        api_address: where the Thrift API is served; empty if it is not.
         clock: measures latencies.
     """
 
@@ -63,6 +64,7 @@ class HubService:
         pending_bytes_max: int,
         subscribing: SubscriptionService,
         *,
+        api_address: str = "",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._idl = load("hub")
@@ -72,6 +74,7 @@ class HubService:
         self._metrics = metrics
         self._pending_bytes_max = pending_bytes_max
         self._subscribing = subscribing
+        self._api_address = api_address
         self._clock = clock
         self._lock = threading.Lock()
         self.pending_bytes = 0
@@ -161,6 +164,10 @@ class HubService:
             return self._told(managing.delete(name, of, redirected=bool(redirected)))
         except HQueueError as exc:
             raise self._thrift(exc) from exc
+
+    def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
+        """As the IDL has it."""
+        return self._api_address
 
     def subscribe(  # noqa: PLR0917  (the IDL's)
         self,

@@ -1,0 +1,207 @@
+"""Calls of the Thrift API that hubs serve beside their port."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from hqueue.errors import (
+    ClosedError,
+    HubError,
+    HubUnavailableError,
+    InvalidInputError,
+    NotAQueueError,
+    Outcome,
+    QueueDisabledError,
+    QueueNotFoundError,
+    QueueStateError,
+)
+from hqueue.rpc.connection import ThriftError
+from hqueue.rpc.services import load
+from hqueue.runtime.clock import Clock, Deadline
+from hqueue.settings.addresses import Address
+from hqueue.topics.connections import HubConnections
+from hqueue.topics.settings import HubClientSettings
+from hqueue.topics.structs import text_of
+
+__all__ = ["ApiCalls"]
+
+PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 2_000.0
+
+
+class ApiCalls:
+    """Calls the Thrift API of whichever hub answers. Thread-safe; a forked child opens connections
+    of its own.
+
+    Args:
+        settings: where hubs are, and bounds.
+        clock: where time comes from.
+        find: asks a hub where its API is; what it raises means another hub.
+    """
+
+    def __init__(
+        self,
+        settings: HubClientSettings,
+        clock: Clock,
+        find: Callable[[Address, Deadline], Address | None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._find = find
+        self.idl = load("hqueue")
+        self._known: dict[Address, Address] = {}
+        self._closed = False
+        self._connections = HubConnections(
+            self.idl.HQueueService, settings.connections_max, settings.connect_timeout_ms
+        )
+
+    def close(self) -> None:
+        """Close all connections; further calls are refused."""
+        self._closed = True
+        self._connections.close()
+
+    def deadline(self) -> Deadline:
+        """The bound on one operation, from now."""
+        return Deadline(self._clock, self._settings.operation_timeout_ms)
+
+    def call(
+        self, queue: str, method: Callable[[Any], Any], *, repeatable: bool
+    ) -> tuple[Any, Address]:
+        """Call one after the other until one has done it; its answer, and which it was.
+
+        Args:
+            queue: the queue, for errors.
+            method: makes the call.
+            repeatable: whether it can be made again where nobody knows what became of it.
+
+        Raises:
+            HubUnavailableError: none did it in time.
+            HQueueError: otherwise, as the IDL's error says.
+        """
+        deadline = self.deadline()
+        pause_ms = PAUSE_MS_MIN
+        while True:
+            if self._closed:
+                raise ClosedError("the client was closed")
+            try:
+                at = self._any(queue, deadline)
+                return self.call_at(at, queue, method, deadline), at
+            except HubUnavailableError as exc:
+                unknown = exc.outcome is Outcome.UNKNOWN and not repeatable
+                if unknown or deadline.expired:
+                    raise
+            # At random, so that callers which were refused together don't come back together.
+            self._clock.sleep_ms(min(pause_ms * (0.5 + random.random()), deadline.remaining_ms))
+            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+    def call_at(
+        self, at: Address, queue: str, method: Callable[[Any], Any], deadline: Deadline
+    ) -> Any:
+        """One call of one of them.
+
+        Raises:
+            HubUnavailableError: it does not answer, or has lost the scanner: another may do it.
+            HQueueError: otherwise, as the IDL's error says.
+        """
+        bound_ms = max(1.0, deadline.remaining_ms)
+        try:
+            connection = self._connections.take(at, bound_ms)
+        except (OSError, UnicodeError) as exc:
+            self._lost(at)
+            raise HubUnavailableError(
+                "no connection to the hub's Thrift API",
+                outcome=Outcome.NOT_APPLIED,
+                api=str(at),
+                queue=queue,
+            ) from exc
+        connection.socket.settimeout(bound_ms / 1e3)
+        idl = self.idl
+        try:
+            answer = method(connection.client)
+        except (
+            idl.TIllegalArgument,
+            idl.TQueueStateError,
+            idl.TScannerNotFound,
+            idl.TUnavailable,
+            idl.TServiceError,
+        ) as exc:
+            self._connections.give_back(at, connection)
+            raise self._translated(exc, at, queue) from exc
+        except (OSError, ThriftError, EOFError, ValueError) as exc:
+            connection.close()
+            self._lost(at)
+            raise HubUnavailableError(
+                "a hub did not answer: what was called for may be done, or come to be",
+                outcome=Outcome.UNKNOWN,
+                api=str(at),
+                queue=queue,
+            ) from exc
+        except BaseException:
+            connection.close()
+            raise
+        self._connections.give_back(at, connection)
+        return answer
+
+    def _any(self, queue: str, deadline: Deadline) -> Address:
+        """Where some hub serves the API."""
+        hubs = list(self._settings.hubs)
+        random.shuffle(hubs)
+        refused: Exception | None = None
+        without = 0
+        for hub in hubs:
+            known = self._known.get(hub)
+            if known is not None:
+                return known
+            try:
+                found = self._find(hub, deadline)
+            except Exception as exc:  # Another may answer.
+                refused = exc
+                continue
+            if found is not None:
+                self._known[hub] = found
+                return found
+            without += 1
+        if without == len(hubs):
+            raise InvalidInputError(
+                "none of these hubs serves the Thrift API; see their setting api_port",
+                queue=queue,
+                hubs=",".join(map(str, hubs)),
+            )
+        raise HubUnavailableError(
+            "no hub that serves the Thrift API answers",
+            outcome=Outcome.NOT_APPLIED,
+            queue=queue,
+            reason=str(refused),
+        ) from refused
+
+    def _lost(self, at: Address) -> None:
+        """It may be another one by the next call: the hub is asked again."""
+        self._connections.forget(at)
+        for hub, known in list(self._known.items()):
+            if known == at:
+                self._known.pop(hub, None)
+
+    def _translated(self, error: Any, at: Address, queue: str) -> Exception:
+        idl = self.idl
+        reason = text_of(error.message)
+        outcome = (
+            Outcome.UNKNOWN
+            if getattr(error, "outcome", None) == idl.TOutcome.UNKNOWN
+            else Outcome.NOT_APPLIED
+        )
+        match error:
+            case idl.TIllegalArgument():
+                return InvalidInputError("the hub refuses the call", reason=reason)
+            case idl.TQueueStateError():
+                kinds: dict[int, type[QueueStateError]] = {
+                    idl.TQueueCondition.DISABLED: QueueDisabledError,
+                    idl.TQueueCondition.NOT_A_QUEUE: NotAQueueError,
+                }
+                kind = kinds.get(error.condition, QueueNotFoundError)
+                return kind(reason, queue=queue, outcome=outcome)
+            case idl.TServiceError():
+                return HubError("the hub can't do it", queue=queue, reason=reason, outcome=outcome)
+        return HubUnavailableError(
+            "the hub can't do it now", api=str(at), queue=queue, reason=reason, outcome=outcome
+        )

@@ -1,0 +1,157 @@
+"""Whole queues by way of hubs: what is put is there, and each message comes once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import (
+    ClosedError,
+    HubUnavailableError,
+    InvalidInputError,
+    Message,
+    MessageTooLargeError,
+    Outcome,
+    QueueDisabledError,
+    QueueNotFoundError,
+)
+from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
+
+QUEUE = "q"
+
+
+class Place:
+    """Two hubs, a client of them, and one of the store."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self.backend = MemoryBackend().apart(10_000)
+        self.store = stack.enter_context(self.backend.connect())
+        self.store.create_queue(QUEUE, partitions=3)
+        self.hubs = [
+            stack.enter_context(
+                HubThread(stack.enter_context(self.backend.connect()), QUEUE, api_port=0)
+            )
+            for _ in range(2)
+        ]
+        self.client = stack.enter_context(
+            hqueue.connect(
+                hubs=[hub.address for hub in self.hubs], queue=QUEUE, operation_timeout_ms=60_000
+            )
+        )
+        self.queue = self.client.queue()
+
+    def end(self, api: Any) -> None:
+        """End the hub that serves the API there."""
+        [hub] = [hub for hub in self.hubs if hub.hub._api and hub.hub._api.address == api]
+        hub.terminate()
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield Place(stack)
+
+
+def test_what_is_put_is_what_is_read(place: Place) -> None:
+    queue = place.queue
+    headers = [("n", b"1"), ("\u00fc", b"\xff")]
+    queue.put(Message("t", b"keyed", key=b"k", headers=headers))
+    queue.put([Message("\u00fc", b""), Message("t", b"\xff")], partition=2)
+    assert queue.partitions == 3
+    with place.store.queue(QUEUE).scan() as scanner:
+        stored = list(scanner)
+    assert list(queue.scan()) == stored
+    assert {(m.topic, m.value, m.key, m.headers) for m in stored} == {
+        ("t", b"keyed", b"k", tuple(headers)),
+        ("\u00fc", b"", None, ()),
+        ("t", b"\xff", None, ()),
+    }
+    [first, second] = queue.scan(partition=2)
+    assert [m.value for m in queue.scan(partition=2, start=second.id)] == [b"\xff"]
+    assert [m.value for m in queue.scan(partition=2, stop=second.id)] == [b""]
+    assert list(queue.scan(start=first.id, stop=first.id)) == []
+    assert [m.topic for m in queue.scan(topics=["\u00fc"])] == ["\u00fc"]
+
+
+def test_a_scan_goes_on_at_another_hub(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hqueue.topics.queue.MESSAGES_MAX", 7)
+    sent = [b"%d" % number for number in range(100)]
+    place.queue.put([Message("t", value) for value in sent], partition=0)
+    calls = place.client._api
+    method, at = calls.call_at, []
+
+    def noted(api: Any, *given: Any) -> Any:
+        at.append(api)
+        return method(api, *given)
+
+    monkeypatch.setattr(calls, "call_at", noted)
+    came = []
+    for message in place.queue.scan():
+        came.append(message.value)
+        if len(came) == 10:
+            place.end(at[-1])
+    assert came == sent
+    assert len(set(at)) == 2
+    assert place.queue.put(Message("t", b"after")) is None
+
+
+def test_scanners_are_closed_when_a_scan_is(place: Place) -> None:
+    place.queue.put([Message("t", b"%d" % number) for number in range(2_000)], partition=2)
+    with contextlib.closing(place.queue.scan()) as scan:
+        next(scan)
+    for hub in place.hubs:
+        assert hub.hub._api is not None
+        assert len(hub.hub._api.scanners) == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"messages": []},
+        {"messages": [b"v"]},
+        {"messages": Message("t", b"v"), "partition": 3},
+        {"messages": Message("t", b"v"), "partition": -1},
+    ],
+)
+def test_a_put_that_makes_no_sense_is_refused(place: Place, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        place.queue.put(**given)
+    assert list(place.queue.scan()) == []
+
+
+def test_errors_are_those_of_a_queue(place: Place) -> None:
+    with pytest.raises(MessageTooLargeError):
+        place.queue.put([Message("t", bytes(5 << 20))] * 2)
+    with pytest.raises(InvalidInputError):
+        place.queue.scan(start=2, stop=1)
+    with pytest.raises(QueueNotFoundError):
+        place.client.queue("other").put(Message("t", b"v"))
+    place.store.disable_queue(QUEUE)
+    with pytest.raises(QueueDisabledError) as caught:
+        place.queue.put(Message("t", b"v"))
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+    place.client.close()
+    with pytest.raises(ClosedError):
+        place.queue.put(Message("t", b"v"))
+
+
+def test_hubs_without_the_api_and_none_at_all_are_told_apart(place: Place) -> None:
+    with contextlib.ExitStack() as stack:
+        without = stack.enter_context(
+            HubThread(stack.enter_context(place.backend.connect()), QUEUE)
+        )
+        client = stack.enter_context(hqueue.connect(hubs=without.address, queue=QUEUE))
+        with pytest.raises(InvalidInputError, match="api_port"):
+            client.queue().put(Message("t", b"v"))
+        gone = without.address
+    with (
+        hqueue.connect(hubs=gone, queue=QUEUE, operation_timeout_ms=100) as client,
+        pytest.raises(HubUnavailableError) as caught,
+    ):
+        client.queue().put(Message("t", b"v"))
+    assert caught.value.outcome is Outcome.NOT_APPLIED
