@@ -82,7 +82,7 @@ from hqueue.log.store import PartitionLocation
 from hqueue.message import ConsumedMessage, Headers, Message, Messages, ReceivedMessage
 from hqueue.message_id import MessageID, MessageIDs, Moment
 from hqueue.metadata import DeliveryOptions, PartitionKey, Presence
-from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess
 from hqueue.produce.delivery import Delivery, DeliveryCallback
 from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
@@ -228,6 +228,7 @@ __all__ = [
     "SubscriptionPreferences",
     "SubscriptionStateError",
     "ToCommit",
+    "TopicAccess",
     "TopicEntry",
     "TopicFencedError",
     "TopicScanner",

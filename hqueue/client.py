@@ -109,7 +109,7 @@ class Client:
             known = metadata.persistence.read_topic_persistence_info(topic).result()
         if known is None:
             raise NoTopicPersistenceInfoError("no hub owned this topic yet", topic=topic)
-        return known.value
+        return known.value.ranges
 
     def _on_append(self, queue: str) -> Callable[[int, Appended, Bodies], None]:
         """What tells the workers of each append to a queue."""

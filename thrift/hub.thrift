@@ -184,6 +184,19 @@ exception TNoSuchSubscription {
   1: string message
 }
 
+/**
+ * Who may do what with a topic, where the hubs go by rules (their setting authorizer). Names that
+ * callers give; one that ends with * stands for all that begin so. An empty list: nobody. In a call, a
+ * list that is left out stays as it is; in an answer none is left out. 256 names each at most.
+ */
+struct TTopicAccess {
+  1: optional list<string> publish,
+  /* Subscribe, consume and unsubscribe. */
+  2: optional list<string> subscribe,
+  /* Move it, delete it, see and change these rules. */
+  3: optional list<string> manage
+}
+
 service HQueueHubService {
   /**
    * Publish a message. It is in the log when this returns, and every reader will see it.
@@ -257,6 +270,17 @@ service HQueueHubService {
    * one: it has none of them. Whether there was such a topic. What failed half-way can be called again.
    */
   bool deleteTopic(1: string queue, 2: string caller, 3: string topic, 4: bool redirected)
+    throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
+            4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
+
+  /**
+   * Change a topic's rules; all of them as they are then. When this returns they hold for every call,
+   * whatever hub has the topic; who may not subscribe any more is detached. With nothing given they
+   * are told only. A topic that is not there is created, if something is given: so it has rules
+   * before anybody publishes to it.
+   */
+  TTopicAccess changeAccess(1: string queue, 2: string caller, 3: string topic,
+                            4: TTopicAccess rules, 5: bool redirected)
     throws (1: TRedirect redirect, 2: TIllegalArgument illegalArgument, 3: TNoSuchQueue noSuchQueue,
             4: TNotAllowed notAllowed, 5: TUnavailable unavailable, 6: TBusy busy)
 

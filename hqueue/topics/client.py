@@ -9,9 +9,8 @@ from hqueue.errors import InvalidInputError
 from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import check_name
-from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess
 from hqueue.push.listener import Listener
-from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
@@ -22,6 +21,7 @@ from hqueue.topics.once import NUMBER_MAX, PublishedOnce, PublishingOnce
 from hqueue.topics.queue import HubQueue
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.stream import messages_of
+from hqueue.topics.structs import access_of, access_struct, message_structs
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
 from hqueue.topics.subscriptions import Subscriptions
 
@@ -42,7 +42,6 @@ class HubClient:
 
     def __init__(self, settings: HubClientSettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.settings = settings
-        self._structs = load("subscriber")
         self._calls = HubCalls(settings, clock)
         self._once = PublishingOnce(self._calls)
         self._subscriptions = Subscriptions(self._calls)
@@ -113,7 +112,7 @@ class HubClient:
             As `publish`.
         """
         region = self._queue(queue)
-        sent = self._sent(topic, messages)
+        sent = message_structs(topic, messages)
         published, _ = self._calls.call(
             region, topic, _method(region, self.settings.publisher, topic, sent)
         )
@@ -154,7 +153,7 @@ class HubClient:
                 ClosedError: as `publish`.
         """
         region = self._queue(queue)
-        sent = self._sent(topic, messages)
+        sent = message_structs(topic, messages)
         check_whole(number, 0, NUMBER_MAX - len(sent), option="number")
         return self._once.publish(region, topic, sent, number, since)
 
@@ -236,6 +235,41 @@ class HubClient:
             repeatable=True,
         )
         return bool(was_there)
+
+    def allow(
+        self,
+        topic: str,
+        *,
+        publish: Sequence[str] | None = None,
+        subscribe: Sequence[str] | None = None,
+        manage: Sequence[str] | None = None,
+        queue: str | None = None,
+    ) -> TopicAccess:
+        """Say who may do what with a topic, and return its rules as they are then. A rule that is
+        not given stays; given none, nothing is changed. When this returns the rules hold for every
+        call, whatever hub has the topic, where hubs go by rules (their setting ``authorizer``); who
+        may not subscribe any more gets nothing more.
+
+        Args:
+            topic: the topic, which is created if it is not there and a rule is given.
+            publish, subscribe, manage: names, as in `TopicAccess`.
+            queue: the queue; the setting ``queue`` if None.
+
+        Raises:
+            InvalidInputError: an argument is out of range, or there is no such topic and no rule is
+                given.
+            QueueNotFoundError, NotAllowedError, HubUnavailableError, ClosedError: as `publish`.
+        """
+        region, caller = self._queue(queue), self.settings.publisher
+        topic_bytes(topic)
+        rules = access_struct(publish=publish, subscribe=subscribe, manage=manage)
+        told, _ = self._calls.call(
+            region,
+            topic,
+            lambda client, to: client.changeAccess(region, caller, topic, rules, to),
+            repeatable=True,
+        )
+        return access_of(told)
 
     def subscribe(
         self,
@@ -339,26 +373,6 @@ class HubClient:
         if chosen is None:
             raise InvalidInputError("name the queue, here or when the client is made")
         return check_queue_name(chosen)
-
-    def _sent(
-        self, topic: str, messages: Sequence[bytes | bytearray | memoryview | Message]
-    ) -> list[Any]:
-        if isinstance(messages, (str, bytes, bytearray, memoryview)) or not messages:
-            raise InvalidInputError("what is published is a sequence with at least one message")
-        return [self._struct(topic, each) for each in messages]
-
-    def _struct(self, topic: str, given: bytes | bytearray | memoryview | Message) -> Any:
-        message = given if isinstance(given, Message) else Message(topic, given)
-        if message.topic != topic:
-            raise InvalidInputError(
-                "a message has another topic than the call", topic=topic, found=message.topic
-            )
-        struct = self._structs.TMessage(topic=b"", value=message.value, key=message.key)
-        if message.headers:
-            struct.headers = [
-                self._structs.THeader(name.encode(), value) for name, value in message.headers
-            ]
-        return struct
 
 
 def _method(queue: str, publisher: str, topic: str, sent: list[Any]) -> Method:

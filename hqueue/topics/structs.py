@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.errors import InvalidInputError
+from hqueue.message import Message
+from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess, check_names
 from hqueue.rpc.services import load
 
-__all__ = ["preferences_of", "preferences_struct", "text_of"]
+__all__ = [
+    "access_of",
+    "access_struct",
+    "message_structs",
+    "preferences_of",
+    "preferences_struct",
+    "text_of",
+]
 
 
 def preferences_struct(preferences: SubscriptionPreferences) -> Any:
@@ -30,6 +40,52 @@ def preferences_of(given: Any) -> SubscriptionPreferences:
         given.deliveryWindow,
         {text_of(name): text_of(value) for name, value in (given.application or {}).items()},
     )
+
+
+def message_structs(
+    topic: str, messages: Sequence[bytes | bytearray | memoryview | Message]
+) -> list[Any]:
+    """Messages of a topic that are to be published.
+
+    Raises:
+        InvalidInputError: there is none, or one can't be the topic's.
+    """
+    if isinstance(messages, (str, bytes, bytearray, memoryview)) or not messages:
+        raise InvalidInputError("what is published is a sequence with at least one message")
+    return [_message(topic, each) for each in messages]
+
+
+def _message(topic: str, given: bytes | bytearray | memoryview | Message) -> Any:
+    structs = load("subscriber")
+    message = given if isinstance(given, Message) else Message(topic, given)
+    if message.topic != topic:
+        raise InvalidInputError(
+            "a message has another topic than the call", topic=topic, found=message.topic
+        )
+    struct = structs.TMessage(topic=b"", value=message.value, key=message.key)
+    if message.headers:
+        struct.headers = [structs.THeader(name.encode(), value) for name, value in message.headers]
+    return struct
+
+
+def access_struct(**rules: Sequence[str] | None) -> Any:
+    """Those of a topic's rules that are given.
+
+    Raises:
+        InvalidInputError: one is none.
+    """
+    given = {
+        what: list(check_names(names, option=what))
+        for what, names in rules.items()
+        if names is not None
+    }
+    return load("hub").TTopicAccess(**given)
+
+
+def access_of(given: Any) -> TopicAccess:
+    """A topic's rules that a hub told."""
+    rules = given.publish, given.subscribe, given.manage
+    return TopicAccess(*([text_of(name) for name in rule or ()] for rule in rules))
 
 
 def text_of(given: bytes | str | None) -> str:

@@ -10,7 +10,7 @@ import pytest
 import hqueue
 from hqueue import local
 from hqueue.format import rowkey
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import LogRange, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW
 from tests.acceptance.commands import Run
 
@@ -55,8 +55,8 @@ def test_ranges_of_topics_are_compared_with_the_log_where_that_is_wanted(
     assert checked.code == 0
     assert "0 topics with owners; 0 messages" in checked.err
     with client.topic_metadata(name) as metadata:
-        ranges = [LogRange(9, hqueue.MessageID(1), None, 1)]
-        metadata.persistence.write_topic_persistence_info("t", ranges, NEW).result()
+        info = TopicPersistenceInfo([LogRange(9, hqueue.MessageID(1), None, 1)])
+        metadata.persistence.write_topic_persistence_info("t", info, NEW).result()
     checked = run("check", name, "--ranges", "--json")
     assert checked.code == 5
     (finding,) = map(json.loads, checked.lines)

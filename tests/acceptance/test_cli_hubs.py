@@ -100,3 +100,32 @@ def test_what_is_not_there_is_said(run: Run, queue: hqueue.Queue) -> None:
     assert nobody.code == 2
     assert "no hub of this queue is available" in nobody.err
     assert run("publish", "t", "one", "-q", queue.name, "--hubs", "nowhere").code == 2
+
+
+def test_who_may_do_what_with_a_topic_is_said_by_its_rules(
+    run: Run, queue: hqueue.Queue, backend: Backend
+) -> None:
+    with (
+        backend.connect() as client,
+        HubThread(client, queue.name, authorizer="rules", administrators="hqueue") as hub,
+    ):
+        at = ["--hubs", str(hub.address)]
+        nothing = run("topics", "allow", queue.name, "t", *at)
+        assert nothing.code == 2
+        assert "no such topic" in nothing.err
+        said = run("topics", "allow", queue.name, "t", "--publish", "a, b-*", "--manage", "", *at)
+        assert said.code == 0, said.err
+        assert said.lines == ["publish\ta, b-*", "subscribe\t*", "manage\t"]
+        [rules] = map(json.loads, run("topics", "allow", queue.name, "t", "--json", *at).lines)
+        assert rules == {"publish": ["a", "b-*"], "subscribe": ["*"], "manage": []}
+        given = ["publish", "t", "one", "-q", queue.name, *at, "--publisher"]
+        assert run(*given, "b-1").code == 0
+        refused = run(*given, "c")
+        assert refused.code == 1
+        assert "the caller may not do this" in refused.err
+        asked = run("topics", "allow", queue.name, "t", "--caller", "a", *at)
+        assert "the caller may not do this" in asked.err
+        wrong = run("topics", "allow", queue.name, "t", "--publish", "a b", *at)
+        assert wrong.code == 2
+        [kept] = map(json.loads, run("metadata", "describe", queue.name, "t").lines[:1])
+        assert kept["access"]["publish"] == ["a", "b-*"]

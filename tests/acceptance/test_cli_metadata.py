@@ -17,7 +17,9 @@ from hqueue.metadata.managers import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
+    TopicAccess,
     TopicMetadata,
+    TopicPersistenceInfo,
 )
 from hqueue.metadata.ports import ANY, NEW
 from tests.acceptance.commands import Run
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.in_memory_first
 WAIT_S = 60.0
 FIRST, LAST = MessageID.parse("1700000000000-0"), MessageID.parse("1700000000000-9")
 RANGES = (LogRange(0, FIRST, LAST, 1), LogRange(1, FIRST, None, 2))
+INFO = TopicPersistenceInfo(RANGES, TopicAccess(publish=["loader-*"]))
 DATA = SubscriptionData(
     SubscriptionPreferences(message_bound=10, application={"über": "ß"}),
     SubscriptionState(LAST),
@@ -51,7 +54,7 @@ def metadata(
         asked = []
         for topic in TOPICS:
             asked += [
-                opened.persistence.write_topic_persistence_info(topic, RANGES, NEW),
+                opened.persistence.write_topic_persistence_info(topic, INFO, NEW),
                 opened.ownership.write_owner_info(topic, OWNER, NEW),
                 opened.subscriptions.create_subscription_data(topic, "s1", DATA),
                 opened.subscriptions.create_subscription_data(topic, "s/2", DATA),
@@ -123,7 +126,9 @@ def test_what_one_store_exports_another_imports(
         moved = other.subscriptions.read_subscription_data("t", "s/2").result(WAIT_S)
         assert moved is not None
         assert moved.value == DATA
-        assert other.persistence.write_topic_persistence_info("t", RANGES[1:], ANY).result(WAIT_S)
+        assert other.persistence.write_topic_persistence_info(
+            "t", TopicPersistenceInfo(RANGES[1:]), ANY
+        ).result(WAIT_S)
         ended = run(*check, "--json")
         assert ended.code == 5
         [differs] = map(json.loads, ended.lines)
@@ -169,7 +174,7 @@ def test_lines_that_are_no_records_are_named_and_stop_nothing(
     with client.topic_metadata(queue_name, store="zookeeper") as metadata:
         found = metadata.persistence.read_topic_persistence_info("t").result(WAIT_S)
         assert found is not None
-        assert found.value == ()
+        assert found.value == TopicPersistenceInfo()
     elsewhere = run("metadata", "import", "--store", "zookeeper", "--queue", queue_name,
                     stdin=json.dumps({**good, "queue": "other"}).encode())  # fmt: skip
     assert "1 unchanged" in elsewhere.err
@@ -180,7 +185,7 @@ def test_corrupt_records_are_named_and_stop_nothing(
     run: Run, client: hqueue.Client, queue_name: str
 ) -> None:
     with client.topic_metadata(queue_name, store="zookeeper") as metadata:
-        metadata.persistence.write_topic_persistence_info("good", RANGES, NEW).result(WAIT_S)
+        metadata.persistence.write_topic_persistence_info("good", INFO, NEW).result(WAIT_S)
     coordination = client.coordination
     region = f"{coordination.paths.root}/regions/{queue_name}/topics"
     coordination.store.records.create({f"{region}/bad": b'{"version": 9}', f"{region}/x%20": b"?"})

@@ -9,13 +9,13 @@ import pytest
 
 import hqueue
 from hqueue import MessageID
-from hqueue.metadata.managers import LogRange, TopicMetadata
+from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW
 from tests.acceptance.commands import Run, Start
 from tests.support.waiting import wait_for
 
 WAIT_S = 60.0
-RANGES = (LogRange(0, MessageID.parse("1700000000000-0")),)
+INFO = TopicPersistenceInfo((LogRange(0, MessageID.parse("1700000000000-0")),))
 TOPICS = ("a/b c", "t")
 MANY = [f"t{number}" for number in range(2_000)]
 
@@ -86,7 +86,7 @@ def test_a_command_that_is_killed_is_called_again_or_abandoned(
         kill_while(step)
         [stage] = map(json.loads, run(*migrate).lines)
         assert (stage["store"], stage["phase"]) == ("zookeeper", step)
-        waiting = metadata.persistence.write_topic_persistence_info(step, RANGES, NEW)
+        waiting = metadata.persistence.write_topic_persistence_info(step, INFO, NEW)
         wrong = run(*migrate, "--to", "zookeeper")
         assert (wrong.code, "target='hbase'" in wrong.err) == (2, True)
         assert run(*migrate, "--abandon").code == 0
@@ -104,7 +104,7 @@ def test_a_command_that_is_killed_is_called_again_or_abandoned(
 
 def write(metadata: TopicMetadata, topics: tuple[str, ...] | list[str]) -> None:
     asked = [
-        metadata.persistence.write_topic_persistence_info(topic, RANGES, NEW) for topic in topics
+        metadata.persistence.write_topic_persistence_info(topic, INFO, NEW) for topic in topics
     ]
     for future in asked:
         future.result(WAIT_S)

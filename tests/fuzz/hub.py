@@ -6,7 +6,7 @@ import asyncio
 import functools
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -15,12 +15,12 @@ from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TMemoryBuffer
 
-from hqueue import Address, Message, MessageID
+from hqueue import Address, Message, MessageID, TopicAccess
 from hqueue.message import Headers
 from hqueue.metadata.managers import HubInfo, SubscriptionPreferences, Verdict
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
-from hqueue_workers.hub.authorizer import AllowAll
+from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.numbers import Newest
 from hqueue_workers.hub.owned import Numbered, OwnedTopic, Published
@@ -54,6 +54,9 @@ class _Region:
         done: Future[OwnedTopic] = Future()
         done.set_result(OwnedTopic(topic, 0, 0, VERDICT, 0.0))
         return done
+
+    def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None:
+        assert action is Action.SUBSCRIBE
 
     def publish(
         self,
@@ -102,6 +105,13 @@ class _Managing:
         assert 1 <= len(caller) <= 200
         done: Future[bool] = Future()
         done.set_result(True)
+        return done
+
+    def change_access(
+        self, caller: str, topic: str, given: Mapping[str, tuple[str, ...]], *, redirected: bool
+    ) -> Future[TopicAccess]:
+        done: Future[TopicAccess] = Future()
+        done.set_result(TopicAccess(**given))
         return done
 
 
@@ -159,6 +169,7 @@ def _other_call(method: str, mode: int, port: int, text: str, number: int) -> by
         "number": number,
         "publisher": text,
         "caller": text,
+        "rules": idl.TTopicAccess(publish=[text] * max(0, mode), manage=[text, "*"]),
         "host": text,
         "port": port,
         "messages": [structs.TMessage(topic=b"", value=text.encode())],
@@ -216,9 +227,7 @@ class _Hub:
             {"q": managing},
             HubMetrics(dict, lambda: 0),
             PENDING_BYTES_MAX,
-            SubscriptionService(
-                {"q": Subscribing(region, subscriptions)}, _loop(), AllowAll(), 60_000
-            ),
+            SubscriptionService({"q": Subscribing(region, subscriptions)}, _loop(), 60_000),
         )
         ThriftServer(
             hub_service(),
@@ -267,6 +276,7 @@ other_calls = st.builds(
             "newestNumber",
             "moveTopic",
             "deleteTopic",
+            "changeAccess",
         ]
     ),
     st.integers(-1, 3),

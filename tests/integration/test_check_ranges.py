@@ -9,7 +9,7 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID, PartitionCheck
-from hqueue.metadata.managers import LogRange, TopicMetadata
+from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo
 from hqueue.store import StorePort
 from tests.support.topic_owners import TopicOwner
 
@@ -48,7 +48,9 @@ def planted(metadata: TopicMetadata, *ranges: LogRange) -> dict[str, Sequence[Lo
     """Let the metadata say this of the topic."""
     known = metadata.persistence.read_topic_persistence_info("t").result()
     assert known is not None
-    metadata.persistence.write_topic_persistence_info("t", ranges, known.version).result()
+    metadata.persistence.write_topic_persistence_info(
+        "t", TopicPersistenceInfo(ranges), known.version
+    ).result()
     return {"t": ranges}
 
 

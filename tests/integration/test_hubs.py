@@ -144,7 +144,7 @@ def check(client: hqueue.Client, queue: str, publisher: Publisher) -> None:
         for topic in TOPICS:
             found = metadata.persistence.read_topic_persistence_info(topic).result(WAIT_S)
             assert found is not None
-            ranges = found.value
+            ranges = found.value.ranges
             assert all(each.last is not None for each in ranges[:-1])
             within = sorted(
                 (int(message.id), int(message.value))

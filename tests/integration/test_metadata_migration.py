@@ -30,6 +30,7 @@ from hqueue.metadata.managers import (
     SubscriptionPreferences,
     SubscriptionState,
     TopicMetadata,
+    TopicPersistenceInfo,
 )
 from hqueue.metadata.ports import ANY, NEW, Version
 from tests.integration.running import Program
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.in_memory_first
 
 WAIT_S = 60.0
 TOPICS = [f"t/{number}" for number in range(4)]
-RANGES = (LogRange(0, MessageID.parse("1700000000000-0")),)
+INFO = TopicPersistenceInfo((LogRange(0, MessageID.parse("1700000000000-0")),))
 
 
 class Died(BaseException):
@@ -285,7 +286,7 @@ def test_versions_of_before_a_move_are_those_of_what_has_changed(
         wait_until_known(hub, there)
         found = hub.persistence.read_topic_persistence_info("t").result(WAIT_S)
         assert found is not None
-        assert found.value == RANGES
+        assert found.value == INFO
         assert found.version not in seen
         for old in seen:
             with pytest.raises(BadVersionError):
@@ -365,7 +366,7 @@ def wait_until_known(metadata: TopicMetadata, store: str) -> None:
 
 
 def write_ranges(metadata: TopicMetadata, topic: str, version: Version) -> Version:
-    asked = metadata.persistence.write_topic_persistence_info(topic, RANGES, version)
+    asked = metadata.persistence.write_topic_persistence_info(topic, INFO, version)
     return asked.result(WAIT_S)
 
 

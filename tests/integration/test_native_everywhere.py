@@ -14,7 +14,7 @@ import pytest
 import hqueue
 from hqueue import Consumer, Subscription, local
 from hqueue.errors import BadVersionError
-from hqueue.metadata.managers import LogRange
+from hqueue.metadata.managers import LogRange, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW
 from tests.support.consuming import put_numbered, take, values
 from tests.support.hubs import HubThread
@@ -103,16 +103,16 @@ def test_a_group_shares_a_queue_and_the_next_one_goes_on_where_it_committed(
 
 def test_what_is_known_of_topics_lies_in_hbase(connect: Connect, make_queue: MakeQueue) -> None:
     queue = make_queue(1).name
-    ranges = [LogRange(0, hqueue.MessageID(1), None, 1)]
+    info = TopicPersistenceInfo([LogRange(0, hqueue.MessageID(1), None, 1)])
     with connect(metadata_store="hbase") as first, first.topic_metadata(queue) as metadata:
         persistence = metadata.persistence
-        created = persistence.write_topic_persistence_info("t", ranges, NEW).result(60)
+        created = persistence.write_topic_persistence_info("t", info, NEW).result(60)
         with pytest.raises(BadVersionError):
-            persistence.write_topic_persistence_info("t", ranges, NEW).result(60)
+            persistence.write_topic_persistence_info("t", info, NEW).result(60)
     with connect(metadata_store="hbase") as second, second.topic_metadata(queue) as metadata:
         found = metadata.persistence.read_topic_persistence_info("t").result(60)
         assert found is not None
-        assert (list(found.value), found.version) == (ranges, created)
+        assert found == (info, created)
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "hbase"])

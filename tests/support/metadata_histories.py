@@ -20,6 +20,7 @@ from hqueue.metadata.managers import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
+    TopicPersistenceInfo,
 )
 from hqueue.metadata.ports import ANY, NEW, Change, Record, Records, Version
 from tests.support.linearizability import SOME, History, Operation, State
@@ -118,7 +119,7 @@ def _value(kind: MetadataKind, number: int) -> Any:
     if kind.name == "ownership":
         return HubInfo(Address("10.0.0.1", 7_000), f"i{number}")
     if kind.name == "persistence":
-        return (LogRange(0, MessageID(number)),)
+        return TopicPersistenceInfo((LogRange(0, MessageID(number)),))
     return SubscriptionData(SubscriptionPreferences(), SubscriptionState(MessageID(number)))
 
 
@@ -128,7 +129,7 @@ def _number(value: Any) -> int:
     if isinstance(value, SubscriptionData):
         assert value.state is not None
         return int(value.state.consumed) >> 15
-    return int(value[0].first) >> 15
+    return int(value.ranges[0].first) >> 15
 
 
 class _Losing:

@@ -23,6 +23,8 @@ from hqueue.metadata.managers import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
+    TopicAccess,
+    TopicPersistenceInfo,
 )
 from hqueue.metadata.ports import NEW, Version
 from tests.support.topic_managers import TopicManagers
@@ -34,10 +36,14 @@ def owner(number: int) -> HubInfo:
     return HubInfo(Address("10.0.0.1", 7_000 + number), f"i{number}")
 
 
-def ranges(number: int) -> tuple[LogRange, ...]:
-    return (
-        LogRange(0, MessageID(1), MessageID(5), number),
-        LogRange(number, MessageID(9), None, number + 1),
+def ranges(number: int) -> TopicPersistenceInfo:
+    """Each other one has rules."""
+    return TopicPersistenceInfo(
+        (
+            LogRange(0, MessageID(1), MessageID(5), number),
+            LogRange(number, MessageID(9), None, number + 1),
+        ),
+        TopicAccess(publish=[f"p{number}"] if number % 2 else ["*"]),
     )
 
 

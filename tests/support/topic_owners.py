@@ -5,7 +5,7 @@ from __future__ import annotations
 from hqueue import Message, MessageID
 from hqueue.format import encode_bodies
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
-from hqueue.metadata.managers import LogRange, TopicMetadata
+from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW, Version
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.store import StorePort
@@ -40,7 +40,7 @@ class TopicOwner:
 
     def read(self) -> tuple[list[LogRange], Version]:
         known = self.ranges.persistence.read_topic_persistence_info("t").result()
-        return ([], NEW) if known is None else (list(known.value), known.version)
+        return ([], NEW) if known is None else (list(known.value.ranges), known.version)
 
     def take(self) -> None:
         """Take the topic over."""
@@ -57,7 +57,7 @@ class TopicOwner:
             first = MessageID.from_int(closed + 1)
         writer.own("t", epoch)
         first = writer.end if first is None else first
-        new = (*ranges, LogRange(self._partition, first, None, epoch))
+        new = TopicPersistenceInfo((*ranges, LogRange(self._partition, first, None, epoch)))
         self.ranges.persistence.write_topic_persistence_info("t", new, version).result()
         self._floor = int(first)
 

@@ -52,6 +52,15 @@ def hub(
         int | None, typer.Option(help="Serve the Thrift API here, too; 0 for a free port.")
     ] = None,
     api_host: Annotated[str | None, typer.Option(help="Where the Thrift API listens.")] = None,
+    authorizer: Annotated[
+        str | None, typer.Option(help="Who may do what: all, or rules (by topics' rules).")
+    ] = None,
+    creators: Annotated[
+        str | None, typer.Option(help="By rules: who may create topics; names, or '*'.")
+    ] = None,
+    administrators: Annotated[
+        str | None, typer.Option(help="By rules: who may do everything; names.")
+    ] = None,
 ) -> None:
     """Own topics of queues and publish to them, until SIGTERM or Ctrl-C.
 
@@ -74,6 +83,9 @@ def hub(
             "drain_ms": drain_ms,
             "api_port": api_port,
             "api_host": api_host,
+            "authorizer": authorizer,
+            "creators": creators,
+            "administrators": administrators,
         }
     )
 

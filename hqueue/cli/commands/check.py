@@ -92,6 +92,8 @@ def check(
 
 def _ranges(client: Client, queue: str) -> tuple[dict[str, Sequence[LogRange]], int]:
     """Where a queue's topics are said to lie, and how many records can't be read."""
+    from hqueue.metadata.managers import TopicPersistenceInfo  # noqa: PLC0415
+
     known: dict[str, Sequence[LogRange]] = {}
     broken = 0
     with client.topic_metadata(queue) as metadata:
@@ -100,5 +102,6 @@ def _ranges(client: Client, queue: str) -> tuple[dict[str, Sequence[LogRange]], 
                 print(f"hqueue: {entry.found}", file=sys.stderr)
                 broken += 1
             else:
-                known[entry.subject.topic] = entry.found.value  # type: ignore[assignment]
+                assert isinstance(entry.found.value, TopicPersistenceInfo)
+                known[entry.subject.topic] = entry.found.value.ranges
     return known, broken

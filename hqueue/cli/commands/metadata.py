@@ -107,10 +107,10 @@ def get(
     with _open(context, queue, store) as metadata:
         documents = []
         if subscriber is None:
-            ranges = metadata.persistence.read_topic_persistence_info(topic).result()
+            whole = metadata.persistence.read_topic_persistence_info(topic).result()
             owner = metadata.ownership.read_owner_info(topic).result()
-            if ranges is not None:
-                documents.append(write_document(queue, Subject("persistence", topic), *ranges))
+            if whole is not None:
+                documents.append(write_document(queue, Subject("persistence", topic), *whole))
             if owner is not None:
                 documents.append(write_document(queue, Subject("ownership", topic), *owner))
             there = metadata.subscriptions.read_subscriptions(topic).result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -21,7 +21,7 @@ from hqueue.errors import UnsupportedFormatError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hqueue.metadata.managers import LogRange, TopicMetadata
+    from hqueue.metadata.managers import TopicMetadata
 
 __all__ = ["app", "register"]
 
@@ -29,6 +29,7 @@ PANEL = "Hubs"
 COMMANDS = "Commands"
 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+NAMES = "Names with commas between; one that ends with * stands for all that begin so."
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
 
 app = typer.Typer(
@@ -83,6 +84,8 @@ def list_(context: typer.Context, queue: QueueArgument, json: JsonOption = False
     Without a terminal: with tabs between. What can't be read is named on stderr; the exit code is 5
     then.
     """
+    from hqueue.metadata.managers import TopicPersistenceInfo  # noqa: PLC0415
+
     rows: list[tuple[object, ...]] = []
     broken = False
     with session_of(context).client.topic_metadata(queue) as metadata:
@@ -91,7 +94,8 @@ def list_(context: typer.Context, queue: QueueArgument, json: JsonOption = False
                 print(f"hqueue: {entry.found}", file=sys.stderr)
                 broken = True
                 continue
-            ranges: list[LogRange] = list(entry.found.value)  # type: ignore[arg-type]
+            assert isinstance(entry.found.value, TopicPersistenceInfo)
+            ranges = entry.found.value.ranges
             last = ranges[-1] if ranges else None
             rows.append(
                 (
@@ -148,7 +152,7 @@ def describe(
             None if each.last is None else str(each.last),
             each.epoch,
         )
-        for each in found.value
+        for each in found.value.ranges
     ]
     _show(("partition", "first", "last", "epoch"), rows, json=json)
 
@@ -165,6 +169,39 @@ def move(
     """Let another hub own a topic; later it may leave it to others, as any."""
     with hub_client(context, queue, hubs, caller) as client:
         client.move_topic(topic, to)
+
+
+def allow(
+    context: typer.Context,
+    queue: QueueArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    *,
+    publish: Annotated[str | None, typer.Option(help=f"Who may publish. {NAMES}")] = None,
+    subscribe: Annotated[str | None, typer.Option(help="Who may subscribe and consume.")] = None,
+    manage: Annotated[
+        str | None, typer.Option(help="Who may move and delete it, and change its rules.")
+    ] = None,
+    hubs: HubsOption = None,
+    caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
+    json: JsonOption = False,
+) -> None:
+    """Say who may do what with a topic, and show its rules: what, who. A rule that is not given
+    stays. A topic that is not there is created, if a rule is given.
+
+    Rules hold where hubs have the setting authorizer = "rules".
+    """
+    rules = {"publish": publish, "subscribe": subscribe, "manage": manage}
+    given: dict[str, Any] = {
+        what: [name.strip() for name in names.split(",") if name.strip()]
+        for what, names in rules.items()
+        if names is not None
+    }
+    with hub_client(context, queue, hubs, caller) as client:
+        access = client.allow(topic, **given)
+    if json:
+        write_json({what: list(getattr(access, what)) for what in rules})
+        return
+    show_table(("what", "who"), [(what, ", ".join(getattr(access, what))) for what in rules])
 
 
 def delete(
@@ -190,6 +227,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("describe", describe),
     ("owners", owners),
     ("move", move),
+    ("allow", allow),
     ("delete", delete),
     ("consume", consume),
     ("unsubscribe", unsubscribe),

@@ -3,6 +3,8 @@
 owner        {"version": 1, "address": "host:port", "incarnation": "…"}
 ranges       {"version": 1, "ranges": [{"partition": 0, "first": "1700000000000-0",
                                         "last": "1700000000000-9" or null, "epoch": 3}, …]}
+access       {"version": 1, "publish": ["name", "prefix*", …], "subscribe": ["*"],
+              "manage": […]}: beside the ranges; left out where everybody may everything
 preferences  {"version": 1, "message_bound": 100, "consume_interval": null,
               "delivery_window": null, "application": {"name": "value", …}}
 state        {"version": 1, "consumed": "1700000000000-0"}
@@ -10,7 +12,7 @@ state        {"version": 1, "consumed": "1700000000000-0"}
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from hqueue.message_id import MessageID
@@ -22,23 +24,27 @@ from hqueue.metadata.managers.infos import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
+    TopicAccess,
+    TopicPersistenceInfo,
 )
 from hqueue.settings.addresses import Address
 
 __all__ = [
+    "ACCESS",
     "OWNER",
     "PREFERENCES",
     "RANGES",
     "STATE",
     "decode_owner_info",
-    "decode_ranges",
+    "decode_persistence_info",
     "decode_subscription",
     "encode_owner_info",
-    "encode_ranges",
+    "encode_persistence_info",
     "encode_subscription",
 ]
 
-OWNER, RANGES, PREFERENCES, STATE = "owner", "ranges", "preferences", "state"
+OWNER, RANGES, ACCESS = "owner", "ranges", "access"
+PREFERENCES, STATE = "preferences", "state"
 """The fields' names."""
 
 
@@ -58,8 +64,8 @@ def decode_owner_info(fields: Fields, path: str) -> HubInfo:
     )
 
 
-def encode_ranges(ranges: Sequence[LogRange]) -> dict[str, bytes]:
-    """The record of where a topic's messages lie."""
+def encode_persistence_info(info: TopicPersistenceInfo) -> dict[str, bytes]:
+    """The record of a topic as a whole."""
     listed = [
         {
             "partition": each.partition,
@@ -67,15 +73,22 @@ def encode_ranges(ranges: Sequence[LogRange]) -> dict[str, bytes]:
             "last": None if each.last is None else str(each.last),
             "epoch": each.epoch,
         }
-        for each in ranges
+        for each in info.ranges
     ]
-    return {RANGES: encode_fields(ranges=listed)}
+    fields = {RANGES: encode_fields(ranges=listed)}
+    if info.access != TopicAccess():
+        fields[ACCESS] = encode_fields(
+            publish=list(info.access.publish),
+            subscribe=list(info.access.subscribe),
+            manage=list(info.access.manage),
+        )
+    return fields
 
 
-def decode_ranges(fields: Fields, path: str) -> tuple[LogRange, ...]:
+def decode_persistence_info(fields: Fields, path: str) -> TopicPersistenceInfo:
     """Reads it."""
 
-    def read(given: Mapping[str, Any]) -> tuple[LogRange, ...]:
+    def ranges(given: Mapping[str, Any]) -> tuple[LogRange, ...]:
         return tuple(
             LogRange(
                 each["partition"],
@@ -86,7 +99,15 @@ def decode_ranges(fields: Fields, path: str) -> tuple[LogRange, ...]:
             for each in list_of(given["ranges"])
         )
 
-    return decode_fields(fields.get(RANGES, b""), path, read)
+    def access(given: Mapping[str, Any]) -> TopicAccess:
+        return TopicAccess(
+            list_of(given["publish"]), list_of(given["subscribe"]), list_of(given["manage"])
+        )
+
+    return TopicPersistenceInfo(
+        decode_fields(fields.get(RANGES, b""), path, ranges),
+        decode_fields(fields[ACCESS], path, access) if ACCESS in fields else TopicAccess(),
+    )
 
 
 def encode_subscription(data: SubscriptionData) -> dict[str, bytes]:

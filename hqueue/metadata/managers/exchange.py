@@ -2,7 +2,8 @@
 
 A record as a document, which JSON has a line for:
 
-    {"kind": "persistence", "queue": "q", "topic": "t", "version": 3, "ranges": {…}}
+    {"kind": "persistence", "queue": "q", "topic": "t", "version": 3, "ranges": {…},
+     "access": {…}}
     {"kind": "subscription", "queue": "q", "topic": "t", "subscriber": "s", "version": 7,
      "preferences": {…}, "state": {…}}
     {"kind": "ownership", "queue": "q", "topic": "t", "version": 1, "owner": {…}}
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -28,13 +29,13 @@ from hqueue.errors import (
 )
 from hqueue.metadata.managers.encoding import (
     encode_owner_info,
-    encode_ranges,
+    encode_persistence_info,
     encode_subscription,
 )
 from hqueue.metadata.managers.infos import (
     HubInfo,
-    LogRange,
     SubscriptionData,
+    TopicPersistenceInfo,
     Versioned,
 )
 from hqueue.metadata.managers.layout import OWNERSHIP, PERSISTENCE, SUBSCRIPTION, Subject
@@ -53,7 +54,11 @@ __all__ = [
 
 TOGETHER = 256
 MOVED = (PERSISTENCE, SUBSCRIPTION)
-FIELDS = {OWNERSHIP: ("owner",), PERSISTENCE: ("ranges",), SUBSCRIPTION: ("preferences", "state")}
+FIELDS = {
+    OWNERSHIP: ("owner",),
+    PERSISTENCE: ("ranges", "access"),
+    SUBSCRIPTION: ("preferences", "state"),
+}
 
 
 class Imported(NamedTuple):
@@ -83,7 +88,7 @@ def write_document(queue: str, subject: Subject, info: Info, version: Version) -
     elif isinstance(info, SubscriptionData):
         fields = encode_subscription(info)
     else:
-        fields = encode_ranges(info)
+        fields = encode_persistence_info(info)
     document: dict[str, Any] = {"kind": subject.kind, "queue": queue, "topic": subject.topic}
     if subject.subscriber is not None:
         document["subscriber"] = subject.subscriber
@@ -226,7 +231,7 @@ def _write(
 
 def _find(
     metadata: TopicMetadata, subject: Subject
-) -> Future[Versioned[SubscriptionData] | None] | Future[Versioned[Sequence[LogRange]] | None]:
+) -> Future[Versioned[SubscriptionData] | None] | Future[Versioned[TopicPersistenceInfo] | None]:
     if subject.subscriber is not None:
         return metadata.subscriptions.read_subscription_data(subject.topic, subject.subscriber)
     return metadata.persistence.read_topic_persistence_info(subject.topic)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID
 from hqueue.metadata.ports import Version
+from hqueue.metadata.records import check_name
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole
@@ -19,7 +21,11 @@ __all__ = [
     "SubscriptionData",
     "SubscriptionPreferences",
     "SubscriptionState",
+    "TopicAccess",
+    "TopicPersistenceInfo",
     "Versioned",
+    "check_names",
+    "is_among",
 ]
 
 Value = TypeVar("Value")
@@ -27,6 +33,9 @@ Value = TypeVar("Value")
 COUNT_MAX = 2**31 - 1
 APPLICATION_MAX = 100
 """Preferences of an application's own, at most."""
+EVERYBODY = "*"
+NAMES_MAX = 256
+"""Names in a rule, at most."""
 
 
 class Versioned(NamedTuple, Generic[Value]):
@@ -85,6 +94,79 @@ class LogRange:
             raise InvalidInputError(
                 "a range ends before it begins", first=str(self.first), last=str(self.last)
             )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicAccess:
+    """Who may do what with a topic, by the names that callers give. A name that ends with ``*``
+    stands for all that begin so. Nobody: an empty rule.
+
+    Args:
+        publish: who may publish.
+        subscribe: who may subscribe, consume and unsubscribe.
+        manage: who may move and delete it, and see and change these rules.
+
+    Raises:
+        InvalidInputError: a rule is no sequence of names of 1 to 200 characters, or has more than
+            256.
+    """
+
+    publish: Sequence[str] = (EVERYBODY,)
+    subscribe: Sequence[str] = (EVERYBODY,)
+    manage: Sequence[str] = (EVERYBODY,)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            names = getattr(self, field.name)
+            object.__setattr__(self, field.name, check_names(names, option=field.name))
+
+
+def check_names(names: object, *, option: str) -> tuple[str, ...]:
+    """The names of a rule, each once, in their order.
+
+    Raises:
+        InvalidInputError: these are none.
+    """
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise InvalidInputError("a rule is a sequence of names", option=option)
+    checked = tuple(itertools.islice(names, NAMES_MAX + 1))
+    if len(checked) > NAMES_MAX:
+        raise InvalidInputError("a rule has no more names", option=option, names_max=NAMES_MAX)
+    for name in checked:
+        if name != EVERYBODY:
+            check_name(name.removesuffix(EVERYBODY) if isinstance(name, str) else name)
+    return tuple(dict.fromkeys(checked))
+
+
+def is_among(names: Sequence[str], caller: str) -> bool:
+    """Whether a rule's names stand for a caller."""
+    return any(
+        caller.startswith(name[:-1]) if name.endswith(EVERYBODY) else caller == name
+        for name in names
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicPersistenceInfo:
+    """What is kept of a topic as a whole.
+
+    Args:
+        ranges: where its messages lie: ranges of its queue's log, oldest first.
+        access: who may do what with it.
+
+    Raises:
+        InvalidInputError: these are no ranges, or no rules.
+    """
+
+    ranges: Sequence[LogRange] = ()
+    access: TopicAccess = TopicAccess()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ranges", tuple(self.ranges))  # They stay as they are.
+        if not all(isinstance(each, LogRange) for each in self.ranges):
+            raise InvalidInputError("persistence info is ranges of a log")
+        if not isinstance(self.access, TopicAccess):
+            raise InvalidInputError("these are no TopicAccess", type=type(self.access).__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

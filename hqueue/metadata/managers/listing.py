@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError, UnsupportedFormatError
 from hqueue.metadata.fields import FieldRecord, FieldRecords, Fields, Found
 from hqueue.metadata.managers.encoding import (
     decode_owner_info,
-    decode_ranges,
+    decode_persistence_info,
     decode_subscription,
 )
-from hqueue.metadata.managers.infos import HubInfo, LogRange, SubscriptionData, Versioned
+from hqueue.metadata.managers.infos import (
+    HubInfo,
+    SubscriptionData,
+    TopicPersistenceInfo,
+    Versioned,
+)
 from hqueue.metadata.managers.layout import (
     OWNERSHIP,
     PERSISTENCE,
@@ -25,7 +30,7 @@ __all__ = ["KINDS", "Entry", "Info", "decode_info", "list_entries"]
 
 KINDS = (PERSISTENCE, SUBSCRIPTION, OWNERSHIP)
 
-Info = HubInfo | Sequence[LogRange] | SubscriptionData
+Info = HubInfo | TopicPersistenceInfo | SubscriptionData
 """What a record says."""
 
 
@@ -64,7 +69,7 @@ def decode_info(kind: str, fields: Fields, path: str) -> Info:
     if kind == OWNERSHIP:
         return decode_owner_info(fields, path)
     if kind == PERSISTENCE:
-        return decode_ranges(fields, path)
+        return decode_persistence_info(fields, path)
     return decode_subscription(fields, path)
 
 

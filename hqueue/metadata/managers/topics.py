@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 
 from hqueue.errors import (
@@ -16,13 +16,18 @@ from hqueue.errors import (
 )
 from hqueue.metadata.managers.encoding import (
     decode_owner_info,
-    decode_ranges,
+    decode_persistence_info,
     decode_subscription,
     encode_owner_info,
-    encode_ranges,
+    encode_persistence_info,
     encode_subscription,
 )
-from hqueue.metadata.managers.infos import HubInfo, LogRange, SubscriptionData, Versioned
+from hqueue.metadata.managers.infos import (
+    HubInfo,
+    SubscriptionData,
+    TopicPersistenceInfo,
+    Versioned,
+)
 from hqueue.metadata.managers.layout import Layout, segment_name
 from hqueue.metadata.managers.manager import Kind
 from hqueue.metadata.managers.pipeline import Pipeline
@@ -69,7 +74,8 @@ class TopicOwnershipManager:
 
 
 class TopicPersistenceManager:
-    """Where the messages of each topic of a queue lie: ranges of its log, oldest first.
+    """Where the messages of each topic of a queue lie, and who may do what with it. One record, so
+    that who takes a topic over has its rules, and who lost it can't change them any more.
 
     As `TopicOwnershipManager`, with `NoTopicPersistenceInfoError` where nothing is known of a
     topic.
@@ -82,31 +88,32 @@ class TopicPersistenceManager:
     def __init__(self, pipeline: Pipeline, layout: Layout) -> None:
         self._pipeline = pipeline
         self._layout = layout
-        self._kind: Kind[Sequence[LogRange]] = Kind(
-            pipeline, tuple, encode_ranges, decode_ranges, missing=NoTopicPersistenceInfoError
+        self._kind: Kind[TopicPersistenceInfo] = Kind(
+            pipeline,
+            TopicPersistenceInfo,
+            encode_persistence_info,
+            decode_persistence_info,
+            missing=NoTopicPersistenceInfoError,
         )
 
     def read_topic_persistence_info(
         self, topic: str
-    ) -> Future[Versioned[Sequence[LogRange]] | None]:
-        """Where its messages lie, if that is known."""
+    ) -> Future[Versioned[TopicPersistenceInfo] | None]:
+        """What is kept of it, if there is such a topic."""
         return self._kind.read(self._layout.ranges(topic))
 
     def write_topic_persistence_info(
-        self, topic: str, ranges: Sequence[LogRange], version: Version
+        self, topic: str, info: TopicPersistenceInfo, version: Version
     ) -> Future[Version]:
-        """Write where its messages lie, if the record is of this version."""
-        wanted = tuple(ranges)
-        if not all(isinstance(each, LogRange) for each in wanted):
-            raise InvalidInputError("persistence info is ranges of a log")
-        return self._kind.write(self._layout.ranges(topic), wanted, version)
+        """Write what is kept of it, if the record is of this version."""
+        return self._kind.write(self._layout.ranges(topic), info, version)
 
     def delete_topic_persistence_info(self, topic: str, version: Version) -> Future[None]:
-        """Forget where its messages lie, if the record is of this version."""
+        """Forget the topic, if the record is of this version."""
         return self._kind.delete(self._layout.ranges(topic), version)
 
     def topics(self) -> Iterator[str]:
-        """The topics of which it is known, by their keys' order."""
+        """The topics that there are, by their keys' order."""
         for key, _ in self._pipeline.scan(self._layout.topics, 1):
             name = segment_name(key.rpartition("/")[2])
             if name is not None:

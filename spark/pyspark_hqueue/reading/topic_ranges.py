@@ -50,7 +50,7 @@ def _ranges_of(client: Client, options: ReadOptions) -> Sequence[LogRange]:
             topic=topic,
             queue=options.queue,
         )
-    return known.value
+    return known.value.ranges
 
 
 def _part(queue: Queue, whole: Range, lies: LogRange) -> Iterator[Range]:

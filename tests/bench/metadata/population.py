@@ -24,9 +24,10 @@ from hqueue.metadata.managers import (
     SubscriptionPreferences,
     SubscriptionState,
     TopicMetadata,
+    TopicPersistenceInfo,
     Tree,
 )
-from hqueue.metadata.managers.encoding import encode_ranges, encode_subscription
+from hqueue.metadata.managers.encoding import encode_persistence_info, encode_subscription
 from hqueue.metadata.ports import Version
 
 __all__ = [
@@ -135,7 +136,9 @@ def _check(transaction: Any) -> None:
 def _values() -> tuple[list[Fields], list[Fields]]:
     """Records of topics, and of subscriptions."""
     numbers = range(KINDS_OF_VALUES)
-    ranges: list[Fields] = [encode_ranges(ranges_of(number)) for number in numbers]
+    ranges: list[Fields] = [
+        encode_persistence_info(TopicPersistenceInfo(ranges_of(number))) for number in numbers
+    ]
     return ranges, [encode_subscription(subscription_of(number)) for number in numbers]
 
 

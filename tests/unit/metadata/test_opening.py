@@ -9,13 +9,19 @@ import pytest
 from hqueue import ClosedError, InvalidInputError, Settings, SettingsError, UnsupportedFormatError
 from hqueue.message_id import MessageID
 from hqueue.metadata import Address
-from hqueue.metadata.managers import AvailableHub, HubInfo, LogRange, TopicMetadata
+from hqueue.metadata.managers import (
+    AvailableHub,
+    HubInfo,
+    LogRange,
+    TopicMetadata,
+    TopicPersistenceInfo,
+)
 from hqueue.metadata.managers.hubs import decode_hub, encode_hub
 from hqueue.metadata.ports import NEW
 from tests.support.backends import MemoryBackend
 
 WAIT_S = 30.0
-RANGES = (LogRange(0, MessageID.parse("1700000000000-0")),)
+INFO = TopicPersistenceInfo((LogRange(0, MessageID.parse("1700000000000-0")),))
 HUB = HubInfo(Address("host", 4_080), "start-1")
 
 
@@ -32,7 +38,7 @@ def test_one_setting_chooses_the_store(store: str, partial: bool) -> None:
     with backend.connect(metadata_store=store) as client, client.topic_metadata(queue) as metadata:
         assert metadata.store == store
         assert metadata.subscriptions.is_partial_update_supported == partial
-        written = metadata.persistence.write_topic_persistence_info("t", RANGES, NEW)
+        written = metadata.persistence.write_topic_persistence_info("t", INFO, NEW)
         assert written.result(WAIT_S) >= 0
         assert [entry.subject for entry in metadata.entries()] == [("persistence", "t", None)]
         with backend.connect() as other, other.topic_metadata(queue, store=store) as again:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from concurrent.futures import CancelledError
 from typing import Any
 
-from hqueue import BufferFullError, HQueueError, InvalidInputError, MessageID
+from hqueue import BufferFullError, HQueueError, InvalidInputError, MessageID, TopicAccess
 from hqueue.errors import (
     NoSubscriptionStateError,
     NotAllowedError,
@@ -14,10 +15,11 @@ from hqueue.errors import (
     QueueNotFoundError,
     SubscriptionStateExistsError,
 )
+from hqueue.metadata.managers import check_names
 from hqueue.rpc.services import load
 from hqueue_workers.hub.owned import RedirectedError
 
-__all__ = ["as_thrift", "message_id_of", "text_of"]
+__all__ = ["as_thrift", "message_id_of", "rules_of", "rules_struct", "text_of"]
 
 
 def as_thrift(error: BaseException) -> Exception:
@@ -75,3 +77,27 @@ def message_id_of(given: Any, name: str) -> MessageID:
     if given is None or given.timestamp is None or given.sequenceID is None:
         raise InvalidInputError(f"{name} is missing")
     return MessageID(given.timestamp, given.sequenceID)
+
+
+def rules_of(given: Any) -> dict[str, tuple[str, ...]]:
+    """Those rules that a call gives, by their names.
+
+    Raises:
+        InvalidInputError: a rule is none.
+    """
+    names = [field.name for field in dataclasses.fields(TopicAccess)]
+    rules = {name: getattr(given, name, None) for name in names}
+    return {
+        name: check_names([text_of(each, name) for each in rule], option=name)
+        for name, rule in rules.items()
+        if rule is not None
+    }
+
+
+def rules_struct(access: TopicAccess) -> Any:
+    """A topic's rules, as the IDL has them."""
+    return load("hub").TTopicAccess(
+        publish=list(access.publish),
+        subscribe=list(access.subscribe),
+        manage=list(access.manage),
+    )

@@ -10,7 +10,8 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from hqueue import HQueueError, Outcome, StoreUnavailableError
-from hqueue.errors import BadVersionError, NoSubscriptionStateError
+from hqueue.errors import BadVersionError, NoSubscriptionStateError, NotAllowedError
+from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.delivering import Delivering
 from hqueue_workers.hub.keyed_locks import KeyedLocks
 from hqueue_workers.hub.owned import OwnedTopic, Publish
@@ -40,6 +41,8 @@ class _Region(Protocol):
     def is_owned(self, owned: OwnedTopic) -> bool: ...
 
     def end_of(self, owned: OwnedTopic) -> int: ...
+
+    def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None: ...
 
 
 class Attachments:
@@ -101,9 +104,11 @@ class Attachments:
         """Deliver to a subscription from now on.
 
         Raises:
+            NotAllowedError: the subscriber may not any more.
             StoreUnavailableError: the topic is not this hub's any more.
         """
         feed = opened.feed
+        self._region.check_allowed(opened.subscriber, Action.SUBSCRIBE, feed.owned)
         if feed.left or not self._region.is_owned(feed.owned):
             raise _left(feed.owned)
         opened.delivery = delivery
@@ -206,16 +211,37 @@ class Attachments:
         leaving = list(feed.subscriptions.values())
         for each in leaving:
             each.left = True
+        await self._detach_all(feed, leaving, reason)
+        self._drop_feed(feed)
 
+    async def restrict(self, owned: OwnedTopic) -> None:
+        """The topic's rules were changed: detach those that may not subscribe any more. They are
+        told so when they subscribe again.
+        """
+        feed = self._feeds.get(owned.name)
+        if feed is not None and feed.owned is owned:
+            refused = [each for each in feed.subscriptions.values() if not self._may(each)]
+            await self._detach_all(feed, refused, DetachedReason.TOPIC_LEFT)
+
+    def _may(self, subscription: Subscription) -> bool:
+        owned = subscription.feed.owned
+        try:
+            self._region.check_allowed(subscription.subscriber, Action.SUBSCRIBE, owned)
+        except NotAllowedError:
+            return False
+        return True
+
+    async def _detach_all(
+        self, feed: Feed, subscriptions: Sequence[Subscription], reason: DetachedReason
+    ) -> None:
         async def end(each: Subscription) -> None:
             async with self.locks.of(each.key):
                 if feed.subscriptions.get(each.subscriber) is each:
                     with contextlib.suppress(HQueueError):  # Logged; the mark is an older one then.
                         await self.detach(each, reason)
 
-        for some in _parts(leaving):
+        for some in _parts(subscriptions):
             await asyncio.gather(*map(end, some))
-        self._drop_feed(feed)
 
     def _lost(self, topics: Sequence[OwnedTopic]) -> None:
         for owned in topics:

@@ -2,40 +2,70 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["AllowAll", "Authorizer"]
+from hqueue import TopicAccess
+from hqueue.metadata.managers import check_names, is_among
+
+__all__ = ["Action", "AllowAll", "Authorizer", "ByRules"]
+
+
+class Action(enum.Enum):
+    """What a caller wants to do with a topic."""
+
+    CREATE = "create"
+    """Create one that is not there. It has no rules yet."""
+    PUBLISH = "publish to"
+    SUBSCRIBE = "subscribe to"
+    """Subscribe to it, consume from it, unsubscribe."""
+    MANAGE = "manage"
+    """Move it to another hub, delete it, see and change its rules."""
 
 
 class Authorizer(Protocol):
     """Decides by the caller's name, which nobody has proven. Asked by several threads, for each
-    call: it answers at once, from what it knows.
+    call, by the hub that owns the topic: it answers at once, from what it knows.
     """
 
-    def may_create(self, caller: str, queue: str, topic: str) -> bool:
-        """Whether a topic that is not there may be created."""
-
-    def may_publish(self, caller: str, queue: str, topic: str) -> bool:
-        """Whether messages may be published to a topic."""
-
-    def may_subscribe(self, caller: str, queue: str, topic: str) -> bool:
-        """Whether a subscriber may subscribe to a topic, consume from it, and unsubscribe."""
-
-    def may_manage(self, caller: str, queue: str, topic: str) -> bool:
-        """Whether a topic may be moved to another hub, and deleted."""
+    def allows(
+        self, caller: str, action: Action, queue: str, topic: str, access: TopicAccess
+    ) -> bool:
+        """Whether a caller may do this with a topic, which has these rules."""
 
 
 class AllowAll:
     """Everybody may do everything."""
 
-    def may_create(self, caller: str, queue: str, topic: str) -> bool:
+    def allows(
+        self, caller: str, action: Action, queue: str, topic: str, access: TopicAccess
+    ) -> bool:
         return True
 
-    def may_publish(self, caller: str, queue: str, topic: str) -> bool:
-        return True
 
-    def may_subscribe(self, caller: str, queue: str, topic: str) -> bool:
-        return True
+class ByRules:
+    """A topic's rules say who may publish, subscribe and manage. Names are written as in rules.
 
-    def may_manage(self, caller: str, queue: str, topic: str) -> bool:
-        return True
+    Args:
+        creators: who may create topics.
+        administrators: who may do everything.
+
+    Raises:
+        InvalidInputError: these are no names.
+    """
+
+    def __init__(self, creators: Sequence[str], administrators: Sequence[str]) -> None:
+        self._creators = check_names(creators, option="creators")
+        self._administrators = check_names(administrators, option="administrators")
+
+    def allows(
+        self, caller: str, action: Action, queue: str, topic: str, access: TopicAccess
+    ) -> bool:
+        rules = {
+            Action.CREATE: self._creators,
+            Action.PUBLISH: access.publish,
+            Action.SUBSCRIBE: access.subscribe,
+            Action.MANAGE: access.manage,
+        }
+        return is_among(rules[action], caller) or is_among(self._administrators, caller)

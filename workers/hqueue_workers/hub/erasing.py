@@ -31,9 +31,9 @@ def erase(owned: OwnedTopic, metadata: TopicMetadata, committer: Committer, boun
     for name, found in subscriptions.read_subscriptions(topic).result(bound_s).items():
         with contextlib.suppress(NoSubscriptionStateError):
             subscriptions.delete_subscription_data(topic, name, found.version).result(bound_s)
-    ranges = metadata.persistence.read_topic_persistence_info(topic).result(bound_s)
-    if ranges is None:
+    known = metadata.persistence.read_topic_persistence_info(topic).result(bound_s)
+    if known is None:
         return
-    if not ranges.value or ranges.value[-1].epoch != owned.epoch:
+    if not known.value.ranges or known.value.ranges[-1].epoch != owned.epoch:
         raise StoreUnavailableError("another hub has taken the topic over", topic=topic)
-    metadata.persistence.delete_topic_persistence_info(topic, ranges.version).result(bound_s)
+    metadata.persistence.delete_topic_persistence_info(topic, known.version).result(bound_s)

@@ -15,35 +15,19 @@ from hqueue import (
     Client,
     HQueueError,
     InvalidInputError,
-    MessageID,
     SettingsError,
-    TopicScanner,
 )
-from hqueue.metadata.managers import HubInfo, TopicMetadata
+from hqueue.metadata.managers import HubInfo
 from hqueue.rpc.server import ThriftServer
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue_workers.api.server import ApiServer
-from hqueue_workers.hub.attachments import Attachments
-from hqueue_workers.hub.authorizer import AllowAll, Authorizer
-from hqueue_workers.hub.committer import Committer
-from hqueue_workers.hub.committers import Committers
-from hqueue_workers.hub.delivering import Delivering
-from hqueue_workers.hub.managing import Managing
+from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
-from hqueue_workers.hub.owned import OwnedTopic
+from hqueue_workers.hub.opening import Parts
 from hqueue_workers.hub.part import Part
-from hqueue_workers.hub.partitions import HubPartitions
-from hqueue_workers.hub.publishing import Publishing
-from hqueue_workers.hub.region import Region
-from hqueue_workers.hub.searches import Searches
 from hqueue_workers.hub.service import HubService, hub_service
-from hqueue_workers.hub.sessions import Sessions
 from hqueue_workers.hub.settings import HubSettings
-from hqueue_workers.hub.shedding import Shedding
-from hqueue_workers.hub.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.subscription_service import Subscribing, SubscriptionService
-from hqueue_workers.hub.subscriptions import Subscriptions
-from hqueue_workers.hub.takeover import TakeOver
 from hqueue_workers.node.health import Answer, serve_health
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
@@ -67,7 +51,7 @@ class Hub:
         client: the connection; its session is the hub's.
         queues: the queues' names.
         settings: the hub's settings.
-        authorizer: who may do what; everybody everything if None.
+        authorizer: who may do what; as the settings say if None.
 
     Raises:
         InvalidInputError: no queue, or one twice.
@@ -85,7 +69,7 @@ class Hub:
         self._client = client
         self._queues = list(queues)
         self._settings = settings
-        self._authorizer = authorizer or AllowAll()
+        self._authorizer = authorizer or settings.make_authorizer()
         self._runtime = Runtime(4)
         # Apart: what makes deliveries wait does not hold up what confirms the session.
         self._delivery = Runtime(8)
@@ -118,9 +102,18 @@ class Hub:
             listener = self._listen()
             address = Address(settings.host, listener.getsockname()[1])
             info = HubInfo(address, secrets.token_hex(8))
+            parts = Parts(
+                self._client,
+                settings,
+                self._authorizer,
+                lease=self._lease,
+                runtime=self._delivery,
+                metrics=self._metrics,
+                pool=self._pool,
+            )
             try:
                 for queue in self._queues:
-                    self._parts[queue] = await runtime.read(lambda q=queue: self._open(q, info))  # type: ignore[misc]
+                    self._parts[queue] = await runtime.read(lambda q=queue: parts.open(q, info))  # type: ignore[misc]
                     self._parts[queue].start()
                 health = await self._serve_health()
                 if settings.api_port is not None:
@@ -172,94 +165,6 @@ class Hub:
         if self._runtime.failed.done():
             self._runtime.failed.result()
 
-    def _open(self, queue: str, info: HubInfo) -> Part:
-        client = self._client
-        log = client.cluster.log(queue)
-        description = log.describe()
-        metadata = client.topic_metadata(queue)
-        bound_ms = client.settings.operation_timeout_ms
-        found: list[Region] = []
-        subscriptions = self._subscriptions(queue, metadata)
-
-        def fenced(owned: OwnedTopic) -> None:
-            found[0].fenced(owned)
-
-        committers = Committers(
-            lambda partition: Committer(
-                partition,
-                log.appender.open_owned,
-                on_append=lambda _: self._metrics.appends.inc(),
-                on_fence=fenced,
-                on_appended=subscriptions.attachments.appended,
-            )
-        )
-        partitions = HubPartitions(
-            client.coordination.store,
-            client.coordination.paths.root,
-            queue,
-            log.partitions,
-            hubs=metadata.hubs,
-            me=info.address,
-            hosts=lambda: {
-                each.partition: each.host for each in client.cluster.locate(queue, log.partitions)
-            },
-        )
-        ttl_s = description.ttl_seconds
-        region = Region(
-            queue,
-            info,
-            metadata,
-            take_over=TakeOver(
-                metadata.persistence,
-                committers,
-                ttl_ms=None if ttl_s is None else ttl_s * 1_000,
-                bound_ms=bound_ms,
-            ),
-            committers=committers,
-            partition_for=partitions.choose,
-            certain=lambda: self._lease.holds,
-            authorizer=self._authorizer,
-            metrics=self._metrics,
-            topics_max=self._settings.topics_max,
-            bound_s=bound_ms / 1e3,
-            pool=self._pool,
-            listener=subscriptions.attachments,
-        )
-        found.append(region)
-        shedding = Shedding(region, metadata.hubs, info.address)
-        publishing = Publishing(region, self._authorizer, self._searches(queue))
-        managing = Managing(region, info.address, metadata.hubs.list, self._authorizer, self._pool)
-        return Part(region, publishing, managing, metadata, partitions, shedding, subscriptions)
-
-    def _searches(self, queue: str) -> Searches:
-        def scan(topic: str, since: int, until: int) -> TopicScanner:
-            start, stop = MessageID.from_int(since), MessageID.from_int(until)
-            return self._client.queue(queue).scan_topic(topic, start=start, stop=stop)
-
-        return Searches(scan)
-
-    def _subscriptions(self, queue: str, metadata: TopicMetadata) -> Subscriptions:
-        client, settings, runtime = self._client, self._settings, self._delivery
-        sessions = Sessions(settings.session_ms)
-        records = SubscriptionRecords(
-            metadata.subscriptions, runtime, client.settings.operation_timeout_ms / 1e3
-        )
-        attachments = Attachments(
-            records,
-            runtime=runtime,
-            sessions=sessions,
-            deliver=lambda store, moved: Delivering(
-                client.queue(queue),
-                runtime=runtime,
-                may_send=lambda: self._lease.holds,
-                store=store,
-                moved=moved,
-                metrics=self._metrics,
-                calls_max=settings.deliveries_max,
-            ),
-        )
-        return Subscriptions(records, attachments, sessions, settings.subscriptions_max)
-
     def _failed(self, failed: asyncio.Future[None]) -> None:
         """What ends delivery ends the hub."""
         if not failed.cancelled() and failed.exception() is not None:
@@ -298,7 +203,6 @@ class Hub:
                     for queue, part in self._parts.items()
                 },
                 self._delivery,
-                self._authorizer,
                 settings.session_ms,
             ),
             api_address=self._api_address(),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from hqueue import Address, HQueueError, Message, MessageID
+from hqueue import Address, HQueueError, Message, MessageID, TopicAccess
 from hqueue.metadata.managers import Verdict
 
 __all__ = [
@@ -76,6 +76,7 @@ class OwnedTopic:
         epoch: of this ownership.
         verdict: with which it is released.
         since_ms: since when it is owned, on the clock that does not jump.
+        access: who may do what with it.
     """
 
     name: str
@@ -83,6 +84,7 @@ class OwnedTopic:
     epoch: int
     verdict: Verdict
     since_ms: float
+    access: TopicAccess = dataclasses.field(default_factory=TopicAccess)
     first: int = 0
     """The lowest ID that a message of it may have."""
     known_from: int = 0

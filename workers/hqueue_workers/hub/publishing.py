@@ -7,8 +7,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from hqueue import Message, StoreUnavailableError
-from hqueue.errors import NotAllowedError
-from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.numbers import Newest
 from hqueue_workers.hub.owned import (
     FencedTopicError,
@@ -46,13 +45,11 @@ class Publishing:
 
     Args:
         region: the topics.
-        authorizer: who may do what.
         searches: learn what was numbered.
     """
 
-    def __init__(self, region: Region, authorizer: Authorizer, searches: Searches) -> None:
+    def __init__(self, region: Region, searches: Searches) -> None:
         self._region = region
-        self._authorizer = authorizer
         self._searches = searches
 
     def publish(
@@ -68,7 +65,7 @@ class Publishing:
         """Append messages of a topic, all together, once this hub owns it; of numbered ones those
         that the topic does not have.
 
-        The future's errors are those of `Region.serve`, and the log's.
+        The future's errors are those of `Region.serve`, `NotAllowedError`, and the log's.
         """
 
         def submit(owned: OwnedTopic) -> Future[Published]:
@@ -76,14 +73,14 @@ class Publishing:
             return committer.submit(owned, messages, size, numbered)
 
         since = None if numbered is None else numbered.since
-        return self._allowed(_Call(caller, topic, True, since, submit), redirected=redirected)
+        return self._served(_Call(caller, topic, True, since, submit), redirected=redirected)
 
     def newest(
         self, caller: str, topic: str, since: int, *, redirected: bool
     ) -> Future[Newest | None]:
         """The caller's newest numbered message from an ID on; it may be an older one.
 
-        The future's errors are those of `Region.serve`, and the log's.
+        The future's errors are those of `Region.serve`, `NotAllowedError`, and the log's.
         """
 
         def look(owned: OwnedTopic) -> Future[Newest | None]:
@@ -92,24 +89,21 @@ class Publishing:
             found.set_result(numbers.newest(owned, caller, since))
             return found
 
-        return self._allowed(_Call(caller, topic, False, since, look), redirected=redirected)
+        return self._served(_Call(caller, topic, False, since, look), redirected=redirected)
 
     def close(self) -> None:
         """Read no log any more."""
         self._searches.close()
 
-    def _allowed(self, call: _Call, *, redirected: bool) -> Future[Any]:
+    def _served(self, call: _Call, *, redirected: bool) -> Future[Any]:
         done: Future[Any] = Future()
-        if self._authorizer.may_publish(call.caller, self._region.queue, call.topic):
-            self._begin(done, call, redirected=redirected, tries=ANEW_MAX)
-        else:
-            done.set_exception(
-                NotAllowedError("the caller may not publish to the topic", topic=call.topic)
-            )
+        self._begin(done, call, redirected=redirected, tries=ANEW_MAX)
         return done
 
     def _begin(self, done: Future[Any], call: _Call, *, redirected: bool, tries: int) -> None:
-        """Find the owner, learn what was numbered, act: each when the one before is done."""
+        """Find the owner, see that the caller may, learn what was numbered, act: each when the one
+        before is done.
+        """
 
         def failed(error: BaseException) -> None:
             if isinstance(error, (FencedTopicError, UnknownNumbersError)) and tries:
@@ -134,6 +128,7 @@ class Publishing:
             call.act(owned).add_done_callback(then(done.set_result))
 
         def learn(owned: OwnedTopic) -> None:
+            self._region.check_allowed(call.caller, Action.PUBLISH, owned)
             if call.since is None:
                 act(owned)
                 return

@@ -10,12 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple
 
-from hqueue import (
-    BufferFullError,
-    HQueueError,
-    Outcome,
-    StoreUnavailableError,
-)
+from hqueue import BufferFullError, HQueueError, Outcome, StoreUnavailableError, TopicAccess
 from hqueue.errors import (
     NoSubscriptionStateError,
     NotAllowedError,
@@ -23,16 +18,12 @@ from hqueue.errors import (
 )
 from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
-from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.authorizer import Action, Authorizer
 from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.erasing import erase
 from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
 from hqueue_workers.hub.metrics import HubMetrics
-from hqueue_workers.hub.owned import (
-    OwnedListener,
-    OwnedTopic,
-    RedirectedError,
-)
+from hqueue_workers.hub.owned import OwnedListener, OwnedTopic, RedirectedError
 from hqueue_workers.hub.takeover import TakeOver
 from hqueue_workers.hub.topic_records import TopicRecords
 
@@ -146,6 +137,14 @@ class Region:
         """Whether this ownership lasts."""
         return self._topics.get(owned.name) is owned and not owned.fenced
 
+    def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None:
+        """See that a caller may do this with a topic, by the rules that it has now.
+
+        Raises:
+            NotAllowedError: it may not.
+        """
+        self._check_allowed(caller, action, owned.name, owned.access)
+
     def end_of(self, owned: OwnedTopic) -> int:
         """No message that is appended to the topic from now on has an ID below this one.
 
@@ -229,6 +228,10 @@ class Region:
         if not_ended:  # Others take them over when this hub is gone.
             logger.info("%d topics were not released in time", len(not_ended))
 
+    def _check_allowed(self, caller: str, action: Action, topic: str, access: TopicAccess) -> None:
+        if not self._authorizer.allows(caller, action, self.queue, topic, access):
+            raise NotAllowedError(f"the caller may not {action.value} the topic", topic=topic)
+
     def _resolve(
         self, caller: str, topic: str, *, redirected: bool, create: bool = True
     ) -> Future[OwnedTopic]:
@@ -296,8 +299,7 @@ class Region:
             if step is CREATE:
                 if not create:
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
-                if not self._authorizer.may_create(caller, self.queue, topic):
-                    raise NotAllowedError("the caller may not create the topic", topic=topic)
+                self._check_allowed(caller, Action.CREATE, topic, TopicAccess())
                 self._records.create(topic)
                 known = self._records.look(topic)
             elif step is OWN:

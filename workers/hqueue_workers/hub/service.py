@@ -22,7 +22,7 @@ from hqueue.metadata import check_name
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
-from hqueue_workers.hub.answers import as_thrift, message_id_of, text_of
+from hqueue_workers.hub.answers import as_thrift, message_id_of, rules_of, rules_struct, text_of
 from hqueue_workers.hub.managing import Managing
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.numbers import Newest, numbered_messages
@@ -165,6 +165,19 @@ class HubService:
         except HQueueError as exc:
             raise self._thrift(exc) from exc
 
+    def changeAccess(  # noqa: N802  (the IDL's)
+        self, queue: Any, caller: Any, topic: Any, rules: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        try:
+            managing = _of(self._managing, queue)
+            name, of = self._who(caller, topic)
+            given = rules_of(rules)
+            changed = managing.change_access(name, of, given, redirected=bool(redirected))
+            return self._told(changed, rules_struct)
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+
     def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
         """As the IDL has it."""
         return self._api_address
@@ -266,14 +279,16 @@ class HubService:
         topic_bytes(name)
         return check_name(text_of(caller, "caller")), name
 
-    def _told(self, done: Future[Any]) -> Future[Any]:
+    def _told(
+        self, done: Future[Any], say: Callable[[Any], Any] = lambda told: told
+    ) -> Future[Any]:
         """An answer that is what was done, or its error."""
         answer: Future[Any] = Future()
 
         def ended(found: Future[Any]) -> None:
             error = found.exception()
             if error is None:
-                answer.set_result(found.result())
+                answer.set_result(say(found.result()))
             else:
                 answer.set_exception(self._thrift(error))
 

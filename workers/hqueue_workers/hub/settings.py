@@ -6,10 +6,11 @@ import dataclasses
 import socket
 from collections.abc import Mapping
 
-from hqueue import SettingsError
+from hqueue import InvalidInputError, SettingsError
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.loading import hub_settings
 from hqueue.settings.numbers import read_whole
+from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByRules
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 
 __all__ = ["HubSettings"]
@@ -88,6 +89,18 @@ class HubSettings(ApiSettings):
     session_ms: int = 60_000
     """A subscriber's session of which the hub hears nothing for so long is over."""
 
+    authorizer: str = "all"
+    """Who may do what, by the names that callers give and nobody proves: ``all``, everybody
+    everything; or ``rules``, what each topic's rules say, which are set by ``hqueue topics
+    allow``."""
+
+    creators: str = "*"
+    """With ``rules``: who may create topics. Names with commas between; one that ends with ``*``
+    stands for all that begin so."""
+
+    administrators: str = ""
+    """With ``rules``: who may do everything with every topic. Names as for `creators`."""
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -99,10 +112,28 @@ class HubSettings(ApiSettings):
                 object.__setattr__(self, field.name, number)
             elif not isinstance(value, str):
                 raise SettingsError("this setting is a text", setting=field.name, value=value)
+        self.make_authorizer()
         if not self.listen_host:
             object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
         if not self.host:
             object.__setattr__(self, "host", socket.gethostname())
+
+    def make_authorizer(self) -> Authorizer:
+        """What decides who may do what."""
+        if self.authorizer == "all":
+            return AllowAll()
+        if self.authorizer != "rules":
+            raise SettingsError("authorizer is all or rules", authorizer=self.authorizer)
+        creators, administrators = (
+            [name.strip() for name in names.split(",") if name.strip()]
+            for names in (self.creators, self.administrators)
+        )
+        try:
+            return ByRules(creators, administrators)
+        except InvalidInputError as exc:
+            raise SettingsError(
+                exc.text, creators=self.creators, administrators=self.administrators
+            ) from exc
 
     @classmethod
     def load(

@@ -7,14 +7,14 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, NamedTuple, TypeVar
 
 from hqueue import Address, InvalidInputError, MessageID
-from hqueue.errors import NotAllowedError, QueueNotFoundError
+from hqueue.errors import QueueNotFoundError
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.rpc.services import load
 from hqueue.settings.numbers import check_whole
 from hqueue_workers.hub.answers import as_thrift, message_id_of, text_of
-from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owned import OwnedTopic
 from hqueue_workers.hub.region import Region
 from hqueue_workers.hub.sessions import Detached
@@ -42,7 +42,6 @@ class SubscriptionService:
     Args:
         queues: by name.
         runtime: what the hub delivers on.
-        authorizer: who may do what.
         session_ms: how long a session may be silent.
     """
 
@@ -50,14 +49,12 @@ class SubscriptionService:
         self,
         queues: Mapping[str, Subscribing],
         runtime: Runtime,
-        authorizer: Authorizer,
         session_ms: int,
     ) -> None:
         self._idl = load("hub")
         self._message_id = load("subscriber").TMessageID
         self._queues = queues
         self._runtime = runtime
-        self._authorizer = authorizer
         self._session_ms = session_ms
 
     def subscribe(  # noqa: PLR0917  (the IDL's)
@@ -148,14 +145,13 @@ class SubscriptionService:
         redirected: bool,
         create: bool = False,
     ) -> Future[Any]:
-        """Do something once this hub owns the topic."""
+        """Do something once this hub owns the topic, and the subscriber may."""
         name, topic = who
-        if not self._authorizer.may_subscribe(name, at.region.queue, topic):
-            raise NotAllowedError("the caller may not subscribe to the topic", topic=topic)
         answer: Future[Any] = Future()
 
         def owned(found: Future[OwnedTopic]) -> None:
             try:
+                at.region.check_allowed(name, Action.SUBSCRIBE, found.result())
                 _pass_on(self._answer(work(found.result()), say), answer)
             except Exception as exc:
                 answer.set_exception(as_thrift(exc))

@@ -17,7 +17,12 @@ from collections.abc import Sequence
 
 from hqueue import MessageID, Outcome, StoreUnavailableError
 from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
-from hqueue.metadata.managers import LogRange, TopicPersistenceManager, Verdict
+from hqueue.metadata.managers import (
+    LogRange,
+    TopicPersistenceInfo,
+    TopicPersistenceManager,
+    Verdict,
+)
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.owned import OwnedTopic
@@ -87,11 +92,12 @@ class TakeOver:
         found = self._persistence.read_topic_persistence_info(topic).result(wait_s)
         if found is None:
             raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
-        ranges = found.value
+        ranges = found.value.ranges
         epoch = ranges[-1].epoch + 1 if ranges else 0
         committer = self._committers.of(partition)
         tail = committer.open().result(deadline.remaining_ms / 1e3)
-        owned = OwnedTopic(topic, partition, epoch, verdict, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        owned = OwnedTopic(topic, partition, epoch, verdict, now_ms, found.value.access)
         # From here on what closes the new range is not missed, however soon it comes.
         committer.register(owned)
         closed_at = None
@@ -102,7 +108,9 @@ class TakeOver:
         owned.first = self._first(ranges, closed_at, tail)
         owned.known_from = owned.first if ranges else 0
         opened = LogRange(partition, MessageID.from_int(owned.first), None, epoch)
-        wanted = ranges_after(ranges, opened, closed_at, self._oldest())
+        wanted = TopicPersistenceInfo(
+            ranges_after(ranges, opened, closed_at, self._oldest()), owned.access
+        )
         try:
             self._persistence.write_topic_persistence_info(topic, wanted, found.version).result(
                 wait_s

@@ -8,7 +8,7 @@ import threading
 
 from hqueue import Address, StoreUnavailableError
 from hqueue.errors import BadVersionError, NoTopicOwnerInfoError
-from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
+from hqueue.metadata.managers import HubInfo, TopicMetadata, TopicPersistenceInfo, Verdict
 from hqueue.metadata.ports import NEW
 from hqueue_workers.hub.balance import choose_hub
 from hqueue_workers.hub.flow import Known
@@ -41,9 +41,9 @@ class TopicRecords:
 
     def look(self, topic: str) -> Known:
         """Read what is known of a topic."""
-        ranges = self._metadata.persistence.read_topic_persistence_info(topic)
+        info = self._metadata.persistence.read_topic_persistence_info(topic)
         owner = self._metadata.ownership.read_owner_info(topic).result(self._bound_s)
-        exists = ranges.result(self._bound_s) is not None
+        exists = info.result(self._bound_s) is not None
         if owner is None or owner.value.address == self._me.address:
             return Known(exists, None if owner is None else self._me.address)
         # A record that stays when its hub is gone counts no more then; one that goes with it is
@@ -56,9 +56,9 @@ class TopicRecords:
     def create(self, topic: str) -> None:
         """Create a topic; that another was quicker is as good."""
         try:
-            self._metadata.persistence.write_topic_persistence_info(topic, (), NEW).result(
-                self._bound_s
-            )
+            self._metadata.persistence.write_topic_persistence_info(
+                topic, TopicPersistenceInfo(), NEW
+            ).result(self._bound_s)
         except BadVersionError:
             return
         logger.debug("created topic %r of %s", topic, self._queue)

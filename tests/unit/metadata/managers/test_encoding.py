@@ -18,6 +18,8 @@ from hqueue.metadata.managers import (
     SubscriptionData,
     SubscriptionPreferences,
     SubscriptionState,
+    TopicAccess,
+    TopicPersistenceInfo,
     Tree,
     encoding,
 )
@@ -28,6 +30,7 @@ GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "topics.json").read_
 FIRST, LAST = MessageID(1_700_000_000_000, 7), MessageID(1_700_000_000_009, 32_767)
 OWNER = HubInfo(Address("::1", 7_000), "c4a1-17")
 RANGES = (LogRange(0, FIRST, LAST, 3), LogRange(32_766, LAST, None, 2**63 - 1))
+WITH_RULES = TopicPersistenceInfo(RANGES[:1], TopicAccess(["loader-*", "b"], manage=[]))
 DATA = SubscriptionData(
     SubscriptionPreferences(100, None, 5, {"filter": 'ü = "x"', "a": ""}),
     SubscriptionState(FIRST),
@@ -36,15 +39,17 @@ BARE = SubscriptionData(SubscriptionPreferences(), SubscriptionState(MessageID(0
 
 ENCODED = {
     "owner": encoding.encode_owner_info(OWNER),
-    "ranges": encoding.encode_ranges(RANGES),
-    "no ranges": encoding.encode_ranges(()),
+    "ranges": encoding.encode_persistence_info(TopicPersistenceInfo(RANGES)),
+    "no ranges": encoding.encode_persistence_info(TopicPersistenceInfo()),
+    "rules": encoding.encode_persistence_info(WITH_RULES),
     "subscription": encoding.encode_subscription(DATA),
     "bare subscription": encoding.encode_subscription(BARE),
 }
 DECODED: dict[str, tuple[Any, Any]] = {
     "owner": (encoding.decode_owner_info, OWNER),
-    "ranges": (encoding.decode_ranges, RANGES),
-    "no ranges": (encoding.decode_ranges, ()),
+    "ranges": (encoding.decode_persistence_info, TopicPersistenceInfo(RANGES)),
+    "no ranges": (encoding.decode_persistence_info, TopicPersistenceInfo()),
+    "rules": (encoding.decode_persistence_info, WITH_RULES),
     "subscription": (encoding.decode_subscription, DATA),
     "bare subscription": (encoding.decode_subscription, BARE),
 }

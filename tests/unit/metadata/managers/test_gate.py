@@ -23,6 +23,7 @@ from hqueue.metadata.managers import (
     SubscriptionPreferences,
     SubscriptionState,
     TopicMetadata,
+    TopicPersistenceInfo,
     open_migration,
     open_topic_metadata,
 )
@@ -35,7 +36,7 @@ from tests.support.waiting import wait_for
 ROOT, QUEUE = "/hqueue", "q"
 STAGE = f"{ROOT}/regions/{QUEUE}/metadata/stage"
 WAIT_S = 120.0
-RANGES = (LogRange(0, MessageID.parse("1700000000000-0")),)
+INFO = TopicPersistenceInfo((LogRange(0, MessageID.parse("1700000000000-0")),))
 STATE = SubscriptionState(MessageID.parse("1700000000000-0"))
 
 
@@ -336,7 +337,7 @@ def test_a_stage_is_these_bytes() -> None:
 
 
 def write(metadata: TopicMetadata, topic: str, version: Version) -> Future[Version]:
-    return metadata.persistence.write_topic_persistence_info(topic, RANGES, version)
+    return metadata.persistence.write_topic_persistence_info(topic, INFO, version)
 
 
 def topics(metadata: TopicMetadata) -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from hqueue_workers.hub.owned import Published, RedirectedError
 from hqueue_workers.hub.region import Region
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
+from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
 WAIT_S = 60.0
@@ -59,7 +59,7 @@ class Place:
     def ranges(self) -> list[LogRange]:
         found = self.metadata.persistence.read_topic_persistence_info("t").result(WAIT_S)
         assert found is not None
-        return list(found.value)
+        return list(found.value.ranges)
 
     def values(self) -> list[bytes]:
         """What lies in the topic's ranges, in the order of the IDs."""
@@ -78,38 +78,6 @@ class Place:
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with contextlib.ExitStack() as stack:
         yield Place(stack, request.param)
-
-
-@contextlib.contextmanager
-def stopped_at(
-    owner: Any, name: str, *, after: bool, times: int = 1
-) -> Iterator[tuple[threading.Event, threading.Event]]:
-    """Let the n-th call of a method stand still, before it or after it; what says that it does,
-    and what lets it go on.
-    """
-    method: Callable[..., Any] = getattr(owner, name)
-    reached, go_on = threading.Event(), threading.Event()
-    calls = iter(range(1, 1_000))
-
-    def stop() -> None:
-        reached.set()
-        assert go_on.wait(WAIT_S)
-
-    def gated(*given: Any, **named: Any) -> Any:
-        is_it = next(calls) == times
-        if is_it and not after:
-            stop()
-        result = method(*given, **named)
-        if is_it and after:
-            stop()
-        return result
-
-    setattr(owner, name, gated)
-    try:
-        yield reached, go_on
-    finally:
-        go_on.set()
-        delattr(owner, name)
 
 
 STEPS = ["look", "create", "acquire"]

@@ -1,0 +1,172 @@
+"""What a hub has of one queue is put together."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from hqueue import Client, MessageID, TopicScanner
+from hqueue.metadata.managers import HubInfo, TopicMetadata
+from hqueue_workers.hub.access import AccessChanges
+from hqueue_workers.hub.attachments import Attachments
+from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.committer import Committer
+from hqueue_workers.hub.committers import Committers
+from hqueue_workers.hub.delivering import Delivering
+from hqueue_workers.hub.managing import Managing
+from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.owned import OwnedTopic
+from hqueue_workers.hub.part import Part
+from hqueue_workers.hub.partitions import HubPartitions
+from hqueue_workers.hub.publishing import Publishing
+from hqueue_workers.hub.region import Region
+from hqueue_workers.hub.searches import Searches
+from hqueue_workers.hub.sessions import Sessions
+from hqueue_workers.hub.settings import HubSettings
+from hqueue_workers.hub.shedding import Shedding
+from hqueue_workers.hub.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.subscriptions import Subscriptions
+from hqueue_workers.hub.takeover import TakeOver
+from hqueue_workers.node.lease import Lease
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["Parts"]
+
+
+class Parts:
+    """Puts together what a hub has of each of its queues.
+
+    Args:
+        client: the connection; its session is the hub's.
+        settings: the hub's settings.
+        authorizer: who may do what.
+        lease: whether the session certainly lives.
+        runtime: what the hub delivers on.
+        metrics: counts.
+        pool: where topics are taken over.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: HubSettings,
+        authorizer: Authorizer,
+        *,
+        lease: Lease,
+        runtime: Runtime,
+        metrics: HubMetrics,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._authorizer = authorizer
+        self._lease = lease
+        self._runtime = runtime
+        self._metrics = metrics
+        self._pool = pool
+
+    def open(self, queue: str, info: HubInfo) -> Part:
+        """What a hub has of a queue. It asks HBase and ZooKeeper.
+
+        Raises:
+            QueueNotFoundError: there is no such queue.
+        """
+        client = self._client
+        log = client.cluster.log(queue)
+        description = log.describe()
+        metadata = client.topic_metadata(queue)
+        bound_ms = client.settings.operation_timeout_ms
+        found: list[Region] = []
+        subscriptions = self._subscriptions(queue, metadata)
+
+        def fenced(owned: OwnedTopic) -> None:
+            found[0].fenced(owned)
+
+        committers = Committers(
+            lambda partition: Committer(
+                partition,
+                log.appender.open_owned,
+                on_append=lambda _: self._metrics.appends.inc(),
+                on_fence=fenced,
+                on_appended=subscriptions.attachments.appended,
+            )
+        )
+        partitions = HubPartitions(
+            client.coordination.store,
+            client.coordination.paths.root,
+            queue,
+            log.partitions,
+            hubs=metadata.hubs,
+            me=info.address,
+            hosts=lambda: {
+                each.partition: each.host for each in client.cluster.locate(queue, log.partitions)
+            },
+        )
+        ttl_s = description.ttl_seconds
+        region = Region(
+            queue,
+            info,
+            metadata,
+            take_over=TakeOver(
+                metadata.persistence,
+                committers,
+                ttl_ms=None if ttl_s is None else ttl_s * 1_000,
+                bound_ms=bound_ms,
+            ),
+            committers=committers,
+            partition_for=partitions.choose,
+            certain=lambda: self._lease.holds,
+            authorizer=self._authorizer,
+            metrics=self._metrics,
+            topics_max=self._settings.topics_max,
+            bound_s=bound_ms / 1e3,
+            pool=self._pool,
+            listener=subscriptions.attachments,
+        )
+        found.append(region)
+        shedding = Shedding(region, metadata.hubs, info.address)
+        publishing = Publishing(region, self._searches(queue))
+        access = AccessChanges(
+            region,
+            metadata.persistence,
+            subscriptions.attachments,
+            runtime=self._runtime,
+            bound_s=bound_ms / 1e3,
+        )
+        managing = Managing(
+            region,
+            info.address,
+            metadata.hubs.list,
+            access=access,
+            runtime=self._runtime,
+            pool=self._pool,
+        )
+        return Part(region, publishing, managing, metadata, partitions, shedding, subscriptions)
+
+    def _searches(self, queue: str) -> Searches:
+        def scan(topic: str, since: int, until: int) -> TopicScanner:
+            start, stop = MessageID.from_int(since), MessageID.from_int(until)
+            return self._client.queue(queue).scan_topic(topic, start=start, stop=stop)
+
+        return Searches(scan)
+
+    def _subscriptions(self, queue: str, metadata: TopicMetadata) -> Subscriptions:
+        client, settings, runtime = self._client, self._settings, self._runtime
+        sessions = Sessions(settings.session_ms)
+        records = SubscriptionRecords(
+            metadata.subscriptions, runtime, client.settings.operation_timeout_ms / 1e3
+        )
+        attachments = Attachments(
+            records,
+            runtime=runtime,
+            sessions=sessions,
+            deliver=lambda store, moved: Delivering(
+                client.queue(queue),
+                runtime=runtime,
+                may_send=lambda: self._lease.holds,
+                store=store,
+                moved=moved,
+                metrics=self._metrics,
+                calls_max=settings.deliveries_max,
+            ),
+        )
+        return Subscriptions(records, attachments, sessions, settings.subscriptions_max)
