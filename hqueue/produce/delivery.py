@@ -10,23 +10,30 @@ from hqueue.format import Bodies, encode_values
 from hqueue.message import Headers
 from hqueue.message_id import MessageID, MessageIDs
 
-__all__ = ["Delivery", "DeliveryCallback", "PendingBatch"]
+__all__ = ["Delivery", "DeliveryCallback", "PendingBatch", "Target"]
 
 DeliveryCallback = Callable[[MessageID | None, BaseException | None], object]
 """What a producer calls with (ID, None) or (None, error)."""
 
+Target = TypeVar("Target")
 _IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
 
 
-class PendingBatch:
-    """Messages that will be appended together: gathered one by one, or encoded already."""
+class PendingBatch(Generic[Target]):
+    """Messages that will be appended together: gathered one by one, or encoded already.
+
+    Args:
+        target: where they go; None if anywhere.
+        opened_ms: when it was begun.
+        room: how many bytes of messages it may take, about.
+    """
 
     __slots__ = (
         "bodies", "callbacks", "extras", "future", "kinds", "opened_ms", "room", "target", "topics",
         "values",
     )  # fmt: skip
 
-    def __init__(self, target: int | None, opened_ms: float, room: int) -> None:
+    def __init__(self, target: Target | None, opened_ms: float, room: int) -> None:
         self.target = target
         self.opened_ms = opened_ms
         self.room = room
@@ -62,7 +69,7 @@ class PendingBatch:
 class Delivery(Generic[_IDs]):
     """What becomes of one message, or of one batch, that was sent through a `Producer`.
 
-    Made by `Producer.send` and `Producer.send_batch`.
+    Made by `Producer.send`, `Producer.send_batch` and `HubProducer.send`.
     """
 
     __slots__ = ("_future", "_index")

@@ -2,6 +2,7 @@
 
 from hqueue.topics.client import HubClient
 from hqueue.topics.once import PublishedOnce
+from hqueue.topics.producer import HubProducer
 from hqueue.topics.queue import HubQueue
 from hqueue.topics.settings import HubClientSettings, HubOptions
 from hqueue.topics.subscription import SubscribeMode, TopicSubscription
@@ -10,6 +11,7 @@ __all__ = [
     "HubClient",
     "HubClientSettings",
     "HubOptions",
+    "HubProducer",
     "HubQueue",
     "PublishedOnce",
     "SubscribeMode",

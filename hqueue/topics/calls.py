@@ -28,7 +28,7 @@ from hqueue.topics.connections import HubConnections
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.structs import text_of
 
-__all__ = ["HubCalls", "Method"]
+__all__ = ["HubCalls", "Method", "publish_call"]
 
 PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 2_000.0
 
@@ -250,6 +250,13 @@ class HubCalls:
     def _forget(self, key: tuple[str, str]) -> None:
         with self._lock:
             self._owners.pop(key, None)
+
+
+def publish_call(queue: str, publisher: str, topic: str, sent: list[Any]) -> Method:
+    """What publishes messages of a topic, as the IDL has them."""
+    if len(sent) == 1:
+        return lambda client, to: client.publish(queue, publisher, topic, sent[0], to)
+    return lambda client, to: client.publishMessages(queue, publisher, topic, sent, to)
 
 
 def _given(method: Method, redirected: bool, client: Any) -> Any:

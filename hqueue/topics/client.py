@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess
+from hqueue.produce.options import ProducerOptions
 from hqueue.push.listener import Listener
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
+from hqueue.settings.options import Unpack, check_options
 from hqueue.topics.api_calls import ApiCalls
-from hqueue.topics.calls import HubCalls, Method
+from hqueue.topics.calls import HubCalls, publish_call
 from hqueue.topics.once import NUMBER_MAX, PublishedOnce, PublishingOnce
+from hqueue.topics.producer import HubProducer
 from hqueue.topics.queue import HubQueue
 from hqueue.topics.settings import HubClientSettings
 from hqueue.topics.stream import messages_of
@@ -114,7 +116,7 @@ class HubClient:
         region = self._queue(queue)
         sent = message_structs(topic, messages)
         published, _ = self._calls.call(
-            region, topic, _method(region, self.settings.publisher, topic, sent)
+            region, topic, publish_call(region, self.settings.publisher, topic, sent)
         )
         first = MessageID(published.id.timestamp, published.id.sequenceID)
         return MessageIDs(int(first), len(sent))
@@ -174,6 +176,26 @@ class HubClient:
         """
         topic_bytes(topic)
         return self._once.newest(self._queue(queue), topic, since)
+
+    def producer(
+        self, *, queue: str | None = None, **options: Unpack[ProducerOptions]
+    ) -> HubProducer:
+        """A producer, which publishes in the background. Close it before the client.
+
+        Args:
+            queue: the queue; the setting ``queue`` if None.
+            options: see `ProducerOptions`.
+
+        Raises:
+            InvalidInputError: no queue is named, or an option is unknown or out of range.
+            ClosedError: the client was closed.
+        """
+        self._calls.check_open()
+        region = self._queue(queue)
+        check_options("HubProducer", options, ProducerOptions.__annotations__)
+        return HubProducer(
+            lambda topic, messages: self.publish_many(topic, messages, queue=region), **options
+        )
 
     def queue(self, name: str | None = None) -> HubQueue:
         """A whole queue, to be put to and scanned. Asks nothing. Its hubs serve the Thrift API:
@@ -373,10 +395,3 @@ class HubClient:
         if chosen is None:
             raise InvalidInputError("name the queue, here or when the client is made")
         return check_queue_name(chosen)
-
-
-def _method(queue: str, publisher: str, topic: str, sent: list[Any]) -> Method:
-    """Publishes these messages."""
-    if len(sent) == 1:
-        return lambda client, to: client.publish(queue, publisher, topic, sent[0], to)
-    return lambda client, to: client.publishMessages(queue, publisher, topic, sent, to)

@@ -127,5 +127,5 @@ def test_who_may_do_what_with_a_topic_is_said_by_its_rules(
         assert "the caller may not do this" in asked.err
         wrong = run("topics", "allow", queue.name, "t", "--publish", "a b", *at)
         assert wrong.code == 2
-        [kept] = map(json.loads, run("metadata", "describe", queue.name, "t").lines[:1])
+        [kept] = map(json.loads, run("metadata", "get", queue.name, "t").lines[:1])
         assert kept["access"]["publish"] == ["a", "b-*"]

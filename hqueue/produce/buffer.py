@@ -1,0 +1,320 @@
+"""Messages that wait to be written, batched by where they go."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic
+
+from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
+from hqueue.format import Bodies
+from hqueue.message import Headers, Message, headers_size
+from hqueue.message_id import MessageID, MessageIDs
+from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Target
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.fork import register
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.settings.numbers import check_number, check_whole
+
+__all__ = ["BatchingBuffer"]
+
+logger = logging.getLogger(__name__)
+
+MESSAGE_OVERHEAD_BYTES = 200
+"""What a buffered message takes beside its value, about."""
+
+HEADER_OVERHEAD_BYTES = 8
+"""What a header takes in a batch beside its name and value."""
+
+
+class BatchingBuffer(Generic[Target]):
+    """Gathers messages by their targets, and has some threads write them, a batch at a time for
+    each target, in the order in which they were taken. Thread-safe.
+
+    What is in it is lost if the process is killed, and written when it exits in order. In a forked
+    child it can't be used.
+
+    Args:
+        write: writes a batch; the messages' IDs, in their order. Bounded in time.
+        targets: how many targets there may be; None if that is open.
+        linger_ms, batch_bytes_max, batch_messages_max, buffer_bytes_max, block_ms_max, appends_max:
+            as `ProducerOptions` says.
+
+    Raises:
+        InvalidInputError: an option is out of range.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[PendingBatch[Target]], MessageIDs],
+        targets: int | None,
+        *,
+        linger_ms: float = 5,
+        batch_bytes_max: int = 1024 * 1024,
+        batch_messages_max: int = 10_000,
+        buffer_bytes_max: int = 64 * 1024 * 1024,
+        block_ms_max: float = 60_000,
+        appends_max: int = 4,
+    ) -> None:
+        check_number(linger_ms, 0, 60_000, option="linger_ms")
+        check_whole(batch_bytes_max, 1, BATCH_BYTES_MAX // 2, option="batch_bytes_max")
+        check_whole(batch_messages_max, 1, BATCH_MESSAGES_MAX, option="batch_messages_max")
+        check_whole(buffer_bytes_max, 1, 2**40, option="buffer_bytes_max")
+        check_number(block_ms_max, 0, 86_400_000, option="block_ms_max")
+        check_whole(appends_max, 1, 256, option="appends_max")
+        self._write = write
+        self._linger_ms = linger_ms
+        self._batch_bytes_max = batch_bytes_max
+        self._batch_messages_max = batch_messages_max
+        self._buffer_bytes_max = buffer_bytes_max
+        self._block_ms_max = block_ms_max
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._open: dict[Target | None, PendingBatch[Target]] = {}
+        self._sealed: collections.deque[PendingBatch[Target]] = collections.deque()
+        self._busy: set[Target] = set()
+        self._buffered = 0
+        self._unfinished: set[PendingBatch[Target]] = set()
+        self._flushing = 0
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"hqueue-producer-{n}", daemon=True)
+            for n in range(appends_max if targets is None else min(appends_max, targets))
+        ]
+        for thread in self._threads:
+            thread.start()
+        atexit.register(self.close)
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._closed = True
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._threads = []
+        self._open.clear()
+        self._sealed.clear()
+        self._unfinished.clear()
+        self._buffered = 0
+
+    def take(
+        self,
+        topic: str,
+        value: bytes,
+        extra: tuple[bytes | None, Headers] | None,
+        target: Target | None,
+        callback: DeliveryCallback | None,
+    ) -> Delivery[MessageID]:
+        """Take a message into the open batch of its target. Returns at once, unless there is no
+        room.
+
+        Raises:
+            InvalidInputError, MessageTooLargeError: there can't be such a message.
+            BufferFullError: there was no room within ``block_ms_max``. It was not taken.
+            ClosedError: the buffer was closed, or belongs to the parent process.
+        """
+        size = len(value)
+        if extra is not None:
+            key, headers = extra
+            size += len(key or b"") + headers_size(headers) + HEADER_OVERHEAD_BYTES * len(headers)
+        with self._lock:
+            batch = self._open.get(target)
+            if (
+                batch is None
+                or size > batch.room
+                or topic not in batch.kinds
+                or self._buffered >= self._buffer_bytes_max
+            ):
+                batch = self._batch_with_room(target, topic, value, size)
+            index = len(batch.values)
+            batch.topics.append(topic)
+            batch.values.append(value)
+            if extra is not None:
+                batch.extras[index] = extra
+            batch.room -= size
+            self._buffered += size + MESSAGE_OVERHEAD_BYTES
+            if callback is not None:
+                batch.callbacks.append((index, callback))
+            if index + 1 >= self._batch_messages_max:
+                self._seal(batch)
+        return Delivery(batch.future, index)
+
+    def _batch_with_room(
+        self, target: Target | None, topic: str, value: bytes, size: int
+    ) -> PendingBatch[Target]:
+        """The open batch that takes a message, which is looked at first. The lock is held."""
+        Message(topic, value)
+        if self._closed or self._buffered >= self._buffer_bytes_max:
+            self._wait_for_room()
+        batch = self._open.get(target)
+        if batch is not None and (
+            size > batch.room or len(batch.kinds) - (topic in batch.kinds) >= TOPICS_PER_BATCH_MAX
+        ):
+            self._seal(batch)
+            batch = None
+        if batch is None:
+            batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max)
+            self._open[target] = batch
+            self._unfinished.add(batch)
+            self._work.notify()
+        batch.kinds.add(topic)
+        return batch
+
+    def take_batch(self, bodies: Bodies, target: Target | None) -> Delivery[Sequence[MessageID]]:
+        """Take messages that are encoded already as one batch. Beside `take` it keeps their order.
+
+        Raises:
+            BufferFullError: there was no room within ``block_ms_max``. Nothing was taken.
+            ClosedError: the buffer was closed, or belongs to the parent process.
+        """
+        room = self._batch_bytes_max - bodies.size
+        batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), room)
+        batch.bodies = bodies
+        with self._lock:
+            if self._closed or self._buffered >= self._buffer_bytes_max:
+                self._wait_for_room()
+            if target in self._open:
+                self._seal(self._open[target])
+            self._unfinished.add(batch)
+            self._sealed.append(batch)
+            self._buffered += bodies.size
+            self._work.notify()
+        return Delivery(batch.future)
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything taken in so far is in the log or failed; whether that was in time.
+
+        Raises:
+            InvalidInputError: it was called by a delivery callback, which it would wait for.
+        """
+        self._check_waiter()
+        with self._lock:
+            self._flushing += 1
+            self._work.notify_all()
+            try:
+                sent = set(self._unfinished)
+                return self._room.wait_for(lambda: sent.isdisjoint(self._unfinished), timeout_s)
+            finally:
+                self._flushing -= 1
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Take no more, write what is buffered, and end; whether that was in time.
+
+        Each write is bounded, so this ends without a time-out, too.
+        """
+        if os.getpid() != self._pid:
+            return True
+        self._check_waiter()
+        with self._lock:
+            self._closed = True
+            for batch in list(self._open.values()):
+                self._seal(batch)
+            self._work.notify_all()
+            self._room.notify_all()
+        ends_ms = None if timeout_s is None else SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1e3
+        drained = self.flush(timeout_s)
+        for thread in self._threads:
+            left_s = None if ends_ms is None else (ends_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3
+            thread.join(left_s if left_s is None else max(0.0, left_s))
+        atexit.unregister(self.close)
+        return drained
+
+    def _check_waiter(self) -> None:
+        if threading.current_thread() in self._threads:
+            raise InvalidInputError("a delivery callback can't wait for its own producer")
+
+    def _wait_for_room(self) -> None:
+        if not self._closed:
+            self._room.wait_for(
+                lambda: self._closed or self._buffered < self._buffer_bytes_max,
+                self._block_ms_max / 1e3,
+            )
+        if self._closed:
+            raise ClosedError("the producer was closed, or belongs to the parent process")
+        if self._buffered >= self._buffer_bytes_max:
+            raise BufferFullError(
+                "the producer's buffer is full; less is taken than is sent",
+                buffer_bytes_max=self._buffer_bytes_max,
+            )
+
+    def _seal(self, batch: PendingBatch[Target]) -> None:
+        """Let a batch take no more messages. The lock is held."""
+        del self._open[batch.target]
+        self._sealed.append(batch)
+        self._work.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                batch = self._take()
+                while batch is None:
+                    if self._closed and not self._unfinished:
+                        self._work.notify_all()
+                        return
+                    self._work.wait(self._wait_s())
+                    batch = self._take()
+            self._write_out(batch)
+
+    def _take(self) -> PendingBatch[Target] | None:
+        """A batch that may be appended now: the oldest sealed one, or one that lingered enough.
+
+        The lock is held.
+        """
+        for index, batch in enumerate(self._sealed):
+            if batch.target is None or batch.target not in self._busy:
+                del self._sealed[index]
+                return self._begin(batch)
+        due_ms = SYSTEM_CLOCK.monotonic_ms() - self._linger_ms
+        for batch in self._open.values():  # Oldest first.
+            if batch.opened_ms > due_ms and not self._flushing:
+                break
+            if batch.target is None or batch.target not in self._busy:
+                del self._open[batch.target]
+                return self._begin(batch)
+        return None
+
+    def _begin(self, batch: PendingBatch[Target]) -> PendingBatch[Target]:
+        if batch.target is not None:
+            self._busy.add(batch.target)
+        return batch
+
+    def _wait_s(self) -> float | None:
+        """Until when a thread has nothing to do, unless it is told. The lock is held."""
+        for batch in self._open.values():  # Oldest first.
+            if batch.target not in self._busy:
+                left_ms = batch.opened_ms + self._linger_ms - SYSTEM_CLOCK.monotonic_ms()
+                return max(left_ms, 0.1) / 1e3
+        return None
+
+    def _write_out(self, batch: PendingBatch[Target]) -> None:
+        error: BaseException | None = None
+        ids = MessageIDs(0, 0)
+        try:
+            ids = self._write(batch)
+        except Exception as exc:  # Whatever it is, the senders must learn it.
+            error = exc
+            count = len(batch.values) if batch.bodies is None else batch.bodies.count
+            logger.warning("a batch of %d messages was not written: %s", count, exc)
+        if error is None:
+            batch.future.set_result(ids)
+        else:
+            batch.future.set_exception(error)
+        for index, callback in batch.callbacks:
+            try:
+                callback(ids[index] if error is None else None, error)
+            except Exception:
+                logger.exception("a delivery callback failed")
+        with self._lock:
+            if batch.target is not None:
+                self._busy.discard(batch.target)
+            self._buffered -= self._batch_bytes_max - batch.room
+            self._buffered -= MESSAGE_OVERHEAD_BYTES * len(batch.values)
+            self._unfinished.discard(batch)
+            self._room.notify_all()
+            self._work.notify()
