@@ -10,9 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .checker import KINDS
-from .delivery_checker import DELIVERY_KINDS
-from .group_checker import GROUP_KINDS
+from .report import ALL_KINDS
 from .schedule import FAULTS
 
 __all__ = ["page"]
@@ -52,7 +50,12 @@ deliver it to two subscribers, of which one wants some messages again. Three con
 share it (one polls and commits now and then; one iterates, and leaves commits to its consumer; one
 commits beside what it does, leaves and comes back). Half of the puts are messages with keys and
 headers of all kinds; in the others there are none, so that batches of both formats lie beside one
-another. All the time a stranger tells the workers of batches that nobody put. A put gives up after
+another. All the time a stranger tells the workers of batches that nobody put.
+
+Beside it three hubs own six topics of a second queue. Four publishers (two publish what comes, once;
+two number what they publish, and call again until it is there, also when they were killed and started
+anew) and two subscribers (one consumes by what it answers, one says itself what is consumed) know
+nothing but the hubs' addresses. A put gives up after
 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes are met.
 
 Each process writes down what it tries before it tries it, and what came of it: **ok**, **fail**
@@ -62,15 +65,17 @@ read on to the end, and one last reader reads everything, while the log's links,
 checksums are checked. From these
 histories alone the checkers ([checker.py](../tests/faults/checker.py) for the log,
 [delivery_checker.py](../tests/faults/delivery_checker.py) for push,
-[group_checker.py](../tests/faults/group_checker.py) for the group) look for:
+[group_checker.py](../tests/faults/group_checker.py) for the group,
+[topic_checker.py](../tests/faults/topic_checker.py) for hubs) look for:
 
 """
 
 _FAULTS = """
 Each of these is planted into a right history in
 [test_checker.py](../tests/faults/test_checker.py),
-[test_delivery_checker.py](../tests/faults/test_delivery_checker.py) and
-[test_group_checker.py](../tests/faults/test_group_checker.py), and must be found.
+[test_delivery_checker.py](../tests/faults/test_delivery_checker.py),
+[test_group_checker.py](../tests/faults/test_group_checker.py) and
+[test_topic_checker.py](../tests/faults/test_topic_checker.py), and must be found.
 
 A consumer writes down what it is handed, and each take-over and commit before it is tried and with
 the version that it gave the group's offset. These versions say in which order all of them counted,
@@ -79,6 +84,12 @@ somebody; nobody passed one by, or committed one that he was not handed; what ca
 the last commit; and no commit, and no message, came from one whose partition others had.
 [test_consumer_processes.py](../tests/integration/test_consumer_processes.py) holds 50 consumers in
 ten processes to the same.
+
+A subscriber of hubs writes down where each hub said that its subscription is, and all the time the
+stored consume marks are looked at. So no subscription began below a mark that had been stored, each
+got all messages of its topic from its first mark on, in their order, and none again long after it
+was marked. The messages of publishers that number lie in their topics as their numbers count up,
+without a gap and none twice, however often they were killed.
 
 ## What each fault does
 
@@ -91,8 +102,8 @@ request by its number: what one request meets does not depend on the others of i
 unless the connection is cut. Requests to the master go past the proxies. What the suite itself asks
 of region servers (where `hbase:meta` is, compactions) it asks natively, past the proxies.
 
-At most one fault of the servers, one of the producers, one of the workers and subscribers and one
-of the consumers are under way at a time. The schedule is drawn from the seed alone; all kinds come
+At most one fault of the servers, one of the producers, one of the workers and subscribers, one of
+the consumers and one of the hubs and whom they serve is under way at a time. The schedule is drawn from the seed alone; all kinds come
 once before any comes twice. A fault that did not work as meant is not counted, and a run in which
 some kind never worked counts as failed.
 
@@ -199,8 +210,10 @@ def _run_rows(runs: Sequence[Figures]) -> Iterable[list[str]]:
     yield row("scans to the end", lambda run: run["scans"])
     yield row("messages delivered", lambda run: run["deliveries"])
     yield row("messages consumed by a group", lambda run: run["consumed"])
+    yield row("messages published by way of hubs", lambda run: run.get("published", 0))
+    yield row("messages given to their subscribers", lambda run: run.get("listened", 0))
     yield row("faults", lambda run: sum(run["faults"].values()))
-    for kind in (*KINDS, *DELIVERY_KINDS, *GROUP_KINDS):
+    for kind in ALL_KINDS:
         yield row(f"**{kind}**", lambda run, key=kind: run["violations"].get(key, 0))  # type: ignore[misc]
 
 
@@ -219,7 +232,7 @@ def _fuzz_rows(fuzzed: Figures) -> Iterable[list[str]]:
 
 
 def _violation_rows() -> Iterable[list[str]]:
-    return [[f"`{kind}`", text] for kind, text in (KINDS | DELIVERY_KINDS | GROUP_KINDS).items()]
+    return [[f"`{kind}`", text] for kind, text in ALL_KINDS.items()]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""What the nemesis does to those who get messages: workers, subscribers and consumers."""
+"""What the nemesis does to those who hand messages on, and to those who get them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .schedule import Planned
 
 __all__ = ["ProcessFaults"]
 
-KINDS = ("worker", "subscriber", "consumer")
+KINDS = ("worker", "subscriber", "consumer", "hub", "publisher", "listener")
 BOUND_S = 60.0
 
 
 class ProcessFaults:
-    """Faults of workers, subscribers and consumers.
+    """Faults of workers, subscribers and consumers; of hubs, publishers and listeners.
 
     Args:
         processes: has them.

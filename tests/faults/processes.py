@@ -1,8 +1,12 @@
-"""The processes of a run: producers, readers, consumers, workers, subscribers and a stranger."""
+"""The processes of a run: producers, readers, consumers, workers, subscribers and a stranger; hubs,
+their publishers and listeners.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -10,7 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import consumer, producer, reader, stranger, subscriber, worker
+from . import (
+    consumer,
+    hub,
+    listener,
+    producer,
+    publisher,
+    reader,
+    stranger,
+    subscriber,
+    worker,
+)
 from .specification import Specification
 
 __all__ = ["Processes"]
@@ -22,6 +36,9 @@ _MODULES: Mapping[str, Any] = {
     "worker": worker,
     "subscriber": subscriber,
     "stranger": stranger,
+    "hub": hub,
+    "publisher": publisher,
+    "listener": listener,
 }
 
 
@@ -55,6 +72,8 @@ class Processes:
         self._random = random.Random(f"{seed} processes")
         self._started = 0
         self._filled = 0
+        self.hubs = _addresses(len(hub.STYLES))
+        """Where the hubs listen, in the order of their styles."""
         self._running: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
 
     def start_all(self) -> None:
@@ -134,6 +153,7 @@ class Processes:
             partition=partition,
             consumers=self._consumers,
             ways=self._ways,
+            hubs=tuple(self.hubs),
         )
         with self._log(kind, name).open("wb") as log:
             return subprocess.Popen(
@@ -145,3 +165,13 @@ class Processes:
                 # Stopped processes in its group would cost a run without a terminal its life.
                 start_new_session=True,
             )
+
+
+def _addresses(count: int) -> list[str]:
+    """Free ones of this machine, which a hub that is started again has, too."""
+    with contextlib.ExitStack() as stack:
+        ports = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            for _ in range(count)
+        ]
+    return [f"127.0.0.1:{port}" for port in ports]

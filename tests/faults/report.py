@@ -14,8 +14,12 @@ from .messages import has_extras
 from .nemesis import Event
 from .run import Result
 from .schedule import FAULTS, SERVERS
+from .topic_checker import TOPIC_KINDS
 
-__all__ = ["figures", "stalls", "summary"]
+__all__ = ["ALL_KINDS", "figures", "stalls", "summary"]
+
+ALL_KINDS = KINDS | DELIVERY_KINDS | GROUP_KINDS | TOPIC_KINDS
+"""Every kind of violation, and what it is."""
 
 SHOWN_MAX = 50
 AFTERMATH_S = 5.0
@@ -74,8 +78,10 @@ def figures(result: Result) -> dict[str, object]:
         "faults": {kind: faults[kind] for kind in FAULTS if kind in result.options.faults},
         "deliveries": sum(len(delivery.messages) for delivery in history.deliveries),
         "consumed": sum(len(handed.messages) for handed in history.group.handed),
+        "published": sum(map(len, result.topics.final.values())),
+        "listened": sum(len(given.messages) for given in result.topics.given),
         "takeovers_s": _takeovers_s(result),
-        "violations": {kind: violations[kind] for kind in (*KINDS, *DELIVERY_KINDS, *GROUP_KINDS)},
+        "violations": {kind: violations[kind] for kind in ALL_KINDS},
         "failures": len(result.failures),
         "longest_stall_s": {kind: round(longest[kind], 1) for kind in FAULTS if kind in longest},
         "events": [

@@ -24,22 +24,27 @@ from .producer_faults import ProducerFaults
 from .reader import noted
 from .schedule import NATIVE, schedule
 from .server_faults import ServerFaults
-from .specification import DELIVERED, DRAINED, STOP
+from .specification import DELIVERED, DRAINED, STOP, topics_queue
+from .topic_checker import check_topics
+from .topic_faults import TopicFaults
+from .topic_history import TopicHistory
+from .topic_log import MarkWatch, read_topics
 from .ways import ways_to
 
 __all__ = ["Options", "Result", "read_all", "run"]
 
 FINAL = "final"
 ENDINGS = {
-    STOP: ["producer"],
-    DRAINED: ["stranger", "reader", "consumer", "subscriber"],
-    DELIVERED: ["worker"],
+    STOP: ["producer", "publisher"],
+    DRAINED: ["stranger", "reader", "consumer", "subscriber", "listener"],
+    DELIVERED: ["worker", "hub"],
 }
 """Which mark ends which kinds of processes, in this order."""
 ENDING_S = 300.0
 READS_OF_ALL_MAX = 5
 NOTED_MAX = 500
 PARTITIONS = 6
+TOPICS_PARTITIONS = 3
 ATTRIBUTES = {
     "memstore_flush_bytes": 2 * 1024 * 1024,
     "compaction_files_min": 3,
@@ -81,6 +86,7 @@ class Result:
 
     options: Options
     history: History
+    topics: TopicHistory
     events: list[Event]
     violations: list[Violation]
     failures: list[str]
@@ -96,6 +102,7 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
     name = f"faults-{options.seed}-{os.getpid()}"
     with ways_to(server) as ways, hqueue.connect(server.settings()) as client:
         queue = client.create_queue(name, partitions=PARTITIONS, ttl="1d", **ATTRIBUTES)
+        client.create_queue(topics_queue(name), partitions=TOPICS_PARTITIONS, ttl="1d")
         settings = ways.settings()
         processes = Processes(
             options.seed,
@@ -111,13 +118,19 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
         servers = ServerFaults(server, client, name, ways, fill=processes.fill, say=say)
         producers = ProducerFaults(processes, options.folder)
         nemesis = Nemesis(
-            {**servers.kinds, **producers.kinds, **ProcessFaults(processes, options.folder).kinds},
+            {
+                **servers.kinds,
+                **producers.kinds,
+                **ProcessFaults(processes, options.folder).kinds,
+                **TopicFaults(processes.hubs, topics_queue(name)).kinds,
+            },
             say,
         )
         watch = CheckpointWatch(client, name, options.folder / "seen.checkpoints.jsonl")
+        marks = MarkWatch(client, topics_queue(name), options.folder / "seen.marks.jsonl")
         began_s = now_s()
         try:
-            with watch:
+            with watch, marks:
                 processes.start_all()
                 nemesis.run(schedule(options.seed, options.faults), options.duration_s)
                 say("draining")
@@ -134,9 +147,15 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
         say("reading everything once more")
         history = insist(lambda: read_all(queue, options.folder), say)
         history.deposed = servers.deposed
+        topics = insist(lambda: read_topics(client, topics_queue(name), options.folder), say)
     say("checking")
-    violations = [*check(history), *check_deliveries(history), *check_group(history)]
-    return Result(options, history, nemesis.events, violations, failures, began_s, ended_s)
+    violations = [
+        *check(history),
+        *check_deliveries(history),
+        *check_group(history),
+        *check_topics(topics),
+    ]
+    return Result(options, history, topics, nemesis.events, violations, failures, began_s, ended_s)
 
 
 def read_all(queue: Queue, folder: Path) -> History:

@@ -1,8 +1,8 @@
 """When which fault comes: drawn from the seed alone, so the same seed gives the same schedule.
 
-There are four tracks. At most one fault of the servers, one of the producers, one of the workers
-and subscribers and one of the consumers are under way at a time; on each track they come one after
-the other, with a calm between them.
+There are five tracks. At most one fault of the servers, one of the producers, one of the workers
+and subscribers, one of the consumers and one of the hubs and whom they serve is under way at a
+time; on each track they come one after the other, with a calm between them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ __all__ = [
     "FAULTS",
     "GATEWAYS",
     "GROUPS",
+    "HUBS",
     "NATIVE",
     "PRODUCERS",
     "PUSH",
@@ -28,8 +29,8 @@ __all__ = [
 
 CALM_S = (1.5, 4.0)
 NATIVE, GATEWAYS = "native", "gateways"
-SERVERS, PRODUCERS, PUSH, GROUPS = "servers", "producers", "push", "groups"
-TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS)
+SERVERS, PRODUCERS, PUSH, GROUPS, HUBS = "servers", "producers", "push", "groups", "hubs"
+TRACKS = (SERVERS, PRODUCERS, PUSH, GROUPS, HUBS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +141,32 @@ FAULTS: dict[str, Fault] = {
             "SIGSTOP a consumer for longer than its session lasts, and let it go on",
             (7, 10),
             GROUPS,
+        ),
+        Fault(
+            "kill-hub",
+            "kill -9 a hub, and start it again: others have its topics when its session is over",
+            (0, 8),
+            HUBS,
+        ),
+        Fault(
+            "pause-hub",
+            "SIGSTOP a hub for longer than its session lasts, and let it go on",
+            (7, 12),
+            HUBS,
+        ),
+        Fault("move-topics", "move all topics to one hub, under load", (0, 1), HUBS),
+        Fault("kill-publisher", "kill -9 a publisher, and start another", (0, 2), HUBS),
+        Fault(
+            "kill-listener",
+            "kill -9 a subscriber of hubs, and start it again: it goes on at its marks",
+            (0, 4),
+            HUBS,
+        ),
+        Fault(
+            "pause-listener",
+            "SIGSTOP a subscriber of hubs for longer than its session lasts, and let it go on",
+            (7, 10),
+            HUBS,
         ),
     )
 }

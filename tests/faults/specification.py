@@ -11,9 +11,14 @@ from hqueue import Settings
 
 from .ways import install
 
-__all__ = ["Specification"]
+__all__ = ["Specification", "topics_queue"]
 
 STOP, DRAINED, CONSUMED, DELIVERED = "stop", "drained", "consumed", "delivered"
+
+
+def topics_queue(queue: str) -> str:
+    """The queue of a run's topics."""
+    return f"{queue}-topics"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Specification:
         partition: the one that it fills, for a producer that fills one.
         consumers: how many consumers are in it, for a process of consumers.
         ways: the proxies that stand before region servers, by these.
+        hubs: the addresses of the hubs, in the order of their styles.
     """
 
     name: str
@@ -41,6 +47,7 @@ class Specification:
     partition: int | None = None
     consumers: int = 1
     ways: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hubs: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The form on the command line."""
@@ -50,7 +57,8 @@ class Specification:
     def from_json(cls, text: str) -> Specification:
         """Read the form on the command line."""
         values = json.loads(text)
-        return cls(**{**values, "folder": Path(values["folder"])})
+        changed = {"folder": Path(values["folder"]), "hubs": tuple(values["hubs"])}
+        return cls(**{**values, **changed})
 
     @classmethod
     def begin(cls, text: str) -> Specification:
@@ -62,6 +70,11 @@ class Specification:
     def client_settings(self, **changes: object) -> Settings:
         """The settings of the client, with changes."""
         return Settings(**{**self.settings, **changes})  # type: ignore[arg-type]
+
+    @property
+    def topics_queue(self) -> str:
+        """The queue whose topics hubs own: apart, so that each checker sees what is its own."""
+        return topics_queue(self.queue)
 
     def stopped(self) -> bool:
         """Whether no more is to be put."""

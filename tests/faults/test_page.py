@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .checker import KINDS
-from .delivery_checker import DELIVERY_KINDS
-from .group_checker import GROUP_KINDS
 from .page import page
+from .report import ALL_KINDS
 from .schedule import FAULTS
 
 
@@ -23,7 +21,9 @@ def run(seed: int, lost: int) -> dict[str, Any]:
         "faults": dict.fromkeys(FAULTS, 2),
         "deliveries": 9_000,
         "consumed": 6_000,
-        "violations": {**dict.fromkeys((*KINDS, *DELIVERY_KINDS, *GROUP_KINDS), 0), "lost": lost},
+        "published": 2_000,
+        "listened": 4_000,
+        "violations": {**dict.fromkeys(ALL_KINDS, 0), "lost": lost},
         "longest_stall_s": {"kill-meta": 12.5},
     }
 

@@ -1,0 +1,123 @@
+"""A subscriber by way of hubs: ``python -m tests.faults.listener SPECIFICATION``."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+import hqueue
+from hqueue import HQueueError, HubClient, ReceivedMessage, Status, TopicSubscription
+from hqueue.topics.subscriptions import Subscriptions
+
+from .specification import Specification
+from .topic_history import TOPICS, TopicRecorder, now_s, token_of
+
+__all__ = ["STYLES"]
+
+STYLES = ("hearing", "asking")
+"""A ``hearing`` one consumes by what it answers; an ``asking`` one says itself what is consumed."""
+
+PAUSE_S = 0.5
+RETRIES = 0.02
+WORK_S = 0.005
+CONSUMED_EVERY = 10
+_ATTACH = Subscriptions._attach
+
+
+class _Process:
+    """Subscribes to all topics, under the style's name: whoever is started next goes on there."""
+
+    def __init__(self, specification: Specification) -> None:
+        self._specification = specification
+        self._name = specification.style
+        self._recorder = TopicRecorder(
+            specification.folder / f"{specification.name}.listener.jsonl"
+        )
+        self._random = random.Random(specification.seed)
+        self._lock = threading.Lock()
+        self._reached = dict.fromkeys(TOPICS, -1)
+        self._open: dict[str, TopicSubscription] = {}
+        self._last: dict[str, int] | None = None
+
+    def run(self) -> None:
+        def attach(all_: Subscriptions, subscription: TopicSubscription, *given: Any) -> None:
+            began_s = now_s()
+            _ATTACH(all_, subscription, *given)
+            consumed = int(subscription.consumed)
+            with self._lock:
+                topic = subscription.topic
+                self._reached[topic] = max(self._reached[topic], consumed)
+            self._recorder.attached(self._name, topic, consumed, began_s)
+
+        with (
+            mock.patch.object(Subscriptions, "_attach", attach),
+            hqueue.connect(
+                hubs=",".join(self._specification.hubs), queue=self._specification.topics_queue
+            ) as client,
+        ):
+            while not self._over():
+                for topic in TOPICS:
+                    if topic not in self._open or self._open[topic].ended:
+                        self._subscribe(client, topic)
+                time.sleep(PAUSE_S)
+
+    def _subscribe(self, client: HubClient, topic: str) -> None:
+        try:
+            self._open[topic] = client.subscribe(
+                topic,
+                self._name,
+                lambda messages: self._take(topic, messages),
+                explicit_consume=self._name == "asking",
+            )
+        except HQueueError as exc:
+            print(repr(exc), file=sys.stderr)
+
+    def _take(self, topic: str, messages: Sequence[ReceivedMessage]) -> Status:
+        time.sleep(self._random.random() * WORK_S)
+        done = self._random.random() >= RETRIES
+        given = [(int(each.id), token_of(each.value)) for each in messages]
+        self._recorder.given(self._name, topic, given, done)
+        if not done:
+            return Status.RETRY
+        with self._lock:
+            self._reached[topic] = max(self._reached[topic], given[-1][0])
+        if self._name == "asking":
+            try:
+                self._open[topic].consume(messages[-1].id)
+            except (HQueueError, KeyError) as exc:  # It is consumed with what comes next.
+                print(repr(exc), file=sys.stderr)
+        return Status.DONE
+
+    def _over(self) -> bool:
+        """Whether no more will come, and all that is there was given."""
+        if not self._specification.drained():
+            return False
+        if self._last is None:
+            try:
+                with hqueue.connect(self._specification.client_settings()) as client:
+                    self._last = {
+                        topic: _last(client.queue(self._specification.topics_queue), topic)
+                        for topic in TOPICS
+                    }
+            except HQueueError as exc:
+                print(repr(exc), file=sys.stderr)
+                return False
+        with self._lock:
+            return all(self._reached[topic] >= last for topic, last in self._last.items())
+
+
+def _last(queue: hqueue.Queue, topic: str) -> int:
+    last = -1
+    with queue.scan_topic(topic) as scanner:
+        for message in scanner:
+            last = int(message.id)
+    return last
+
+
+if __name__ == "__main__":
+    _Process(Specification.begin(sys.argv[1])).run()

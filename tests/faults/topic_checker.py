@@ -1,0 +1,168 @@
+"""Whether topics kept their promises (docs/hubs.md), from what was tried and seen alone."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import itertools
+from collections.abc import Iterator, Mapping
+
+from .checker import Violation
+from .topic_history import TopicHistory
+
+__all__ = ["TOPIC_KINDS", "check_topics"]
+
+TOPIC_KINDS = {
+    "unpublished": "a published message that is not in its topic, or has another ID than was told",
+    "unasked": "a message in a topic that nobody published to it, or of which nothing was to be "
+    "done",
+    "republished": "a message that a topic has more than once",
+    "uncounted": "numbers of a publisher that a topic has with a gap, or out of their order",
+    "misordered": "messages of a topic whose IDs do not grow, or a publisher's that lie in another "
+    "order than it published them",
+    "unranged": "what `hqueue check` finds in the log and the topics' ranges",
+    "misgiven": "a message that a subscriber was given, and that its topic does not have there",
+    "skipped": "messages of a topic that a subscriber was given with a gap, or in another order",
+    "ungiven": "a message of a topic that its subscriber was never given",
+    "forgotten": "a subscription that began below a consume mark that had been stored",
+    "regiven": "a message at or below the mark with which its subscription began, long after that",
+}
+"""What is looked for."""
+
+LATE_S = 45.0
+"""A call of an earlier owner may come in after a later one's: its time-out bounds that."""
+
+
+def check_topics(history: TopicHistory) -> list[Violation]:
+    """Every violation that the history shows; none if topics, hubs and subscriptions are right."""
+    violations = [Violation("unranged", finding) for finding in history.findings]
+    for topic, final in sorted(history.final.items()):
+        violations += _contents(history, topic, final)
+        violations += _numbers(history, topic, final)
+        violations += _order(history, topic, final)
+        violations += _given(history, topic, final)
+        violations += _marks(history, topic)
+    return violations
+
+
+def _contents(
+    history: TopicHistory, topic: str, final: list[tuple[int, str]]
+) -> Iterator[Violation]:
+    there = {token: id_ for id_, token in final}
+    tried: set[str] = set()
+    for publish in history.publishes:
+        if publish.topic != topic:
+            continue
+        if publish.outcome != "fail":
+            tried.update(publish.tokens)
+        if publish.outcome != "ok":
+            continue
+        for token in publish.tokens:
+            if token not in there:
+                yield Violation("unpublished", f"{topic}: {token} is not there")
+        told = zip(reversed(publish.tokens), reversed(publish.ids))  # noqa: B905  (the last ones')
+        for token, id_ in told:
+            if there.get(token, id_) != id_:
+                yield Violation("unpublished", f"{topic}: {token} at {there[token]}, not {id_}")
+    counts = collections.Counter(token for _, token in final)
+    for token, count in counts.items():
+        if token not in tried:
+            yield Violation("unasked", f"{topic}: {token}")
+        if count > 1:
+            yield Violation("republished", f"{topic}: {token} {count} times")
+
+
+def _numbers(
+    history: TopicHistory, topic: str, final: list[tuple[int, str]]
+) -> Iterator[Violation]:
+    """Those of a publisher that numbers what it publishes lie there as they count up from 0."""
+    numbers: dict[str, tuple[str, int]] = {}
+    for publish in history.publishes:
+        if publish.topic == topic and publish.first is not None:
+            publisher = publish.process.rpartition("-")[0]
+            for index, token in enumerate(publish.tokens):
+                numbers[token] = publisher, publish.first + index
+    wanted: dict[str, int] = collections.defaultdict(int)
+    seen: set[str] = set()
+    for _, token in final:
+        if token in numbers and token not in seen:
+            seen.add(token)
+            publisher, number = numbers[token]
+            if number != wanted[publisher]:
+                yield Violation(
+                    "uncounted", f"{topic}: {token} of {publisher} for number {wanted[publisher]}"
+                )
+            wanted[publisher] = number + 1
+
+
+def _order(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> Iterator[Violation]:
+    for (before, _), (after, token) in itertools.pairwise(final):
+        if after <= before:
+            yield Violation("misordered", f"{topic}: {token} at {after} behind {before}")
+    place = {token: index for index, (_, token) in enumerate(final)}
+    last: dict[str, int] = {}
+    for publish in history.publishes:
+        if publish.topic != topic or publish.outcome != "ok":
+            continue
+        for token in publish.tokens:
+            at = place.get(token, -1)
+            if at < 0:
+                continue
+            if at < last.get(publish.process, -1):
+                yield Violation("misordered", f"{topic}: {token} of {publish.process}")
+            last[publish.process] = at
+
+
+def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> Iterator[Violation]:
+    """What a subscription gives are the topic's messages, from its first mark on, without a gap."""
+    ids = [id_ for id_, _ in final]
+    there = dict(final)
+    reached: dict[str, int] = {}
+    """By subscriber: how many of the topic's messages lie at or below the highest that it had."""
+    began: dict[str, list[tuple[float, int]]] = collections.defaultdict(list)
+    for attached in history.attached:
+        if attached.topic == topic:
+            reached.setdefault(attached.subscriber, bisect.bisect_right(ids, attached.consumed))
+            began[attached.subscriber].append((attached.ended_s, attached.consumed))
+    for given in history.given:
+        if given.topic != topic:
+            continue
+        name = f"{given.subscriber} of {topic}"
+        wrong = [(id_, token) for id_, token in given.messages if there.get(id_) != token]
+        if wrong:
+            yield Violation("misgiven", f"{name}: {wrong[0]}")
+            continue
+        first = bisect.bisect_left(ids, given.messages[0][0])
+        until = first + len(given.messages)
+        if [id_ for id_, _ in given.messages] != ids[first:until]:
+            yield Violation("skipped", f"{name}: {given.messages[0][0]} and what came with it")
+        if first > reached.get(given.subscriber, 0):
+            missed = ids[reached.get(given.subscriber, 0)]
+            yield Violation("skipped", f"{name}: {missed} before {given.messages[0][0]}")
+        reached[given.subscriber] = max(reached.get(given.subscriber, 0), until)
+        below = _mark_before(began[given.subscriber], given.at_s - LATE_S)
+        if given.messages[0][0] <= below:
+            yield Violation("regiven", f"{name}: {given.messages[0][0]}, with the mark at {below}")
+    for subscriber, count in reached.items():
+        if count < len(ids):
+            yield Violation("ungiven", f"{subscriber} of {topic}: {final[count]}")
+
+
+def _mark_before(began: list[tuple[float, int]], at_s: float) -> int:
+    return max((consumed for ended_s, consumed in began if ended_s < at_s), default=-1)
+
+
+def _marks(history: TopicHistory, topic: str) -> Iterator[Violation]:
+    """Where a subscription begins is no lower than any mark that was stored before."""
+    stored: Mapping[str, list[tuple[float, int]]] = collections.defaultdict(list)
+    for mark in history.marks:
+        if mark.topic == topic:
+            stored[mark.subscriber].append((mark.at_s, mark.consumed))
+    for attached in history.attached:
+        if attached.topic != topic:
+            continue
+        before = _mark_before(stored[attached.subscriber], attached.began_s)
+        if attached.consumed < before:
+            yield Violation(
+                "forgotten", f"{attached.subscriber} of {topic}: {attached.consumed} after {before}"
+            )
