@@ -168,3 +168,34 @@ def test_the_example_settings_are_accepted(run: Run, tmp_path: Path) -> None:
     assert refused.code == 2
     # All that stands in the example is known: what is refused is what was added.
     assert "threads" in refused.err
+
+
+def test_a_worker_is_a_hub_too(
+    environment: dict[str, str], opened: hqueue.Queue, run: Run, port: int
+) -> None:
+    came: list[bytes] = []
+
+    def listener(messages: Sequence[ReceivedMessage]) -> Status:
+        came.extend(message.value for message in messages)
+        return Status.DONE
+
+    settings = {
+        "HQUEUE_HUB_HOST": "127.0.0.1",
+        "HQUEUE_HUB_PORT": "0",
+        "HQUEUE_HUB_METRICS_PORT": "0",
+    }
+    arguments = ("worker", "--host", "127.0.0.1", "--metrics-port", str(port))
+    both = Running((*arguments, "--hub-queues", opened.name), {**environment, **settings})
+    try:
+        wait_for(lambda: health(port) == 200, "the worker is well")
+        hubs = wait_for(lambda: run("hubs", opened.name, "--json").lines, "the hub is there")
+        address = json.loads(hubs[0])["address"]
+        with opened.subscriber(Subscription("s"), listener):
+            published = run("publish", "t", "value", "-q", opened.name, "--hubs", address)
+            assert published.code == 0, published.err
+            wait_for(lambda: came == [b"value"], "what the hub wrote is pushed")
+        both.terminate()
+        assert both.end().code == 0
+        assert run("hubs", opened.name, "--json").lines == []
+    finally:
+        both.kill()

@@ -52,10 +52,10 @@ commits beside what it does, leaves and comes back). Half of the puts are messag
 headers of all kinds; in the others there are none, so that batches of both formats lie beside one
 another. All the time a stranger tells the workers of batches that nobody put.
 
-Beside it three hubs own six topics of a second queue. Four publishers (two publish what comes, once;
-two number what they publish, and call again until it is there, also when they were killed and started
-anew) and two subscribers (one consumes by what it answers, one says itself what is consumed) know
-nothing but the hubs' addresses. A put gives up after
+Beside it three hubs own six topics of a second queue. Four publishers (two publish what comes,
+once; two number what they publish, and call again until it is there, also when they were killed and
+started anew) and two subscribers (one consumes by what it answers, one says itself what is
+consumed) know nothing but the hubs' addresses. A put gives up after
 20 s and a request after 5 s, which is less than a recovery may take: so all three outcomes are met.
 
 Each process writes down what it tries before it tries it, and what came of it: **ok**, **fail**
@@ -103,9 +103,9 @@ unless the connection is cut. Requests to the master go past the proxies. What t
 of region servers (where `hbase:meta` is, compactions) it asks natively, past the proxies.
 
 At most one fault of the servers, one of the producers, one of the workers and subscribers, one of
-the consumers and one of the hubs and whom they serve is under way at a time. The schedule is drawn from the seed alone; all kinds come
-once before any comes twice. A fault that did not work as meant is not counted, and a run in which
-some kind never worked counts as failed.
+the consumers and one of the hubs and whom they serve is under way at a time. The schedule is drawn
+from the seed alone; all kinds come once before any comes twice. A fault that did not work as meant
+is not counted, and a run in which some kind never worked counts as failed.
 
 The longest stall is the longest time in which some partition took no put from any producer, while
 or just after the fault was under way. The machine has two cores, and beside each of these runs

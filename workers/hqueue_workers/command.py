@@ -1,16 +1,18 @@
-"""``hqueue worker``: the process that delivers messages, and serves the Thrift API."""
+"""``hqueue worker``: the process that delivers messages, serves the Thrift API, and is a hub."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import Annotated
 
 import typer
 
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
+from hqueue_workers.hub.hub import Hub
+from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.settings import WorkerSettings
+from hqueue_workers.roles import Role, run_until_signal
 from hqueue_workers.worker import Worker
 
 __all__ = ["register"]
@@ -60,6 +62,10 @@ def worker(
     push: Annotated[
         bool | None, typer.Option(help="Deliver to subscribers, which is the default.")
     ] = None,
+    hub_queues: Annotated[
+        str | None,
+        typer.Option(help="Be a hub of these queues, too: names, with commas between."),
+    ] = None,
     api_port: Annotated[
         int | None, typer.Option(help="Serve the Thrift API there; 0 for a free one.")
     ] = None,
@@ -81,11 +87,12 @@ def worker(
         int | None, typer.Option(help="What scanners of the API hold together.")
     ] = None,
 ) -> None:
-    """Deliver messages to their subscribers, and serve the Thrift API if it has a port, until
-    SIGTERM or Ctrl-C.
+    """Deliver messages to their subscribers, serve the Thrift API if it has a port, and be a hub if
+    it has queues for one, until SIGTERM or Ctrl-C.
 
     One process a host is best, beside the region server; they share the partitions among them.
-    The same settings can stand in HQUEUE_WORKER_* and in [worker] of the settings file. At the
+    The same settings can stand in HQUEUE_WORKER_* and in [worker] of the settings file; those of
+    the hub stand in HQUEUE_HUB_* and in [hub]. At the
     end the calls under way are waited for, and others take over where this one stopped.
     """
     settings = WorkerSettings.load(
@@ -105,6 +112,7 @@ def worker(
             "checkpoint_ms": checkpoint_ms,
             "drain_ms": drain_ms,
             "push": push,
+            "hub_queues": hub_queues,
             "api_port": api_port,
             "api_host": api_host,
             "api_threads": api_threads,
@@ -117,15 +125,12 @@ def worker(
     )
 
     async def run() -> None:
-        await _until_signal(Worker(session_of(context).client, settings))
+        client = session_of(context).client
+        roles: list[Role] = []
+        if settings.push or settings.api_port is not None:
+            roles.append(Worker(client, settings))
+        if settings.hub_queue_names:
+            roles.append(Hub(client, settings.hub_queue_names, HubSettings.load()))
+        await run_until_signal(roles)
 
     asyncio.run(run())
-
-
-async def _until_signal(running: Worker) -> None:
-    """Run a worker until this process is told to end."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    await running.run(stopping)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
 from hqueue_workers.hub.hub import Hub
 from hqueue_workers.hub.settings import HubSettings
+from hqueue_workers.roles import run_until_signal
 
 __all__ = ["register"]
 
@@ -90,15 +90,6 @@ def hub(
     )
 
     async def run() -> None:
-        await _until_signal(Hub(session_of(context).client, queues, settings))
+        await run_until_signal([Hub(session_of(context).client, queues, settings)])
 
     asyncio.run(run())
-
-
-async def _until_signal(running: Hub) -> None:
-    """Run a hub until this process is told to end."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    await running.run(stopping)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from hqueue import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
 from hqueue.settings.addresses import PORT_MAX
+from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.loading import worker_settings
 from hqueue.settings.numbers import read_whole
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
@@ -93,6 +94,10 @@ class WorkerSettings(ApiSettings):
     """Whether it delivers to subscribers. Without, it is no worker to others, claims no partition
     and needs no ZooKeeper: it serves the Thrift API alone."""
 
+    hub_queues: str = ""
+    """The queues that this process is a hub of, too: names, with commas between; none if empty. The
+    hub's own settings are `HubSettings`."""
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -106,19 +111,29 @@ class WorkerSettings(ApiSettings):
                 object.__setattr__(self, field.name, number)
             elif not isinstance(value, str):
                 raise SettingsError("this setting is a text", setting=field.name, value=value)
-        if not self.push and self.api_port is None:
-            raise SettingsError("a worker without push and api_port has nothing to do")
+        if not (self.push or self.hub_queue_names) and self.api_port is None:
+            raise SettingsError("a worker without push, api_port and hub_queues has nothing to do")
         if not self.listen_host:
             object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
         if not self.host:
             object.__setattr__(self, "host", socket.gethostname())
         if not self.region_host:
             object.__setattr__(self, "region_host", self.host)
-        if self.name:
-            try:
+        self._check_names()
+
+    def _check_names(self) -> None:
+        try:
+            if self.name:
                 check_name(self.name)
-            except InvalidInputError as exc:
-                raise SettingsError(exc.text, name=self.name) from exc
+            for queue in self.hub_queue_names:
+                check_queue_name(queue)
+        except InvalidInputError as exc:
+            raise SettingsError(exc.text, name=self.name, hub_queues=self.hub_queues) from exc
+
+    @property
+    def hub_queue_names(self) -> list[str]:
+        """The names of `hub_queues`, one by one."""
+        return [name.strip() for name in self.hub_queues.split(",") if name.strip()]
 
     @classmethod
     def load(

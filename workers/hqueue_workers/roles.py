@@ -1,0 +1,43 @@
+"""What a process does, each part beside the others, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from typing import Protocol
+
+__all__ = ["Role", "run_together", "run_until_signal"]
+
+
+class Role(Protocol):
+    """A part that a process plays: a worker, a hub."""
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Play it until `stopping` is set; then end what is under way."""
+
+
+async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
+    """Play roles beside each other until `stopping` is set, or one of them ends: then the others
+    end, too, each as it does when it is told.
+
+    Raises:
+        Exception: the first one by which a role ended.
+    """
+    running = [asyncio.ensure_future(role.run(stopping)) for role in roles]
+    try:
+        ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.set()
+        await asyncio.wait(running)
+    for each in (*ended, *running):
+        each.result()
+
+
+async def run_until_signal(roles: Sequence[Role]) -> None:
+    """Play roles until SIGTERM or SIGINT."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await run_together(roles, stopping)
