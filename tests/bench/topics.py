@@ -1,8 +1,8 @@
 """``python -m tests.bench.topics``: how the cost of hubs grows with the number of topics.
 
-Three hubs own topics that have a subscriber each; metadata is in HBase. What they take while
-nothing happens is measured, and how long it takes until the topics of one that was killed are
-served by the others, when they are called for.
+Three hubs own topics that have a subscriber each. What they take while nothing happens is
+measured, and how long it takes until the topics of one that was killed are served by the others,
+when they are called for.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Hubs:
             **os.environ,
             "HQUEUE_ZOOKEEPER": server.settings().zookeeper,
             "HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": str(SESSION_MS),
-            "HQUEUE_METADATA_STORE": "hbase",
+            "HQUEUE_METADATA_STORE": client.settings.metadata_store,
             "HQUEUE_HUB_HOST": "127.0.0.1",
             "HQUEUE_HUB_PORT": "0",
             "HQUEUE_HUB_METRICS_PORT": "0",
@@ -134,11 +134,11 @@ class Topics:
         self._calls.close()
 
 
-def measure(server: local.LocalServer, count: int) -> dict[str, Any]:
+def measure(server: local.LocalServer, store: str, count: int) -> dict[str, Any]:
     """The figures for so many topics."""
-    name = f"bench-topics-{count}"
+    name = f"bench-topics-{store}-{count}"
     with (
-        hqueue.connect(server.settings(metadata_store="hbase")) as client,
+        hqueue.connect(server.settings(metadata_store=store)) as client,
         contextlib.ExitStack() as stack,
     ):
         client.create_queue(name, partitions=PARTITIONS)
@@ -161,6 +161,7 @@ def measure(server: local.LocalServer, count: int) -> dict[str, Any]:
         hubs.processes[victim].kill()
         taken_s = topics.publish(owned)
         return {
+            "store": store,
             "topics": count,
             "created_a_second": round(count / created_s),
             "idle_core_percent": round(max(each[0] for each in idle), 2),
@@ -186,13 +187,14 @@ def _idle(hubs: Hubs) -> Iterator[tuple[float, float]]:
 
 def main(
     topics: Annotated[list[int] | None, typer.Option(help="How many; once for each.")] = None,
+    store: Annotated[str, typer.Option(help="Of metadata: zookeeper or hbase.")] = "zookeeper",
     figures: Annotated[Path | None, typer.Option(help="Where to write them, as JSON.")] = None,
 ) -> None:
     """Measure, on a server of its own."""
     rows = []
     with fresh_server() as server:
         for count in topics or (1_000, 10_000, 100_000):
-            rows.append(measure(server, count))
+            rows.append(measure(server, store, count))
             print(json.dumps(rows[-1]), flush=True)
     if figures is not None:
         figures.write_text(json.dumps(rows, indent=2) + "\n")
