@@ -218,17 +218,20 @@ class Subscriptions:
             return endpoint
 
     def _forget(self, subscription: TopicSubscription) -> None:
+        _close(self._free(subscription))
+
+    def _free(self, subscription: TopicSubscription) -> Listeners | None:
+        """Let its name be taken again; what is to be closed."""
         key = subscription.queue, subscription.topic, subscription.subscriber
         with self._lock:
             if self._all.get(key) is not subscription:
-                return
+                return None
             del self._all[key]
             listeners = self._listeners.pop(subscription)
             endpoint = self._endpoints.get((subscription.queue, subscription.subscriber))
         if endpoint is not None:
             endpoint.remove(subscription)
-        if not listeners.is_own_thread():
-            listeners.close()
+        return listeners
 
     def _attach(
         self,
@@ -327,8 +330,9 @@ class Subscriptions:
             self._attach_again(hub, [subscription])
 
     def _lost(self, subscription: TopicSubscription, failure: HQueueError) -> None:
-        subscription.end(failure)
-        self._forget(subscription)
+        listeners = self._free(subscription)
+        subscription.end(failure)  # Who waits for that may subscribe again at once.
+        _close(listeners)
 
     def _attach_again(self, hub: Address, subscriptions: list[TopicSubscription]) -> None:
         now_s = time.monotonic()
@@ -368,6 +372,11 @@ class Subscriptions:
                     heapq.heappush(self._due, (due_s, next(self._order), longer_s, subscription))
             except HQueueError as exc:
                 self._lost(subscription, exc)
+
+
+def _close(listeners: Listeners | None) -> None:
+    if listeners is not None and not listeners.is_own_thread():
+        listeners.close()
 
 
 def _host_towards(hubs: tuple[Address, ...]) -> str:
