@@ -147,12 +147,12 @@ class HiddenFate:
         return next(self._fates, Fate.LOSE_REQUEST) if self._sent else Fate.PASS
 
 
-@pytest.mark.thorough("waits for the bound itself, 6 s")
+@pytest.mark.thorough("waits for the bound itself, 18 s")
 def test_a_put_whose_fate_stays_hidden_fails_with_an_unknown_outcome_in_time(
     make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     queue = make_queue()
-    with lossy.connect(request_timeout_ms=1_000, operation_timeout_ms=2_000) as client:
+    with lossy.connect(request_timeout_ms=2_000, operation_timeout_ms=6_000) as client:
         behind = client.queue(queue.name)
         told = []
         for n, fate in ((1, Fate.LOSE_ANSWER), (3, Fate.HOLD), (5, Fate.HANG)):
@@ -164,7 +164,7 @@ def test_a_put_whose_fate_stays_hidden_fails_with_an_unknown_outcome_in_time(
             with pytest.raises(StoreUnavailableError) as caught:
                 behind.put(Message("t", b"0:%d" % n))
             assert caught.value.outcome is Outcome.UNKNOWN
-            assert 1.5 < time.monotonic() - began < 60
+            assert 5 < time.monotonic() - began < 60
             lossy.set_fate(lambda _: Fate.PASS)
         in_doubt = {f"0:{n}" for n in (1, 3, 5)}
         lossy.deliver()
@@ -178,7 +178,7 @@ def test_a_put_that_was_never_sent_fails_with_not_applied(
     make_queue: MakeQueue, lossy: LossyWay
 ) -> None:
     queue = make_queue()
-    with lossy.connect(request_timeout_ms=700, operation_timeout_ms=1_500) as client:
+    with lossy.connect(request_timeout_ms=1_500, operation_timeout_ms=4_000) as client:
         fresh = client.queue(queue.name)
         stale = client.queue(queue.name)
         stale.put(Message("t", b"0:0"))

@@ -14,7 +14,6 @@ from hqueue import (
     CombinedPartitionScanner,
     ConnectOptions,
     InvalidInputError,
-    Producer,
     ProducerOptions,
     Queue,
     QueueAttributes,
@@ -26,6 +25,7 @@ from hqueue import (
     Subscription,
 )
 from hqueue.handle import QueueLog
+from hqueue.produce.buffer import BatchingBuffer
 from hqueue.settings.attributes import ATTRIBUTES
 
 INTERNAL = {"coordinate"}
@@ -35,7 +35,7 @@ INTERNAL = {"coordinate"}
 @pytest.mark.parametrize(
     ("options", "owner"),
     [
-        (ProducerOptions, Producer),
+        (ProducerOptions, BatchingBuffer),
         (SubscriberOptions, Subscriber),
         (ScannerOptions, CombinedPartitionScanner),
     ],
