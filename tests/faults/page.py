@@ -87,9 +87,9 @@ ten processes to the same.
 
 A subscriber of hubs writes down where each hub said that its subscription is, and all the time the
 stored consume marks are looked at. So no subscription began below a mark that had been stored, each
-got all messages of its topic from its first mark on, in their order, and none again long after it
-was marked. The messages of publishers that number lie in their topics as their numbers count up,
-without a gap and none twice, however often they were killed.
+got all messages of its topic from its first mark on, in their order, and none again that lay at or
+below a mark stored long before. The messages of publishers that number lie in their topics as their
+numbers count up, without a gap and none twice, however often they were killed.
 
 ## What each fault does
 

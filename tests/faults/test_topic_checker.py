@@ -136,6 +136,10 @@ def give_what_was_consumed_long_ago(history: TopicHistory) -> None:
     history.given.append(given(range(3, 8), 20.1 + 2 * LATE_S))
 
 
+def give_what_had_been_marked_long_ago(history: TopicHistory) -> None:
+    history.given.append(given(range(5, 8), 30.0 + 2 * LATE_S))
+
+
 PLANTED: list[tuple[Callable[[TopicHistory], None], str]] = [
     (lose_a_message, "unpublished"),
     (store_it_elsewhere, "unpublished"),
@@ -155,6 +159,7 @@ PLANTED: list[tuple[Callable[[TopicHistory], None], str]] = [
     (give_the_last_one_to_nobody, "ungiven"),
     (begin_below_a_stored_mark, "forgotten"),
     (give_what_was_consumed_long_ago, "regiven"),
+    (give_what_had_been_marked_long_ago, "regiven"),
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from .checker import Violation
 from .topic_history import TopicHistory
@@ -25,12 +25,34 @@ TOPIC_KINDS = {
     "skipped": "messages of a topic that a subscriber was given with a gap, or in another order",
     "ungiven": "a message of a topic that its subscriber was never given",
     "forgotten": "a subscription that began below a consume mark that had been stored",
-    "regiven": "a message at or below the mark with which its subscription began, long after that",
+    "regiven": "a message at or below a mark that had been stored, or with which its subscription "
+    "began, long after that",
 }
 """What is looked for."""
 
 LATE_S = 45.0
 """A call of an earlier owner may come in after a later one's: its time-out bounds that."""
+
+
+class _Highest:
+    """The highest mark of a subscription that was known before a time.
+
+    Args:
+        marks: when each was known, and the mark.
+    """
+
+    def __init__(self, marks: Iterable[tuple[float, int]] = ()) -> None:
+        self._times: list[float] = []
+        self._marks = [-1]
+        for at_s, consumed in sorted(marks):
+            self._times.append(at_s)
+            self._marks.append(max(consumed, self._marks[-1]))
+
+    def before(self, at_s: float) -> int:
+        return self._marks[bisect.bisect_left(self._times, at_s)]
+
+
+_NOTHING = _Highest()
 
 
 def check_topics(history: TopicHistory) -> list[Violation]:
@@ -119,11 +141,15 @@ def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
     there = dict(final)
     reached: dict[str, int] = {}
     """By subscriber: how many of the topic's messages lie at or below the highest that it had."""
-    began: dict[str, list[tuple[float, int]]] = collections.defaultdict(list)
+    known: dict[str, list[tuple[float, int]]] = collections.defaultdict(list)
     for attached in history.attached:
         if attached.topic == topic:
             reached.setdefault(attached.subscriber, bisect.bisect_right(ids, attached.consumed))
-            began[attached.subscriber].append((attached.ended_s, attached.consumed))
+            known[attached.subscriber].append((attached.ended_s, attached.consumed))
+    for mark in history.marks:
+        if mark.topic == topic:
+            known[mark.subscriber].append((mark.at_s, mark.consumed))
+    highest = {subscriber: _Highest(marks) for subscriber, marks in known.items()}
     for given in history.given:
         if given.topic != topic:
             continue
@@ -140,7 +166,7 @@ def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
             missed = ids[reached.get(given.subscriber, 0)]
             yield Violation("skipped", f"{name}: {missed} before {given.messages[0][0]}")
         reached[given.subscriber] = max(reached.get(given.subscriber, 0), until)
-        below = _mark_before(began[given.subscriber], given.at_s - LATE_S)
+        below = highest.get(given.subscriber, _NOTHING).before(given.at_s - LATE_S)
         if given.messages[0][0] <= below:
             yield Violation("regiven", f"{name}: {given.messages[0][0]}, with the mark at {below}")
     for subscriber, count in reached.items():
@@ -148,20 +174,17 @@ def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
             yield Violation("ungiven", f"{subscriber} of {topic}: {final[count]}")
 
 
-def _mark_before(began: list[tuple[float, int]], at_s: float) -> int:
-    return max((consumed for ended_s, consumed in began if ended_s < at_s), default=-1)
-
-
 def _marks(history: TopicHistory, topic: str) -> Iterator[Violation]:
     """Where a subscription begins is no lower than any mark that was stored before."""
-    stored: Mapping[str, list[tuple[float, int]]] = collections.defaultdict(list)
+    stored: dict[str, list[tuple[float, int]]] = collections.defaultdict(list)
     for mark in history.marks:
         if mark.topic == topic:
             stored[mark.subscriber].append((mark.at_s, mark.consumed))
+    highest = {subscriber: _Highest(marks) for subscriber, marks in stored.items()}
     for attached in history.attached:
         if attached.topic != topic:
             continue
-        before = _mark_before(stored[attached.subscriber], attached.began_s)
+        before = highest.get(attached.subscriber, _NOTHING).before(attached.began_s)
         if attached.consumed < before:
             yield Violation(
                 "forgotten", f"{attached.subscriber} of {topic}: {attached.consumed} after {before}"
