@@ -11,6 +11,7 @@ from hqueue_workers.hub.attachments import Attachments
 from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.committer import Committer
 from hqueue_workers.hub.committers import Committers
+from hqueue_workers.hub.creations import Creations
 from hqueue_workers.hub.delivering import Delivering
 from hqueue_workers.hub.managing import Managing
 from hqueue_workers.hub.metrics import HubMetrics
@@ -118,6 +119,7 @@ class Parts:
             authorizer=self._authorizer,
             metrics=self._metrics,
             topics_max=self._settings.topics_max,
+            creations=Creations(self._settings.creations_per_hour_max),
             bound_s=bound_ms / 1e3,
             pool=self._pool,
             listener=subscriptions.attachments,

@@ -21,6 +21,7 @@ _BOUNDS = {
     "threads": (1, 256),
     "connections_max": (1, 100_000),
     "topics_max": (1, 10_000_000),
+    "creations_per_hour_max": (1, 1_000_000_000),
     "pending_bytes_max": (1024 * 1024, 2**40),
     "balance_ms": (100, 86_400_000),
     "drain_ms": (0, 600_000),
@@ -68,6 +69,10 @@ class HubSettings(ApiSettings):
 
     topics_max: int = 1_000_000
     """Topics owned at a time, of each queue. Where they lie in ZooKeeper see docs/hubs.md."""
+
+    creations_per_hour_max: int = 1_000_000
+    """Topics that each caller may create at once, and in each hour from then on, in each queue.
+    Further ones are refused as busy."""
 
     pending_bytes_max: int = 64 * 1024 * 1024
     """What may wait to be appended. Beyond it publishes are refused as busy."""
