@@ -18,10 +18,7 @@ from tests.support.backends import Backend
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.in_memory_first,
-    pytest.mark.parametrize("store", ["zookeeper", "hbase"]),
-]
+pytestmark = pytest.mark.in_memory_first
 
 WAIT_S = 240.0
 STAY_MS = 500.0
@@ -59,12 +56,11 @@ class Hubs:
         stack: contextlib.ExitStack,
         backend: Backend,
         queue: str,
-        store: str,
         rounds: Counter[Shedding],
     ) -> None:
         self._stack = stack
         self._rounds = rounds
-        self._connect = lambda: backend.connect(metadata_store=store)
+        self._connect = backend.connect
         self.queue = queue
         self.hubs: list[HubThread] = []
         self.start()
@@ -121,10 +117,10 @@ class Hubs:
 
 @pytest.fixture
 def hubs(
-    backend: Backend, make_queue: Callable[..., hqueue.Queue], store: str, rounds: Counter[Shedding]
+    backend: Backend, make_queue: Callable[..., hqueue.Queue], rounds: Counter[Shedding]
 ) -> Iterator[Hubs]:
     with contextlib.ExitStack() as stack:
-        yield Hubs(stack, backend, make_queue(3).name, store, rounds)
+        yield Hubs(stack, backend, make_queue(3).name, rounds)
 
 
 @contextlib.contextmanager
