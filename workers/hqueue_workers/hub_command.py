@@ -57,6 +57,9 @@ def hub(
     balance_ms: Annotated[
         int | None, typer.Option(help="How often load is told, and topics are given up.")
     ] = None,
+    choice: Annotated[
+        str | None, typer.Option(help="Which hub a topic goes to: by load, or uniform.")
+    ] = None,
     drain_ms: Annotated[
         int | None, typer.Option(help="How long calls under way are waited for at a stop.")
     ] = None,
@@ -96,6 +99,7 @@ def hub(
             "deliveries_max": deliveries_max,
             "session_ms": session_ms,
             "balance_ms": balance_ms,
+            "choice": choice,
             "drain_ms": drain_ms,
             "api_port": api_port,
             "api_host": api_host,

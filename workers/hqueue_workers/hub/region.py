@@ -26,7 +26,7 @@ from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_st
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owned import OwnedListener, OwnedTopic, RedirectedError
 from hqueue_workers.hub.takeover import TakeOver
-from hqueue_workers.hub.topic_records import TopicRecords
+from hqueue_workers.hub.topic_records import Choose, TopicRecords
 
 __all__ = ["Region"]
 
@@ -69,7 +69,7 @@ class Region:
         bound_s: of what is asked of ZooKeeper and HBase for one call.
         pool: the threads.
         listener: told of topics that are left.
-        rng: chooses hubs.
+        choose: chooses the hub that a topic without an owner goes to.
     """
 
     def __init__(
@@ -89,13 +89,15 @@ class Region:
         bound_s: float,
         pool: ThreadPoolExecutor,
         listener: OwnedListener,
-        rng: random.Random | None = None,
+        choose: Choose,
     ) -> None:
         self.queue = queue
         self.committers = committers
         self._me = me
         self._metadata = metadata
-        self._records = TopicRecords(queue, me, metadata, bound_s, rng or random.Random())
+        self._records = TopicRecords(
+            queue, me, metadata, bound_s=bound_s, rng=random.Random(), choose=choose
+        )
         self._take_over = take_over
         self._partition_for = partition_for
         self._certain = certain

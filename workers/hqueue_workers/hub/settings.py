@@ -13,7 +13,9 @@ from hqueue.settings.numbers import read_whole
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByRules
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 
-__all__ = ["HubSettings"]
+__all__ = ["UNIFORM", "HubSettings"]
+
+BY_LOAD, UNIFORM = "load", "uniform"
 
 _BOUNDS = {
     "port": (0, PORT_MAX),
@@ -81,6 +83,10 @@ class HubSettings(ApiSettings):
     """How often the hub tells its load, claims partitions, and gives up topics where it has more
     than its share."""
 
+    choice: str = BY_LOAD
+    """Which hub a topic without an owner goes to: ``load``, by chance, those with less to do rather
+    than others; or ``uniform``, each as often as the others."""
+
     drain_ms: int = 10_000
     """How long calls under way are waited for at the end."""
 
@@ -118,6 +124,8 @@ class HubSettings(ApiSettings):
             elif not isinstance(value, str):
                 raise SettingsError("this setting is a text", setting=field.name, value=value)
         self.make_authorizer()
+        if self.choice not in (BY_LOAD, UNIFORM):
+            raise SettingsError("choice is load or uniform", choice=self.choice)
         if not self.listen_host:
             object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
         if not self.host:
