@@ -18,8 +18,9 @@ TOPIC_KINDS = {
     "done",
     "republished": "a message that a topic has more than once",
     "uncounted": "numbers of a publisher that a topic has with a gap, or out of their order",
-    "misordered": "messages of a topic whose IDs do not grow, or a publisher's that lie in another "
-    "order than it published them",
+    "misordered": "messages of a topic whose IDs do not grow; a publisher's that lie in another "
+    "order than it published them; one that was first tried after another was known to be there, "
+    "and lies before it",
     "unranged": "what `hqueue check` finds in the log and the topics' ranges",
     "misgiven": "a message that a subscriber was given, and that its topic does not have there",
     "skipped": "messages of a topic that a subscriber was given with a gap, or in another order",
@@ -35,21 +36,21 @@ LATE_S = 45.0
 
 
 class _Highest:
-    """The highest mark of a subscription that was known before a time.
+    """The highest number, as a mark or a place, that was known before a time; -1 if none was.
 
     Args:
-        marks: when each was known, and the mark.
+        known: when each was known, and the number.
     """
 
-    def __init__(self, marks: Iterable[tuple[float, int]] = ()) -> None:
+    def __init__(self, known: Iterable[tuple[float, int]] = ()) -> None:
         self._times: list[float] = []
-        self._marks = [-1]
-        for at_s, consumed in sorted(marks):
+        self._numbers = [-1]
+        for at_s, number in sorted(known):
             self._times.append(at_s)
-            self._marks.append(max(consumed, self._marks[-1]))
+            self._numbers.append(max(number, self._numbers[-1]))
 
     def before(self, at_s: float) -> int:
-        return self._marks[bisect.bisect_left(self._times, at_s)]
+        return self._numbers[bisect.bisect_left(self._times, at_s)]
 
 
 _NOTHING = _Highest()
@@ -62,6 +63,7 @@ def check_topics(history: TopicHistory) -> list[Violation]:
         violations += _contents(history, topic, final)
         violations += _numbers(history, topic, final)
         violations += _order(history, topic, final)
+        violations += _precedence(history, topic, final)
         violations += _given(history, topic, final)
         violations += _marks(history, topic)
     return violations
@@ -133,6 +135,27 @@ def _order(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
             if at < last.get(publish.process, -1):
                 yield Violation("misordered", f"{topic}: {token} of {publish.process}")
             last[publish.process] = at
+
+
+def _precedence(
+    history: TopicHistory, topic: str, final: list[tuple[int, str]]
+) -> Iterator[Violation]:
+    """Whoever publishes it: what was first tried after a message was there lies behind it."""
+    place = {token: index for index, (_, token) in enumerate(final)}
+    tried_s: dict[str, float] = {}
+    there: list[tuple[float, int]] = []
+    for publish in history.publishes:
+        if publish.topic != topic:
+            continue
+        for token in publish.tokens:
+            tried_s[token] = min(publish.began_s, tried_s.get(token, publish.began_s))
+        if publish.outcome == "ok" and publish.ended_s is not None:
+            last = max(place.get(token, -1) for token in publish.tokens)
+            there.append((publish.ended_s, last))
+    highest = _Highest(there)
+    for token, began_s in tried_s.items():
+        if token in place and place[token] < highest.before(began_s):
+            yield Violation("misordered", f"{topic}: {token} before what was there already")
 
 
 def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> Iterator[Violation]:
