@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -71,6 +73,13 @@ class Place:
         (owner,) = [hub for hub in self.hubs if "t" in hub.owns(QUEUE)]
         return owner
 
+    def mark(self) -> MessageID | None:
+        """Of the subscription, as it is stored."""
+        found = self.metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
+        assert found is not None
+        assert found.value.state is not None
+        return found.value.state.consumed
+
     def values(self) -> list[bytes]:
         """What the topic has, over all its ranges."""
         with self.client.queue(QUEUE).scan_topic("t") as scanner:
@@ -111,14 +120,7 @@ def test_an_append_of_unknown_outcome_reaches_its_subscriber_once_and_in_order(
     last = place.publish(b"b").result(WAIT_S).id
     wait_for(lambda: sub.values[-1:] == [b"b"], "what came after it is there")
     assert sub.values == [b"a", b"unknown", b"b"] == place.values()
-
-    def mark() -> MessageID | None:
-        found = place.metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
-        assert found is not None
-        assert found.value.state is not None
-        return found.value.state.consumed
-
-    wait_for(lambda: mark() == last, "its mark is stored")
+    wait_for(lambda: place.mark() == last, "its mark is stored")
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
@@ -201,6 +203,40 @@ def test_a_clients_subscription_goes_on_at_its_mark_when_its_hubs_session_ended_
     assert list(dict.fromkeys(each.value for each in came)) == sent, "none is lost, in order"
     assert place.values() == sent
     assert not subscription.ended
+
+
+def test_a_clients_subscription_goes_on_at_its_mark_when_its_hub_was_fenced(place: Place) -> None:
+    place.hub()
+    place.hub()
+    assert place.publish(b"before").result(WAIT_S)
+    came: list[hqueue.ReceivedMessage] = []
+    subscription = place.hub_client().subscribe("t", "sub", came.extend)
+    first = place.publish(b"first").result(WAIT_S).id
+    wait_for(lambda: place.mark() == first, "it came, and its mark is stored")
+    place.depose()
+    assert place.publish(b"second", 1).result(WAIT_S)
+    assert isinstance(place.publish(b"late").exception(WAIT_S), RedirectedError)
+    assert place.publish(b"third", 1).result(WAIT_S)
+    wait_for(lambda: came[-1].value == b"third", "it goes on at the new owner")
+    assert [each.value for each in came] == [b"first", b"second", b"third"]
+    assert subscription.hub == place.hubs[1].address
+
+
+def test_health_says_whether_a_hub_serves_and_what_it_owns(place: Place) -> None:
+    hub = place.hub()
+    assert place.publish(b"v").result(WAIT_S)
+
+    def health() -> tuple[int, dict[str, Any]]:
+        asked = asyncio.run_coroutine_threadsafe(hub.hub._health_page(), hub._loop)
+        answer = asked.result(WAIT_S)
+        return answer.status, json.loads(answer.body)
+
+    assert health() == (200, {"status": "serving", "queues": {QUEUE: 1}})
+    store: Any = hub.client.coordination.store
+    store.suspend()
+    wait_for(lambda: health()[0] == 503, "it says that it does not serve")
+    store.resume()
+    wait_for(lambda: health()[0] == 200, "it serves again")
 
 
 class Hanging:
