@@ -26,7 +26,6 @@ __all__ = [
     "Read",
     "Recorder",
     "View",
-    "is_under_way",
     "load",
     "now_s",
 ]
@@ -172,13 +171,6 @@ class Recorder:
     def broken(self, text: str) -> None:
         """The log was found to be broken."""
         self._file.write("broken", text)
-
-
-def is_under_way(path: Path) -> bool:
-    """Whether the last that a producer wrote down is a put with no outcome yet."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 64 * 1024))
-        return file.read().rstrip(b"\n").rpartition(b"\n")[2].startswith(b'["invoke"')
 
 
 def load(folder: Path, final: str, counts: dict[int, int], findings: Iterable[str] = ()) -> History:

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+from pathlib import Path
+from unittest import mock
 
 import hqueue
-from hqueue import Address, HQueueError
+from hqueue import Address, Client, HQueueError
+from hqueue.zookeeper import ZooKeeperStore
+from hqueue_workers.hub import balance
 from hqueue_workers.hub.hub import Hub
 from hqueue_workers.hub.settings import HubSettings
+from tests.support.zookeeper_faults import expire
 
 from .specification import Specification
 
-__all__ = ["STYLES"]
+__all__ = ["STYLES", "expiring_path"]
 
 STYLES = ("left", "right", "middle")
 """Three, so that two share what a third one leaves."""
 
 PAUSE_S = 0.5
 BALANCE_MS = 1_000
+STAY_MS = 10_000.0
+"""A topic stays for so long, not for a minute: hubs shed all the time."""
 SESSION_MS = 5_000
+
+
+def expiring_path(folder: Path, name: str) -> Path:
+    """Where this is, a hub lets its session expire, and takes it away when that is done."""
+    return folder / f"{name}.expiring"
 
 
 async def _serve(specification: Specification) -> None:
@@ -34,24 +47,36 @@ async def _serve(specification: Specification) -> None:
     )
     stopping = asyncio.Event()
 
-    async def stop_at_the_end() -> None:
+    async def look_after(client: Client) -> None:
+        expiring = expiring_path(specification.folder, specification.name)
         while not specification.delivered():
             await asyncio.sleep(PAUSE_S)
+            if expiring.exists():
+                await asyncio.to_thread(_lose_session, client)
+                expiring.unlink(missing_ok=True)
         stopping.set()
 
     with hqueue.connect(specification.client_settings()) as client:
-        ending = asyncio.ensure_future(stop_at_the_end())
+        looking_after = asyncio.ensure_future(look_after(client))
         try:
             await Hub(client, [specification.topics_queue], settings).run(stopping)
         finally:
-            ending.cancel()
+            looking_after.cancel()
+
+
+def _lose_session(client: Client) -> None:
+    store = client.coordination.store
+    assert isinstance(store, ZooKeeperStore)
+    with contextlib.suppress(AssertionError):  # ZooKeeper is away: the nemesis gives it up.
+        expire(store)
 
 
 async def _run(specification: Specification) -> None:
     """Serve, as a service manager lets it: started again when it ended with an error."""
     while True:
         try:
-            await _serve(specification)
+            with mock.patch.object(balance, "STAY_MS", STAY_MS):
+                await _serve(specification)
         except HQueueError as exc:
             print(repr(exc), file=sys.stderr)
             await asyncio.sleep(PAUSE_S)

@@ -27,7 +27,9 @@ tried. This page is written by `python -m tests.faults.page` from the figures of
 
 **Promised:** a message whose put was acknowledged is read exactly once, in the order of the IDs
 that the puts returned; one whose put failed is never read; one whose outcome is unknown at most
-once; every reader sees the same order, and none a message appear behind it.
+once; every reader sees the same order, and none a message appear behind it. The same holds for each
+topic that hubs own, whichever owns it: what is numbered is there once, and its subscribers get all
+of it, in order, from their consume marks on.
 
 {verdict}
 
@@ -87,9 +89,12 @@ ten processes to the same.
 
 A subscriber of hubs writes down where each hub said that its subscription is, and all the time the
 stored consume marks are looked at. So no subscription began below a mark that had been stored, each
-got all messages of its topic from its first mark on, in their order, and none again long after it
-was marked. The messages of publishers that number lie in their topics as their numbers count up,
-without a gap and none twice, however often they were killed.
+got all messages of its topic from its first mark on, in their order, and none again that lay at or
+below a mark stored long before. The messages of publishers that number lie in their topics as their
+numbers count up, without a gap and none twice, however often they were killed. What was first tried
+when another message was known to be there lies behind that, whoever published it.
+[test_hub_restart.py](../tests/integration/test_hub_restart.py) kills a hub that owns 30,000 topics,
+and starts ZooKeeper again after it.
 
 ## What each fault does
 

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from .aiming import kill_under_way
 from .group_history import owners
+from .hub import expiring_path
 from .nemesis import Harm, NotDoneError
 from .processes import Processes
 from .schedule import Planned
@@ -36,6 +38,7 @@ class ProcessFaults:
             for kind in KINDS
             for name, harm in (("kill", self._kill), ("pause", self._pause))
         }
+        self.kinds["expire-hub"] = self._expire
 
     def _chosen(self, kind: str, item: Planned) -> tuple[str, int]:
         deadline = time.monotonic() + BOUND_S
@@ -55,10 +58,25 @@ class ProcessFaults:
 
     def _kill(self, kind: str, item: Planned) -> Harm:
         name, pid = self._chosen(kind, item)
-        os.kill(pid, signal.SIGKILL)
+        if kind == "publisher":
+            kill_under_way(pid, self._folder / f"{name}.publisher.jsonl")
+        else:
+            os.kill(pid, signal.SIGKILL)
         return Harm(name, lambda: self._processes.replace(kind, name))
 
     def _pause(self, kind: str, item: Planned) -> Harm:
         name, pid = self._chosen(kind, item)
         os.kill(pid, signal.SIGSTOP)
         return Harm(name, lambda: os.kill(pid, signal.SIGCONT))
+
+    def _expire(self, item: Planned) -> Harm:
+        name, _ = self._chosen("hub", item)
+        expiring = expiring_path(self._folder, name)
+        expiring.touch()
+        deadline = time.monotonic() + BOUND_S
+        while expiring.exists():
+            if time.monotonic() > deadline:
+                expiring.unlink(missing_ok=True)
+                raise NotDoneError(f"the session of {name} did not expire")
+            time.sleep(0.1)
+        return Harm(name)

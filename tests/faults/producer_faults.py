@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+from .aiming import kill_under_way
 from .clock import set_clock
-from .history import is_under_way
 from .nemesis import Harm
 from .processes import Processes
 from .schedule import Planned
 
 __all__ = ["ProducerFaults"]
 
-AIMS_MAX = 200
 MINUTE_MS = 60_000
 
 
@@ -43,14 +41,7 @@ class ProducerFaults:
 
     def _kill(self, item: Planned) -> Harm:
         name, pid = self._chosen(item)
-        history = self._folder / f"{name}.producer.jsonl"
-        for _ in range(AIMS_MAX):
-            os.kill(pid, signal.SIGSTOP)
-            if history.exists() and is_under_way(history):
-                break
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(0.01)
-        os.kill(pid, signal.SIGKILL)
+        kill_under_way(pid, self._folder / f"{name}.producer.jsonl")
         return Harm(name, lambda: self._processes.replace("producer", name))
 
     def _pause(self, item: Planned) -> Harm:

@@ -122,7 +122,7 @@ def run(options: Options, server: local.LocalServer, say: Callable[[str], None])
                 **servers.kinds,
                 **producers.kinds,
                 **ProcessFaults(processes, options.folder).kinds,
-                **TopicFaults(processes.hubs, topics_queue(name)).kinds,
+                **TopicFaults(processes.hubs, topics_queue(name), client).kinds,
             },
             say,
         )

@@ -154,8 +154,25 @@ FAULTS: dict[str, Fault] = {
             (7, 12),
             HUBS,
         ),
+        Fault(
+            "expire-hub",
+            "let ZooKeeper end a hub's session while the hub goes on",
+            (0, 2),
+            HUBS,
+        ),
         Fault("move-topics", "move all topics to one hub, under load", (0, 1), HUBS),
-        Fault("kill-publisher", "kill -9 a publisher, and start another", (0, 2), HUBS),
+        Fault(
+            "overload-hub",
+            "move all topics to one hub, under load, until it sheds some by itself",
+            (0, 1),
+            HUBS,
+        ),
+        Fault(
+            "kill-publisher",
+            "kill -9 a publisher while a publish is under way, and start another",
+            (0, 2),
+            HUBS,
+        ),
         Fault(
             "kill-listener",
             "kill -9 a subscriber of hubs, and start it again: it goes on at its marks",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .aiming import is_under_way
 from .group_history import CLAIM, COMMIT, GroupRecorder, load_group, owners
-from .history import Put, Recorder, is_under_way, load
+from .history import Put, Recorder, load
 
 
 def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -31,12 +31,12 @@ def right_history() -> TopicHistory:
     """
     return TopicHistory(
         [
-            Publish("plain-1", 0, "t", ["m1", "m2"], None, "ok", [1, 2]),
-            Publish("plain-1", 1, "t", ["m3"]),
-            Publish("plain-1", 2, "t", ["x"], None, "fail"),
-            Publish("plain-1", 3, "t", ["m6"], None, "ok", [6]),
-            Publish("counted-2", 0, "t", ["m4", "m5"], 0),
-            Publish("counted-3", 0, "t", ["m5", "m7"], 1, "ok", [7]),
+            Publish("plain-1", 0, "t", ["m1", "m2"], None, "ok", [1, 2], 0.1, 0.2),
+            Publish("plain-1", 1, "t", ["m3"], began_s=0.3),
+            Publish("plain-1", 2, "t", ["x"], None, "fail", began_s=0.4),
+            Publish("plain-1", 3, "t", ["m6"], None, "ok", [6], 0.7, 0.8),
+            Publish("counted-2", 0, "t", ["m4", "m5"], 0, began_s=0.5),
+            Publish("counted-3", 0, "t", ["m5", "m7"], 1, "ok", [7], 0.9, 1.0),
         ],
         [
             Attached("s-1", "s", "t", 0, 1.0, 1.1),
@@ -100,6 +100,10 @@ def swap_publishes(history: TopicHistory) -> None:
     history.publishes[0], history.publishes[3] = history.publishes[3], history.publishes[0]
 
 
+def publish_later_what_lies_before(history: TopicHistory) -> None:
+    history.publishes[4].began_s = 0.85
+
+
 def find_something(history: TopicHistory) -> None:
     history.findings.append("a range is open that is not the last one")
 
@@ -136,6 +140,10 @@ def give_what_was_consumed_long_ago(history: TopicHistory) -> None:
     history.given.append(given(range(3, 8), 20.1 + 2 * LATE_S))
 
 
+def give_what_had_been_marked_long_ago(history: TopicHistory) -> None:
+    history.given.append(given(range(5, 8), 30.0 + 2 * LATE_S))
+
+
 PLANTED: list[tuple[Callable[[TopicHistory], None], str]] = [
     (lose_a_message, "unpublished"),
     (store_it_elsewhere, "unpublished"),
@@ -146,6 +154,7 @@ PLANTED: list[tuple[Callable[[TopicHistory], None], str]] = [
     (swap_numbers, "uncounted"),
     (let_ids_fall, "misordered"),
     (swap_publishes, "misordered"),
+    (publish_later_what_lies_before, "misordered"),
     (find_something, "unranged"),
     (give_what_is_not_there, "misgiven"),
     (skip_a_message_within_a_call, "skipped"),
@@ -155,6 +164,7 @@ PLANTED: list[tuple[Callable[[TopicHistory], None], str]] = [
     (give_the_last_one_to_nobody, "ungiven"),
     (begin_below_a_stored_mark, "forgotten"),
     (give_what_was_consumed_long_ago, "regiven"),
+    (give_what_had_been_marked_long_ago, "regiven"),
 ]
 
 
@@ -180,9 +190,12 @@ def test_what_was_written_down_is_read_again(tmp_path: Path) -> None:
     listener.given("s", "t", [(1, "a"), (2, "b")], True)
     TopicRecorder(tmp_path / "seen.marks.jsonl").mark("s", "t", 2)
     history = load_topics(tmp_path, {"t": [(1, "a"), (2, "b")]}, ["f"])
+    first, second = history.publishes
+    assert first.ended_s is not None
+    assert first.began_s <= first.ended_s <= second.began_s
     assert history.publishes == [
-        Publish("plain-1", 0, "t", ["a", "b"], 0, "ok", [1, 2]),
-        Publish("plain-1", 1, "t", ["c"]),
+        Publish("plain-1", 0, "t", ["a", "b"], 0, "ok", [1, 2], first.began_s, first.ended_s),
+        Publish("plain-1", 1, "t", ["c"], began_s=second.began_s),
     ]
     assert [each[:4] for each in history.attached] == [("s-1", "s", "t", 0)]
     assert [each[3:5] for each in history.given] == [([(1, "a"), (2, "b")], True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from .checker import Violation
 from .topic_history import TopicHistory
@@ -18,19 +18,42 @@ TOPIC_KINDS = {
     "done",
     "republished": "a message that a topic has more than once",
     "uncounted": "numbers of a publisher that a topic has with a gap, or out of their order",
-    "misordered": "messages of a topic whose IDs do not grow, or a publisher's that lie in another "
-    "order than it published them",
+    "misordered": "messages of a topic whose IDs do not grow; a publisher's that lie in another "
+    "order than it published them; one that was first tried after another was known to be there, "
+    "and lies before it",
     "unranged": "what `hqueue check` finds in the log and the topics' ranges",
     "misgiven": "a message that a subscriber was given, and that its topic does not have there",
     "skipped": "messages of a topic that a subscriber was given with a gap, or in another order",
     "ungiven": "a message of a topic that its subscriber was never given",
     "forgotten": "a subscription that began below a consume mark that had been stored",
-    "regiven": "a message at or below the mark with which its subscription began, long after that",
+    "regiven": "a message at or below a mark that had been stored, or with which its subscription "
+    "began, long after that",
 }
 """What is looked for."""
 
 LATE_S = 45.0
 """A call of an earlier owner may come in after a later one's: its time-out bounds that."""
+
+
+class _Highest:
+    """The highest number, as a mark or a place, that was known before a time; -1 if none was.
+
+    Args:
+        known: when each was known, and the number.
+    """
+
+    def __init__(self, known: Iterable[tuple[float, int]] = ()) -> None:
+        self._times: list[float] = []
+        self._numbers = [-1]
+        for at_s, number in sorted(known):
+            self._times.append(at_s)
+            self._numbers.append(max(number, self._numbers[-1]))
+
+    def before(self, at_s: float) -> int:
+        return self._numbers[bisect.bisect_left(self._times, at_s)]
+
+
+_NOTHING = _Highest()
 
 
 def check_topics(history: TopicHistory) -> list[Violation]:
@@ -40,6 +63,7 @@ def check_topics(history: TopicHistory) -> list[Violation]:
         violations += _contents(history, topic, final)
         violations += _numbers(history, topic, final)
         violations += _order(history, topic, final)
+        violations += _precedence(history, topic, final)
         violations += _given(history, topic, final)
         violations += _marks(history, topic)
     return violations
@@ -113,17 +137,42 @@ def _order(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
             last[publish.process] = at
 
 
+def _precedence(
+    history: TopicHistory, topic: str, final: list[tuple[int, str]]
+) -> Iterator[Violation]:
+    """Whoever publishes it: what was first tried after a message was there lies behind it."""
+    place = {token: index for index, (_, token) in enumerate(final)}
+    tried_s: dict[str, float] = {}
+    there: list[tuple[float, int]] = []
+    for publish in history.publishes:
+        if publish.topic != topic:
+            continue
+        for token in publish.tokens:
+            tried_s[token] = min(publish.began_s, tried_s.get(token, publish.began_s))
+        if publish.outcome == "ok" and publish.ended_s is not None:
+            last = max(place.get(token, -1) for token in publish.tokens)
+            there.append((publish.ended_s, last))
+    highest = _Highest(there)
+    for token, began_s in tried_s.items():
+        if token in place and place[token] < highest.before(began_s):
+            yield Violation("misordered", f"{topic}: {token} before what was there already")
+
+
 def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> Iterator[Violation]:
     """What a subscription gives are the topic's messages, from its first mark on, without a gap."""
     ids = [id_ for id_, _ in final]
     there = dict(final)
     reached: dict[str, int] = {}
     """By subscriber: how many of the topic's messages lie at or below the highest that it had."""
-    began: dict[str, list[tuple[float, int]]] = collections.defaultdict(list)
+    known: dict[str, list[tuple[float, int]]] = collections.defaultdict(list)
     for attached in history.attached:
         if attached.topic == topic:
             reached.setdefault(attached.subscriber, bisect.bisect_right(ids, attached.consumed))
-            began[attached.subscriber].append((attached.ended_s, attached.consumed))
+            known[attached.subscriber].append((attached.ended_s, attached.consumed))
+    for mark in history.marks:
+        if mark.topic == topic:
+            known[mark.subscriber].append((mark.at_s, mark.consumed))
+    highest = {subscriber: _Highest(marks) for subscriber, marks in known.items()}
     for given in history.given:
         if given.topic != topic:
             continue
@@ -140,7 +189,7 @@ def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
             missed = ids[reached.get(given.subscriber, 0)]
             yield Violation("skipped", f"{name}: {missed} before {given.messages[0][0]}")
         reached[given.subscriber] = max(reached.get(given.subscriber, 0), until)
-        below = _mark_before(began[given.subscriber], given.at_s - LATE_S)
+        below = highest.get(given.subscriber, _NOTHING).before(given.at_s - LATE_S)
         if given.messages[0][0] <= below:
             yield Violation("regiven", f"{name}: {given.messages[0][0]}, with the mark at {below}")
     for subscriber, count in reached.items():
@@ -148,20 +197,17 @@ def _given(history: TopicHistory, topic: str, final: list[tuple[int, str]]) -> I
             yield Violation("ungiven", f"{subscriber} of {topic}: {final[count]}")
 
 
-def _mark_before(began: list[tuple[float, int]], at_s: float) -> int:
-    return max((consumed for ended_s, consumed in began if ended_s < at_s), default=-1)
-
-
 def _marks(history: TopicHistory, topic: str) -> Iterator[Violation]:
     """Where a subscription begins is no lower than any mark that was stored before."""
-    stored: Mapping[str, list[tuple[float, int]]] = collections.defaultdict(list)
+    stored: dict[str, list[tuple[float, int]]] = collections.defaultdict(list)
     for mark in history.marks:
         if mark.topic == topic:
             stored[mark.subscriber].append((mark.at_s, mark.consumed))
+    highest = {subscriber: _Highest(marks) for subscriber, marks in stored.items()}
     for attached in history.attached:
         if attached.topic != topic:
             continue
-        before = _mark_before(stored[attached.subscriber], attached.began_s)
+        before = highest.get(attached.subscriber, _NOTHING).before(attached.began_s)
         if attached.consumed < before:
             yield Violation(
                 "forgotten", f"{attached.subscriber} of {topic}: {attached.consumed} after {before}"

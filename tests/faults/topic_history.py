@@ -42,6 +42,8 @@ class Publish:
         first: the first message's number, if its publisher numbers them.
         outcome: ``unknown`` also for what was under way when the process was killed.
         ids: the IDs that it was told, of the last messages.
+        began_s: before it was tried.
+        ended_s: when it was known what became of it; None if it never was.
     """
 
     process: str
@@ -51,6 +53,8 @@ class Publish:
     first: int | None = None
     outcome: Outcome = "unknown"
     ids: list[int] = dataclasses.field(default_factory=list)
+    began_s: float = 0.0
+    ended_s: float | None = None
 
 
 class Attached(NamedTuple):
@@ -110,11 +114,11 @@ class TopicRecorder:
         self, number: int, topic: str, tokens: Sequence[str], first: int | None = None
     ) -> None:
         """Messages are about to be published."""
-        self._file.write("invoke", number, topic, list(tokens), first)
+        self._file.write("invoke", number, topic, list(tokens), first, now_s())
 
     def complete(self, number: int, outcome: Outcome, ids: Iterable[int] = ()) -> None:
         """It is known what became of them."""
-        self._file.write("complete", number, outcome, list(ids))
+        self._file.write("complete", number, outcome, list(ids), now_s())
 
     def attached(self, subscriber: str, topic: str, consumed: int, began_s: float) -> None:
         """A hub, asked at that time, said where a subscription is."""
@@ -159,8 +163,9 @@ def _publishes(process: str, path: Path) -> Iterable[Publish]:
     by_number: dict[int, Publish] = collections.OrderedDict()
     for kind, number, *record in records(path):
         if kind == "invoke":
-            topic, tokens, first = record
-            by_number[number] = Publish(process, number, topic, tokens, first)
+            topic, tokens, first, began_s = record
+            by_number[number] = Publish(process, number, topic, tokens, first, began_s=began_s)
         else:
-            by_number[number].outcome, by_number[number].ids = record
+            known = by_number[number]
+            known.outcome, known.ids, known.ended_s = record
     return by_number.values()

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
-import socket
-import subprocess
-import sys
 import threading
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,61 +17,12 @@ from tests.support.backends import Backend
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
 
+from .hub_processes import HubProcess, hub_environment
+
 WAIT_S = 240.0
-SESSION_MS = 4_000
 TOPICS = [f"t/{number}" for number in range(6)]
 
 pytestmark = pytest.mark.parametrize("store", ["zookeeper", "hbase"])
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
-class HubProcess:
-    """``hqueue hub`` in a process of its own. It is killed with the block it was started for."""
-
-    def __init__(self, queue: str, environment: Mapping[str, str]) -> None:
-        self.port, self.metrics_port = free_port(), free_port()
-        self.address = f"127.0.0.1:{self.port}"
-        own = {
-            "HQUEUE_HUB_HOST": "127.0.0.1",
-            "HQUEUE_HUB_PORT": str(self.port),
-            "HQUEUE_HUB_METRICS_PORT": str(self.metrics_port),
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "hqueue.cli", "hub", queue], env={**environment, **own}
-        )
-
-    def __enter__(self) -> HubProcess:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.signal(signal.SIGCONT)
-        self.kill()
-
-    def page(self, path: str) -> bytes | None:
-        try:
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.metrics_port}{path}", timeout=30
-            ) as page:
-                return bytes(page.read())
-        except OSError:
-            return None
-
-    def signal(self, number: int) -> None:
-        os.kill(self._process.pid, number)
-
-    def kill(self) -> None:
-        """What a crash is."""
-        self._process.kill()
-        self._process.wait()
-
-    def terminate(self) -> int:
-        self.signal(signal.SIGTERM)
-        return self._process.wait(WAIT_S)
 
 
 class Publisher:
@@ -200,13 +146,7 @@ def test_hubs_that_come_and_go_in_order_lose_nothing_and_keep_the_order(
 def environment(
     server: local.LocalServer, server_environment: dict[str, str], store: str
 ) -> dict[str, str]:
-    return {
-        **server_environment,
-        "HQUEUE_GATEWAYS": str(server.gateways[0]),
-        "HQUEUE_ZOOKEEPER": server.zookeeper,
-        "HQUEUE_METADATA_STORE": store,
-        "HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": str(SESSION_MS),
-    }
+    return hub_environment(server, server_environment, store)
 
 
 def test_a_hub_that_is_killed_is_taken_over_and_one_that_stood_still_is_fenced(

@@ -7,6 +7,7 @@ wire is made and read by Apache Thrift's library alone.
 
 from __future__ import annotations
 
+import functools
 import types
 from pathlib import Path
 from typing import Any
@@ -19,22 +20,25 @@ from thrift.transport.TTransport import TBufferedTransport
 from thriftpy2.thrift import TException as DeclaredException
 from thriftpy2.thrift import TPayload
 
-__all__ = ["ApacheClient", "apache_module"]
+__all__ = ["API", "HUB", "ApacheClient", "apache_module"]
 
-IDL = Path(__file__).parents[2] / "thrift" / "hqueue.thrift"
+IDLS = Path(__file__).parents[2] / "thrift"
+API, HUB = "hqueue", "hub"
+"""The IDLs that there are clients of."""
 BINARY = 18
 """What the IDL's reader calls a text that is bytes."""
 
 
-def apache_module() -> Any:
-    """Everything that the IDL declares, as classes of Apache Thrift."""
-    return _MODULE
+def apache_module(idl: str = API) -> Any:
+    """Everything that an IDL declares, as classes of Apache Thrift."""
+    return _read(idl)[0]
 
 
 class ApacheClient:
-    """A connection. Its methods are the service's."""
+    """A connection. Its methods are those of the IDL's service."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 60) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float = 60, idl: str = API) -> None:
+        self._calls = _read(idl)[1]
         self.address = host, port
         socket = TSocket(host, port)
         socket.setTimeout(timeout_s * 1e3)
@@ -49,13 +53,13 @@ class ApacheClient:
         self._transport.close()
 
     def __getattr__(self, method: str) -> Any:
-        if method not in _CALLS:
+        if method not in self._calls:
             raise AttributeError(method)
         return lambda *given: self.call(method, *given)
 
     def call(self, method: str, *given: Any, seqid: int = 1) -> Any:
         """Call a method, with its arguments in order; those that are None are left out."""
-        arguments, answer = _CALLS[method]
+        arguments, answer = self._calls[method]
         protocol = self._protocol
         protocol.writeMessageBegin(method, TMessageType.CALL, seqid)
         names = [spec[2] for spec in arguments.thrift_spec if spec]
@@ -122,11 +126,15 @@ def _type_of(declared: Any, known: dict[str, Any]) -> tuple[int, Any]:
     if kind == TType.LIST:
         element, arguments = _type_of(more, known)
         return kind, (element, arguments, False)
+    if kind == TType.MAP:
+        key, value = (_type_of(each, known) for each in more)
+        return kind, (*key, *value, False)
     return kind, "UTF8" if kind == TType.STRING else None
 
 
-def _read() -> tuple[Any, dict[str, tuple[Any, Any]]]:
-    declared = thriftpy2.load(str(IDL), module_name="apache_hqueue_thrift")
+@functools.cache
+def _read(idl: str) -> tuple[Any, dict[str, tuple[Any, Any]]]:
+    declared = thriftpy2.load(str(IDLS / f"{idl}.thrift"), module_name=f"apache_{idl}_thrift")
     known: dict[str, Any] = {}
     for space in (declared.subscriber, declared):
         for name, each in vars(space).items():
@@ -134,7 +142,11 @@ def _read() -> tuple[Any, dict[str, tuple[Any, Any]]]:
                 _class_of(each, known)
             elif isinstance(each, type) and hasattr(each, "_VALUES_TO_NAMES"):
                 known[name] = each
-    service = declared.HQueueService
+    (service,) = (
+        each
+        for each in vars(declared).values()
+        if isinstance(each, type) and hasattr(each, "thrift_services")
+    )
     calls = {
         method: tuple(_class_of(getattr(service, f"{method}_{end}"), known) for end in PARTS)
         for method in service.thrift_services
@@ -143,4 +155,3 @@ def _read() -> tuple[Any, dict[str, tuple[Any, Any]]]:
 
 
 PARTS = ("args", "result")
-_MODULE, _CALLS = _read()

@@ -39,11 +39,26 @@ def hub(
     ] = None,
     connections_max: Annotated[int | None, typer.Option(help="Clients' connections.")] = None,
     topics_max: Annotated[int | None, typer.Option(help="Topics owned, of each queue.")] = None,
+    creations_per_hour_max: Annotated[
+        int | None, typer.Option(help="Topics that each caller may create.")
+    ] = None,
     pending_bytes_max: Annotated[
         int | None, typer.Option(help="What may wait to be appended.")
     ] = None,
+    subscriptions_max: Annotated[
+        int | None, typer.Option(help="Subscriptions attached, of each queue.")
+    ] = None,
+    deliveries_max: Annotated[
+        int | None, typer.Option(help="Calls to subscribers at a time, of each queue.")
+    ] = None,
+    session_ms: Annotated[
+        int | None, typer.Option(help="How long a subscriber's session may be silent.")
+    ] = None,
     balance_ms: Annotated[
         int | None, typer.Option(help="How often load is told, and topics are given up.")
+    ] = None,
+    choice: Annotated[
+        str | None, typer.Option(help="Which hub a topic goes to: by load, or uniform.")
     ] = None,
     drain_ms: Annotated[
         int | None, typer.Option(help="How long calls under way are waited for at a stop.")
@@ -78,8 +93,13 @@ def hub(
             "threads": threads,
             "connections_max": connections_max,
             "topics_max": topics_max,
+            "creations_per_hour_max": creations_per_hour_max,
             "pending_bytes_max": pending_bytes_max,
+            "subscriptions_max": subscriptions_max,
+            "deliveries_max": deliveries_max,
+            "session_ms": session_ms,
             "balance_ms": balance_ms,
+            "choice": choice,
             "drain_ms": drain_ms,
             "api_port": api_port,
             "api_host": api_host,

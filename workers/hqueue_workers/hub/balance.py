@@ -20,7 +20,14 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple, TypeVar
 
-__all__ = ["MESSAGE_LOAD", "OwnedTopic", "choose_hub", "load_of", "topics_to_release"]
+__all__ = [
+    "MESSAGE_LOAD",
+    "OwnedTopic",
+    "choose_any",
+    "choose_hub",
+    "load_of",
+    "topics_to_release",
+]
 
 Hub = TypeVar("Hub", bound=Hashable)
 
@@ -69,6 +76,11 @@ def choose_hub(loads: Mapping[Hub, float], chance: random.Random) -> Hub:
     # One more for each: when nothing was done yet all are alike.
     room = [1 + max(0.0, 2 * mean - load) for load in loads.values()]
     return chance.choices(list(loads), room)[0]
+
+
+def choose_any(hubs: Iterable[Hub], chance: random.Random) -> Hub:
+    """As `choose_hub`, but each hub as often as the others."""
+    return chance.choice(list(hubs))
 
 
 def topics_to_release(

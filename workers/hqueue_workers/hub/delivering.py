@@ -37,7 +37,14 @@ class _Place:
     def __init__(self, pool: ConnectionPool) -> None:
         self.pool = pool
         self.busy = 0
+        self.silent = False
+        """Whether the last call had no answer."""
         self.waiting: collections.deque[Subscription] = collections.deque()
+
+    @property
+    def room(self) -> int:
+        """So many more calls may be under way to it now."""
+        return (1 if self.silent else CONNECTIONS) - self.busy
 
 
 class Delivering:
@@ -48,6 +55,8 @@ class Delivering:
     What was published lately is taken from memory; else it is read from the log, over all the
     topic's ranges. A call that has no answer, or is answered with *retry*, is made again with the
     same messages after a pause, in which it holds nothing; a rejected one goes to the dead letters.
+    An address that did not answer is called once at a time until it does, and all such addresses
+    together have half of the calls: those that hang do not hold up the others.
 
     Args:
         queue: the queue.
@@ -79,6 +88,8 @@ class Delivering:
         self._calls_max = calls_max
         self._ready: collections.deque[Subscription] = collections.deque()
         self._running = 0
+        self._probing = 0
+        """Calls under way to addresses that did not answer."""
         self._places: dict[Address, _Place] = {}
 
     def wake(self, subscription: Subscription) -> None:
@@ -112,29 +123,35 @@ class Delivering:
     async def _turn(self, subscription: Subscription) -> None:
         """Let one have its turn, or wait for a connection without holding up others."""
         place = self._place(subscription.delivery.address)
-        if place.busy >= CONNECTIONS:
+        if place.room <= 0:
             place.waiting.append(subscription)
             return
+        probing = place.silent
+        if probing and self._probing >= max(1, self._calls_max // 2):
+            self._pause(subscription, ERROR_MS)
+            return
         place.busy += 1
+        self._probing += probing
         subscription.running = True
         pause_ms = 0.0
         try:
-            pause_ms = await self._deliver(subscription, place.pool)
+            pause_ms = await self._deliver(subscription, place)
         except HQueueError as exc:
             logger.warning("delivery to %s waits: %s", subscription.subscriber, exc)
             pause_ms = ERROR_MS
         finally:
             place.busy -= 1
+            self._probing -= probing
             subscription.running = subscription.queued = False
             if subscription.ended is not None and not subscription.ended.done():
                 subscription.ended.set_result(None)
         if subscription.dirty:
             self._moved(subscription)
-        while place.waiting:
+        room = place.room
+        while place.waiting and room > 0:
             following = place.waiting.popleft()
             self._again(following)
-            if following.queued:
-                break
+            room -= following.queued
         if subscription.left:
             return
         if pause_ms:
@@ -158,7 +175,7 @@ class Delivering:
                     del self._places[unused]
         return place
 
-    async def _deliver(self, subscription: Subscription, pool: ConnectionPool) -> float:
+    async def _deliver(self, subscription: Subscription, place: _Place) -> float:
         """Make one call, and do what its answer says; the pause before the next."""
         if subscription.dirty and subscription.since >= subscription.interval:
             await self._store(subscription)
@@ -176,14 +193,16 @@ class Delivering:
             ids[0], end, ids[0], 0, len(ids), tuple([encode_message(each) for each in messages])
         )
         try:
-            async with pool.connection() as connection:
+            async with place.pool.connection() as connection:
                 reply = await connection.call(call, OPTIONS.timeout_ms / 1e3)
         except NoAnswerError as exc:
+            place.silent = True
             subscription.failures += 1
             subscription.repeat(end)
             level = logging.INFO if subscription.failures == 1 else logging.DEBUG
             logger.log(level, "no answer from %s: %s", subscription.subscriber, exc)
             return backoff_ms(OPTIONS, subscription.failures)
+        place.silent = False
         if subscription.over:
             return 0.0
         return await self._answered(subscription, messages, end, reply)

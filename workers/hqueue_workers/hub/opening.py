@@ -9,8 +9,10 @@ from hqueue.metadata.managers import HubInfo, TopicMetadata
 from hqueue_workers.hub.access import AccessChanges
 from hqueue_workers.hub.attachments import Attachments
 from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.balance import choose_any, choose_hub
 from hqueue_workers.hub.committer import Committer
 from hqueue_workers.hub.committers import Committers
+from hqueue_workers.hub.creations import Creations
 from hqueue_workers.hub.delivering import Delivering
 from hqueue_workers.hub.managing import Managing
 from hqueue_workers.hub.metrics import HubMetrics
@@ -21,7 +23,7 @@ from hqueue_workers.hub.publishing import Publishing
 from hqueue_workers.hub.region import Region
 from hqueue_workers.hub.searches import Searches
 from hqueue_workers.hub.sessions import Sessions
-from hqueue_workers.hub.settings import HubSettings
+from hqueue_workers.hub.settings import UNIFORM, HubSettings
 from hqueue_workers.hub.shedding import Shedding
 from hqueue_workers.hub.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.subscriptions import Subscriptions
@@ -118,9 +120,11 @@ class Parts:
             authorizer=self._authorizer,
             metrics=self._metrics,
             topics_max=self._settings.topics_max,
+            creations=Creations(self._settings.creations_per_hour_max),
             bound_s=bound_ms / 1e3,
             pool=self._pool,
             listener=subscriptions.attachments,
+            choose=choose_any if self._settings.choice == UNIFORM else choose_hub,
         )
         found.append(region)
         shedding = Shedding(region, metadata.hubs, info.address)

@@ -20,12 +20,13 @@ from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue_workers.hub.authorizer import Action, Authorizer
 from hqueue_workers.hub.committers import Committers
+from hqueue_workers.hub.creations import Creations
 from hqueue_workers.hub.erasing import erase
 from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owned import OwnedListener, OwnedTopic, RedirectedError
 from hqueue_workers.hub.takeover import TakeOver
-from hqueue_workers.hub.topic_records import TopicRecords
+from hqueue_workers.hub.topic_records import Choose, TopicRecords
 
 __all__ = ["Region"]
 
@@ -64,10 +65,11 @@ class Region:
         authorizer: who may do what.
         metrics: counts.
         topics_max: topics owned at a time.
+        creations: how many topics each caller may create.
         bound_s: of what is asked of ZooKeeper and HBase for one call.
         pool: the threads.
         listener: told of topics that are left.
-        rng: chooses hubs.
+        choose: chooses the hub that a topic without an owner goes to.
     """
 
     def __init__(
@@ -83,22 +85,26 @@ class Region:
         authorizer: Authorizer,
         metrics: HubMetrics,
         topics_max: int,
+        creations: Creations,
         bound_s: float,
         pool: ThreadPoolExecutor,
         listener: OwnedListener,
-        rng: random.Random | None = None,
+        choose: Choose,
     ) -> None:
         self.queue = queue
         self.committers = committers
         self._me = me
         self._metadata = metadata
-        self._records = TopicRecords(queue, me, metadata, bound_s, rng or random.Random())
+        self._records = TopicRecords(
+            queue, me, metadata, bound_s=bound_s, rng=random.Random(), choose=choose
+        )
         self._take_over = take_over
         self._partition_for = partition_for
         self._certain = certain
         self._authorizer = authorizer
         self._metrics = metrics
         self._topics_max = topics_max
+        self._creations = creations
         self._bound_s = bound_s
         self._pool = pool
         self._listener = listener
@@ -300,6 +306,7 @@ class Region:
                 if not create:
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
                 self._check_allowed(caller, Action.CREATE, topic, TopicAccess())
+                self._creations.count(caller)
                 self._records.create(topic)
                 known = self._records.look(topic)
             elif step is OWN:

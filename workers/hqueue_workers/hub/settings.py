@@ -13,7 +13,9 @@ from hqueue.settings.numbers import read_whole
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByRules
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 
-__all__ = ["HubSettings"]
+__all__ = ["UNIFORM", "HubSettings"]
+
+BY_LOAD, UNIFORM = "load", "uniform"
 
 _BOUNDS = {
     "port": (0, PORT_MAX),
@@ -21,6 +23,7 @@ _BOUNDS = {
     "threads": (1, 256),
     "connections_max": (1, 100_000),
     "topics_max": (1, 10_000_000),
+    "creations_per_hour_max": (1, 1_000_000_000),
     "pending_bytes_max": (1024 * 1024, 2**40),
     "balance_ms": (100, 86_400_000),
     "drain_ms": (0, 600_000),
@@ -69,12 +72,20 @@ class HubSettings(ApiSettings):
     topics_max: int = 1_000_000
     """Topics owned at a time, of each queue. Where they lie in ZooKeeper see docs/hubs.md."""
 
+    creations_per_hour_max: int = 1_000_000
+    """Topics that each caller may create at once, and in each hour from then on, in each queue.
+    Further ones are refused as busy."""
+
     pending_bytes_max: int = 64 * 1024 * 1024
     """What may wait to be appended. Beyond it publishes are refused as busy."""
 
     balance_ms: int = 10_000
     """How often the hub tells its load, claims partitions, and gives up topics where it has more
     than its share."""
+
+    choice: str = BY_LOAD
+    """Which hub a topic without an owner goes to: ``load``, by chance, those with less to do rather
+    than others; or ``uniform``, each as often as the others."""
 
     drain_ms: int = 10_000
     """How long calls under way are waited for at the end."""
@@ -113,6 +124,8 @@ class HubSettings(ApiSettings):
             elif not isinstance(value, str):
                 raise SettingsError("this setting is a text", setting=field.name, value=value)
         self.make_authorizer()
+        if self.choice not in (BY_LOAD, UNIFORM):
+            raise SettingsError("choice is load or uniform", choice=self.choice)
         if not self.listen_host:
             object.__setattr__(self, "listen_host", self.host or "0.0.0.0")
         if not self.host:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from collections.abc import Callable, Mapping
 
 from hqueue import Address, StoreUnavailableError
 from hqueue.errors import BadVersionError, NoTopicOwnerInfoError
 from hqueue.metadata.managers import HubInfo, TopicMetadata, TopicPersistenceInfo, Verdict
 from hqueue.metadata.ports import NEW
-from hqueue_workers.hub.balance import choose_hub
 from hqueue_workers.hub.flow import Known
 
-__all__ = ["TopicRecords"]
+__all__ = ["Choose", "TopicRecords"]
+
+Choose = Callable[[Mapping[Address, float], random.Random], Address]
+"""Chooses a hub, given the loads of those that are available."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +29,26 @@ class TopicRecords:
         me: this hub.
         metadata: of the queue's topics.
         bound_s: of each thing that is asked.
-        rng: chooses hubs.
+        rng: decides between hubs.
+        choose: chooses one for a topic without an owner.
     """
 
     def __init__(
-        self, queue: str, me: HubInfo, metadata: TopicMetadata, bound_s: float, rng: random.Random
+        self,
+        queue: str,
+        me: HubInfo,
+        metadata: TopicMetadata,
+        *,
+        bound_s: float,
+        rng: random.Random,
+        choose: Choose,
     ) -> None:
         self._queue = queue
         self._me = me
         self._metadata = metadata
         self._bound_s = bound_s
         self._random = rng
+        self._choose = choose
         self._lock = threading.Lock()
 
     def look(self, topic: str) -> Known:
@@ -69,7 +81,7 @@ class TopicRecords:
         if not hubs:
             raise StoreUnavailableError("no hub is available", queue=self._queue)
         with self._lock:
-            return choose_hub({at: each.load for at, each in hubs.items()}, self._random)
+            return self._choose({at: each.load for at, each in hubs.items()}, self._random)
 
     def acquire(self, topic: str) -> Verdict:
         """Try to become a topic's owner."""

@@ -13,6 +13,7 @@ from hqueue_workers.hub.balance import (
     STAY_MS_MAX,
     TOLERANCE,
     OwnedTopic,
+    choose_any,
     choose_hub,
     load_of,
     topics_to_release,
@@ -46,6 +47,12 @@ class TestChoosing:
         loads = {f"hub{n}": 1_000 for n in range(10)} | {"new": 0}
         chosen = Counter(choose_hub(loads, chance) for _ in range(3_000))
         assert 0.7 < chosen["new"] / 3_000 < 0.9
+
+    def test_a_uniform_choice_takes_each_as_often_as_the_others(self) -> None:
+        chance = random.Random(1)
+        loads = {"a": 2_000, "b": 500, "c": 0}
+        chosen = Counter(choose_any(loads, chance) for _ in range(3_000))
+        assert min(chosen.values()) > 900
 
     def test_one_hub_gets_all(self) -> None:
         assert choose_hub({"a": 7}, random.Random(1)) == "a"

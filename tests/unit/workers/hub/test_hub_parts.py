@@ -58,7 +58,14 @@ def test_settings_come_from_arguments_the_environment_and_defaults() -> None:
     assert (found.port, found.threads, found.host, found.listen_host) == (8, 3, "here", "here")
     assert HubSettings.load({}, {}).listen_host == "0.0.0.0"
     assert hqueue.Settings.load({}, environment), "those are no settings of a connection"
-    for wrong in ({"port": -1}, {"prt": 1}, {"host": 7}, {"topics_max": 0}):
+    for wrong in (
+        {"port": -1},
+        {"prt": 1},
+        {"host": 7},
+        {"topics_max": 0},
+        {"choice": "any"},
+        {"creations_per_hour_max": 0},
+    ):
         with pytest.raises(SettingsError):
             HubSettings.load(wrong, {})
 

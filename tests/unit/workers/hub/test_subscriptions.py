@@ -141,6 +141,49 @@ def test_what_is_to_be_retried_comes_again_and_what_is_rejected_is_a_dead_letter
     assert [place.counted(name) for name in names] == [1, 1, 2]
 
 
+def test_no_more_than_the_consume_interval_is_delivered_behind_the_stored_mark(
+    place: Place,
+) -> None:
+    place.hub()
+    behind: list[int] = []
+
+    def answer(messages: Sequence[ReceivedMessage]) -> Status:
+        stored = place.mark()
+        assert stored is not None
+        behind.append(sum(each.id > stored for each in [*sub.messages, *messages]))
+        return Status.DONE
+
+    sub = place.subscriber(answer=answer)
+    sub.subscribe("t", consumeInterval=4)
+    values = [b"%d" % number for number in range(40)]
+    for value in values:
+        place.publish(value)
+    wait_for(lambda: sub.values == values, "all came")
+    # Those of a call, and as many as were consumed since the mark was stored.
+    assert max(behind) < 2 * 4
+
+
+def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(place: Place) -> None:
+    place.hub()
+    place.hub()
+    sub = place.subscriber()
+    wanted = {
+        "messageBound": 7,
+        "consumeInterval": 5,
+        "deliveryWindow": 3,
+        "application": {"team": "billing", "\u00fc": ""},
+    }
+    sub.subscribe("t", 0, **wanted)
+    owner = [hub.address for hub in place.hubs].index(sub.owner)
+    place.region(owner).abandon("t").result(WAIT_S)
+    found = sub.subscribe("t", 1, at=place.hubs[1 - owner].address)
+    given = {name: getattr(found.preferences, name) for name in wanted}
+    assert given == wanted
+    changed = sub.subscribe("t", 1, deliveryWindow=9)
+    assert changed.preferences.deliveryWindow == 9
+    assert not changed.preferences.application, "they are changed as a whole"
+
+
 def test_explicit_consume_moves_the_mark_and_the_window_bounds_what_is_out(place: Place) -> None:
     place.hub()
     sub = place.subscriber()

@@ -1,0 +1,114 @@
+"""Subscriptions of clients that know hubs alone outlive hubs that die and that stand still."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable
+
+import pytest
+
+import hqueue
+from hqueue import MessageID, ReceivedMessage, local
+from tests.support.waiting import wait_for
+
+from .hub_processes import HubProcess, hub_environment
+
+pytestmark = pytest.mark.parametrize("store", ["zookeeper", "hbase"])
+
+WAIT_S = 240.0
+EACH = 20
+
+
+class Numbers:
+    """Publishes numbers to a topic, each until it is there, and has a subscription to it."""
+
+    def __init__(self, client: hqueue.HubClient) -> None:
+        self._client = client
+        self.sent: list[bytes] = []
+        self.came: list[ReceivedMessage] = []
+        self.subscription = client.subscribe("t", "sub", self.came.extend)
+
+    def publish(self) -> MessageID:
+        """Publish some more; the last one's ID."""
+        for _ in range(EACH):
+            number = len(self.sent)
+            self.sent.append(b"%d" % number)
+            published = self._client.publish_once("t", self.sent[-1:], number=number)
+        return published.newest
+
+    def await_all(self) -> None:
+        """Wait until all have come, none is missing, and each came first in its order."""
+        wait_for(
+            lambda: self.came and self.came[-1].value == self.sent[-1],
+            "the newest came",
+            timeout_s=WAIT_S,
+        )
+        assert list(dict.fromkeys(each.value for each in self.came)) == self.sent
+
+
+def test_a_subscription_goes_on_at_its_mark_when_its_hub_is_killed_and_when_one_stood_still(
+    server: local.LocalServer,
+    server_environment: dict[str, str],
+    make_queue: Callable[..., hqueue.Queue],
+    store: str,
+) -> None:
+    queue = make_queue(3).name
+    environment = hub_environment(server, server_environment, store)
+    with contextlib.ExitStack() as stack:
+        hubs = [stack.enter_context(HubProcess(queue, environment)) for _ in range(3)]
+        by_address = {hub.address: hub for hub in hubs}
+        seen = stack.enter_context(hqueue.connect(server.settings(metadata_store=store)))
+        metadata = stack.enter_context(seen.topic_metadata(queue))
+
+        def mark() -> MessageID:
+            found = metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
+            assert found is not None
+            assert found.value.state is not None
+            return found.value.state.consumed
+
+        def pop_owner() -> HubProcess:
+            found = metadata.ownership.read_owner_info("t").result(WAIT_S)
+            assert found is not None
+            return by_address.pop(str(found.value.address))
+
+        wait_for(lambda: len(metadata.hubs.list()) == 3, "hubs are there", timeout_s=WAIT_S)
+        client = stack.enter_context(
+            hqueue.connect(
+                hubs=[hub.address for hub in hubs],
+                queue=queue,
+                publisher="me",
+                operation_timeout_ms=int(WAIT_S * 1e3),
+            )
+        )
+        numbers = Numbers(client)
+        first = numbers.publish()
+        numbers.await_all()
+        wait_for(lambda: mark() == first, "its mark is stored", timeout_s=WAIT_S)
+        came = len(numbers.came)
+
+        pop_owner().kill()
+        second = numbers.publish()
+        numbers.await_all()
+        assert all(each.id > first for each in numbers.came[came:]), "it goes on at its mark"
+        wait_for(lambda: mark() == second, "its mark is stored", timeout_s=WAIT_S)
+        came = len(numbers.came)
+
+        still = pop_owner()
+        still.signal(signal.SIGSTOP)
+        wait_for(
+            lambda: still.address not in map(str, metadata.hubs.list()),
+            "its session is over",
+            timeout_s=WAIT_S,
+        )
+        (last,) = by_address.values()
+        with hqueue.connect(hubs=last.address, queue=queue) as other:
+            other.publish("t", b"other")
+            numbers.sent.append(b"other")
+        still.signal(signal.SIGCONT)
+        numbers.publish()
+        numbers.await_all()
+        assert all(each.id > second for each in numbers.came[came:]), "it goes on at its mark"
+        assert not numbers.subscription.ended
+        with seen.queue(queue).scan_topic("t") as scanner:
+            assert [message.value for message in scanner] == numbers.sent

@@ -1,0 +1,325 @@
+"""What hubs do while the log, a session or a subscriber fails under them: on stores in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import HubClient, Message, MessageID, Outcome, StoreUnavailableError
+from hqueue_workers.hub import delivering
+from hqueue_workers.hub.owned import Published, RedirectedError
+from hqueue_workers.hub.part import Part
+from tests.support.backends import LossyWay, MemoryBackend
+from tests.support.hub_subscribers import Subscriber
+from tests.support.hubs import HubThread
+from tests.support.proxy import Fate
+from tests.support.waiting import wait_for
+
+WAIT_S = 60.0
+QUEUE = "q"
+SESSION_MS = 2_000
+
+
+class Place:
+    """Hubs, each with a way to the store of its own, and a queue of one partition for each."""
+
+    def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
+        self.stack = stack
+        self.store = store
+        self.backend = MemoryBackend().apart(SESSION_MS)
+        self.client = stack.enter_context(self.backend.connect(metadata_store=store))
+        self.client.create_queue(QUEUE, partitions=2)
+        self.metadata = stack.enter_context(self.client.topic_metadata(QUEUE))
+        self.ways: list[LossyWay] = []
+        self.hubs: list[HubThread] = []
+
+    def hub(self, operation_timeout_ms: int = 20_000, **settings: Any) -> HubThread:
+        way = self.stack.enter_context(self.backend.lossy())
+        self.ways.append(way)
+        client = way.connect(metadata_store=self.store, operation_timeout_ms=operation_timeout_ms)
+        given = {"balance_ms": 3_600_000, **settings}
+        running = HubThread(self.stack.enter_context(client), QUEUE, **given)
+        self.hubs.append(self.stack.enter_context(running))
+        return self.hubs[-1]
+
+    def part(self, number: int) -> Part:
+        return self.hubs[number].hub._parts[QUEUE]
+
+    def publish(self, value: bytes, number: int = 0) -> Future[Published]:
+        """Call a hub that was chosen: it is to own the topic."""
+        messages = [Message("t", value)]
+        publishing = self.part(number).publishing
+        return publishing.publish("me", "t", messages, len(value), redirected=True)
+
+    def subscriber(self, **named: Any) -> Subscriber:
+        made = Subscriber(QUEUE, lambda: [hub.address for hub in self.hubs], **named)
+        return self.stack.enter_context(made)
+
+    def hub_client(self, **options: Any) -> HubClient:
+        hubs = [hub.address for hub in self.hubs]
+        return self.stack.enter_context(hqueue.connect(hubs=hubs, queue=QUEUE, **options))
+
+    def owner(self) -> HubThread:
+        (owner,) = [hub for hub in self.hubs if "t" in hub.owns(QUEUE)]
+        return owner
+
+    def mark(self) -> MessageID | None:
+        """Of the subscription, as it is stored."""
+        found = self.metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
+        assert found is not None
+        assert found.value.state is not None
+        return found.value.state.consumed
+
+    def values(self) -> list[bytes]:
+        """What the topic has, over all its ranges."""
+        with self.client.queue(QUEUE).scan_topic("t") as scanner:
+            return [message.value for message in scanner]
+
+    def depose(self) -> None:
+        """The owner's record goes, as when its session ends while it stands still."""
+        ownership = self.metadata.ownership
+        found = ownership.read_owner_info("t").result(WAIT_S)
+        assert found is not None
+        ownership.delete_owner_info("t", found.version).result(WAIT_S)
+
+
+@pytest.fixture(params=["zookeeper", "hbase"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield Place(stack, request.param)
+
+
+def test_an_append_of_unknown_outcome_reaches_its_subscriber_once_and_in_order(
+    place: Place,
+) -> None:
+    place.hub(operation_timeout_ms=1_000)
+    sub = place.subscriber()
+    sub.subscribe("t")
+    assert place.publish(b"a").result(WAIT_S)
+    applied = iter([Fate.LOSE_ANSWER])
+    # One append comes in, and nobody can say so: the store can't be reached any more.
+    place.ways[0].set_fate(
+        lambda method: (
+            next(applied, Fate.LOSE_REQUEST) if method == "put_if_absent" else Fate.LOSE_REQUEST
+        )
+    )
+    error = place.publish(b"unknown").exception(WAIT_S)
+    assert isinstance(error, StoreUnavailableError)
+    assert error.outcome is Outcome.UNKNOWN
+    place.ways[0].set_fate(lambda method: Fate.PASS)
+    last = place.publish(b"b").result(WAIT_S).id
+    wait_for(lambda: sub.values[-1:] == [b"b"], "what came after it is there")
+    assert sub.values == [b"a", b"unknown", b"b"] == place.values()
+    wait_for(lambda: place.mark() == last, "its mark is stored")
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+def test_a_hub_that_stood_still_in_an_append_while_its_topic_was_taken_over_is_fenced(
+    place: Place, *, applied: bool
+) -> None:
+    place.hub()
+    place.hub()
+    assert place.publish(b"first").result(WAIT_S)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def stand_still(method: str) -> Fate:
+        if method != "put_if_absent" or reached.is_set():
+            return Fate.PASS
+        reached.set()
+        assert go_on.wait(WAIT_S)
+        return Fate.PASS
+
+    def lose_then_stand_still(method: str) -> Fate:
+        """The store has done it, and the hub stands still before it can look that up."""
+        if method == "put_if_absent" and not reached.is_set():
+            reached.set()
+            return Fate.LOSE_ANSWER
+        if reached.is_set():
+            assert go_on.wait(WAIT_S)
+        return Fate.PASS
+
+    place.ways[0].set_fate(lose_then_stand_still if applied else stand_still)
+    slow = place.publish(b"slow")
+    assert reached.wait(WAIT_S)
+    place.depose()
+    quick = place.publish(b"quick", 1).result(WAIT_S)
+    go_on.set()
+    error = slow.exception(WAIT_S)
+    if applied:
+        assert error is None
+        assert slow.result().id < quick.id
+        assert place.values() == [b"first", b"slow", b"quick"]
+    else:
+        assert isinstance(error, RedirectedError)
+        assert error.address == place.hubs[1].address
+        assert place.values() == [b"first", b"quick"]
+    late = place.publish(b"late").exception(WAIT_S)
+    assert isinstance(late, RedirectedError)
+    assert place.hubs[0].owns(QUEUE) == set()
+    fenced = place.hubs[0].hub._metrics.fenced._value.get()
+    assert fenced == 1
+
+
+def expire(hub: HubThread) -> None:
+    hub.client.coordination.store.expire()  # type: ignore[attr-defined]
+
+
+def stand_apart(hub: HubThread) -> None:
+    """The hub does not reach ZooKeeper for as long as its session lasts, and longer."""
+    store: Any = hub.client.coordination.store
+    store.suspend()
+
+
+@pytest.mark.parametrize("end", [expire, stand_apart])
+def test_a_clients_subscription_goes_on_at_its_mark_when_its_hubs_session_ended_unseen(
+    place: Place, end: Callable[[HubThread], None]
+) -> None:
+    place.hub()
+    place.hub()
+    came: list[hqueue.ReceivedMessage] = []
+    client = place.hub_client()
+    subscription = client.subscribe("t", "sub", came.extend)
+    sent = [b"%d" % number for number in range(10)]
+    for value in sent:
+        client.publish("t", value)
+    wait_for(lambda: [each.value for each in came] == sent, "they came")
+    owner = place.owner()
+    end(owner)
+    for number in range(10, 20):
+        sent.append(b"%d" % number)
+        client.publish("t", sent[-1])
+    owner.client.coordination.store.resume()  # type: ignore[attr-defined]
+    wait_for(lambda: came[-1].value == sent[-1], "it goes on")
+    assert list(dict.fromkeys(each.value for each in came)) == sent, "none is lost, in order"
+    assert place.values() == sent
+    assert not subscription.ended
+
+
+def test_a_clients_subscription_goes_on_at_its_mark_when_its_hub_was_fenced(place: Place) -> None:
+    place.hub()
+    place.hub()
+    assert place.publish(b"before").result(WAIT_S)
+    came: list[hqueue.ReceivedMessage] = []
+    subscription = place.hub_client().subscribe("t", "sub", came.extend)
+    first = place.publish(b"first").result(WAIT_S).id
+    wait_for(lambda: place.mark() == first, "it came, and its mark is stored")
+    place.depose()
+    assert place.publish(b"second", 1).result(WAIT_S)
+    assert isinstance(place.publish(b"late").exception(WAIT_S), RedirectedError)
+    assert place.publish(b"third", 1).result(WAIT_S)
+    wait_for(lambda: came[-1].value == b"third", "it goes on at the new owner")
+    assert [each.value for each in came] == [b"first", b"second", b"third"]
+    assert subscription.hub == place.hubs[1].address
+
+
+def test_health_says_whether_a_hub_serves_and_what_it_owns(place: Place) -> None:
+    hub = place.hub()
+    assert place.publish(b"v").result(WAIT_S)
+
+    def health() -> tuple[int, dict[str, Any]]:
+        asked = asyncio.run_coroutine_threadsafe(hub.hub._health_page(), hub._loop)
+        answer = asked.result(WAIT_S)
+        return answer.status, json.loads(answer.body)
+
+    assert health() == (200, {"status": "serving", "queues": {QUEUE: 1}})
+    store: Any = hub.client.coordination.store
+    store.suspend()
+    wait_for(lambda: health()[0] == 503, "it says that it does not serve")
+    store.resume()
+    wait_for(lambda: health()[0] == 200, "it serves again")
+
+
+class Hanging:
+    """A subscriber's address that takes connections, and never answers."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+        self.port = self._listener.getsockname()[1]
+
+
+def test_addresses_that_hang_leave_room_for_all_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def set_timeout(timeout_ms: int) -> None:
+        options = dataclasses.replace(delivering.OPTIONS, timeout_ms=timeout_ms)
+        monkeypatch.setattr(delivering, "OPTIONS", options)
+
+    set_timeout(500)
+    place.hub(deliveries_max=4)
+    client = place.hub_client()
+    good = place.subscriber(name="good")
+    good.subscribe("t")
+    for number in range(6):
+        for topic in ("u", "v", "t"):
+            hanging = place.subscriber(name=f"hanging{number}")
+            if topic == "u":
+                port = Hanging(place.stack).port
+            hanging.port = port
+            hanging.subscribe(topic)
+    for topic in ("u", "v", "t"):
+        client.publish(topic, b"first")
+    wait_for(lambda: good.values == [b"first"], "the others had their turn")
+    places: Any = place.part(0).subscriptions.attachments._delivering._places
+    wait_for(lambda: sum(each.silent for each in places.values()) == 6, "all were tried")
+    # From here on a call that hangs would hang for longer than this test.
+    set_timeout(10 * int(WAIT_S) * 1_000)
+    sent = [b"%d" % number for number in range(100)]
+    for value in sent:
+        client.publish("t", value)
+    wait_for(lambda: good.values[1:] == sent, "who answers gets all")
+
+
+def test_a_senseless_frame_ends_its_connection_and_nothing_else(place: Place) -> None:
+    hub = place.hub()
+    client = place.hub_client()
+    client.publish("t", b"before")
+    for frame in (b"GET / HTTP/1.1\r\n\r\n", b"\x80\x01\x00\x01\xff\xff\xff\xff", bytes(64)):
+        with socket.create_connection(hub.address, timeout=WAIT_S) as stranger:
+            stranger.sendall(frame)
+            stranger.shutdown(socket.SHUT_WR)
+            while stranger.recv(4_096):
+                pass  # What says that it was no call.
+        client.publish("t", b"after")
+    assert len(place.values()) == 4
+
+
+def test_metrics_count_what_a_hub_did(place: Place) -> None:
+    place.hub()
+    place.hub()
+    client = place.hub_client()
+    assert place.publish(b"first").result(WAIT_S)
+    assert isinstance(place.publish(b"elsewhere", 1).exception(WAIT_S), RedirectedError)
+    client.publish("t", b"second")
+    client.subscribe("t", "sub", lambda _: None)
+    before = [_figures(place, number) for number in range(2)]
+    assert before[0]['hqueue_hub_topics{queue="q"}'] == 1
+    assert before[0]['hqueue_hub_subscriptions{queue="q"}'] == 1
+    assert before[0]["hqueue_hub_take_overs_total"] == 1
+    assert before[0]["hqueue_hub_published_total"] == 1, "what came over Thrift"
+    assert before[0]["hqueue_hub_publish_latency_seconds_count"] == 1
+    assert before[0]["hqueue_hub_appends_total"] == 2
+    assert before[1]["hqueue_hub_redirects_total"] >= 1
+    place.depose()
+    assert place.publish(b"third", 1).result(WAIT_S)
+    assert isinstance(place.publish(b"late").exception(WAIT_S), RedirectedError)
+    after = [_figures(place, number) for number in range(2)]
+    assert after[0]["hqueue_hub_fenced_topics_total"] == 1
+    assert after[0]['hqueue_hub_topics{queue="q"}'] == 0
+    assert after[1]['hqueue_hub_topics{queue="q"}'] == 1
+    assert after[1]["hqueue_hub_take_overs_total"] == 1
+
+
+def _figures(place: Place, number: int) -> dict[str, float]:
+    lines = place.hubs[number].hub._metrics.page().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}
