@@ -32,7 +32,9 @@ from hqueue.settings.numbers import read_whole
 __all__ = ["AccessRule", "Credential", "Settings"]
 
 ENVIRONMENT_PREFIX = "HQUEUE_"
-_NOT_SETTINGS = {"HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_CACHE", "HQUEUE_HUBS"}
+_NOT_SETTINGS = {
+    "HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_LOCAL_HBASE", "HQUEUE_CACHE", "HQUEUE_HUBS"
+}  # fmt: skip
 _TABLES = {WORKER_TABLE, HUB_TABLE}
 
 

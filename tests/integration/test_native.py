@@ -17,6 +17,7 @@ from hqueue.connecting import open_store
 from hqueue.format import rowkey
 from hqueue.hbase.native.protocol import pb
 from hqueue.local.jars import ensure_jars
+from hqueue.local.versions import hbase_jars
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.raw import RawHBase
 
@@ -113,7 +114,7 @@ def test_a_queue_is_administered(
 
 
 def test_the_messages_have_the_numbers_of_hbases_own() -> None:
-    (jar,) = ensure_jars().glob("hbase-protocol-shaded-*.jar")
+    (jar,) = ensure_jars(hbase_jars()).glob("hbase-protocol-shaded-*.jar")
     theirs: dict[str, dict[str, tuple[str, int]]] = {}
     with zipfile.ZipFile(jar) as archive:
         for name in archive.namelist():
