@@ -99,7 +99,7 @@ def test_the_command_line_needs_nothing_but_a_masters_address_either(
         timeout=60,
         check=False,
     )  # fmt: skip
-    assert (scanned.returncode, scanned.stdout) == (0, b"1\n"), scanned.stderr
+    assert (scanned.returncode, scanned.stdout, scanned.stderr) == (0, b"1\n", b"")
 
 
 def test_a_partition_that_was_split_by_hand_is_served(
