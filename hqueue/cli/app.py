@@ -73,6 +73,13 @@ def options(
             "some are given."
         ),
     ] = None,
+    hbase_masters: Annotated[
+        str | None,
+        typer.Option(
+            help="HBase's masters, to find its servers without ZooKeeper: host:port, with commas "
+            "between."
+        ),
+    ] = None,
     gateways: Annotated[
         str | None,
         typer.Option(help="Thrift gateways: host:thrift1_port/thrift2_port, with commas between."),
@@ -108,6 +115,7 @@ def options(
     session = session_of(context)
     given = {
         "hbase": hbase,
+        "hbase_masters": hbase_masters,
         "gateways": gateways,
         "zookeeper": zookeeper,
         "zookeeper_root": zookeeper_root,

@@ -99,7 +99,9 @@ def session_of(context: typer.Context) -> Session:
 
 
 def _tell_if_away(settings: Settings) -> None:
-    """Say so on stderr if no gateway can be reached at all; natively, if no ZooKeeper can."""
+    """Say so on stderr if no gateway can be reached at all; natively, if no master can that is
+    named, or else no ZooKeeper.
+    """
     from hqueue.settings.addresses import Address, zookeeper_servers  # noqa: PLC0415
 
     if settings.hbase == "gateways":
@@ -109,6 +111,9 @@ def _tell_if_away(settings: Settings) -> None:
             for gateway in settings.gateways
             for port in (gateway.thrift1_port, gateway.thrift2_port)
         ]
+    elif settings.hbase_masters:
+        name, where = "master", ", ".join(map(str, settings.hbase_masters))
+        addresses = list(settings.hbase_masters)
     else:
         name, where = "ZooKeeper", settings.zookeeper
         addresses = zookeeper_servers(settings.zookeeper)

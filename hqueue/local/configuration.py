@@ -76,11 +76,17 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 
 @dataclasses.dataclass(frozen=True)
 class Launcher:
-    """Plans the processes of one home."""
+    """Plans the processes of one home, with these jars on the class path."""
 
     home: Home
     java: Java
     jars: Path
+    gateway_jars: Path | None = None
+    """Those of the gateways, if they have others."""
+
+    def of_gateways(self) -> Launcher:
+        """What plans the gateways."""
+        return dataclasses.replace(self, jars=self.gateway_jars or self.jars)
 
     def clear(self) -> None:
         """Remove what was written for earlier starts."""

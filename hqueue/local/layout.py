@@ -85,7 +85,7 @@ def gateway_plan(
 ) -> ProcessPlan:
     """Plan a gateway: Thrift1 if the name begins with ``thrift1``, else Thrift2."""
     package = "thrift" if name.startswith("thrift1") else "thrift2"
-    return launcher.plan(
+    return launcher.of_gateways().plan(
         name,
         f"org.apache.hadoop.hbase.{package}.ThriftServer",
         *("start", "-threadpool", "-b", host, "-p", str(port), "--infoport", "-1"),

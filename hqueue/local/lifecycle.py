@@ -22,6 +22,7 @@ from hqueue.local.server import LocalServer, Status, status_of
 from hqueue.local.standalone import Standalone
 from hqueue.local.starting import PortTakenError, Progress, bring_up
 from hqueue.local.stopping import end_left_overs
+from hqueue.local.versions import hbase_jars
 
 __all__ = ["PROFILES", "attach", "logs", "start", "status"]
 
@@ -73,12 +74,13 @@ def start(
     if _runs(place, profile, gateways, ports):
         return LocalServer(place)
     java = find_java()
-    jars = ensure_jars(progress=progress)
+    jars = ensure_jars(hbase_jars(), progress=progress)
+    gateway_jars = ensure_jars(progress=progress) if gateways else None
     deadline = time.monotonic() + timeout_s
     with place.locked(timeout_s):
         if _runs(place, profile, gateways, ports):
             return LocalServer(place)
-        launcher = Launcher(place, java, jars)
+        launcher = Launcher(place, java, jars, gateway_jars)
         for tries_left in reversed(range(PORT_TRIES_MAX)):
             end_left_overs(place)
             try:

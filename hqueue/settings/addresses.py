@@ -8,10 +8,11 @@ from typing import NamedTuple
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.settings.numbers import check_whole, is_whole, whole_number
 
-__all__ = ["PORT_MAX", "Address", "GatewayAddress", "zookeeper_servers"]
+__all__ = ["PORT_MAX", "Address", "GatewayAddress", "master_address", "zookeeper_servers"]
 
 PORT_MAX = 65_535
 ZOOKEEPER_PORT = 2_181
+MASTER_PORT = 16_000
 
 
 class Address(NamedTuple):
@@ -48,13 +49,27 @@ def zookeeper_servers(hosts: str) -> list[Address]:
     Raises:
         InvalidInputError: one of them is no host and port.
     """
-    servers = []
-    for written in hosts.partition("/")[0].split(","):
-        server = written.strip()
-        if _split(server)[1] is None:
-            server = f"{server}:{ZOOKEEPER_PORT}"
-        servers.append(Address.parse(server))
-    return servers
+    return [
+        _with_port(written.strip(), ZOOKEEPER_PORT)
+        for written in hosts.partition("/")[0].split(",")
+    ]
+
+
+def master_address(text: str) -> Address:
+    """A master of HBase's, written ``host:port``; port 16000 where none is.
+
+    Raises:
+        SettingsError: it is no host and port.
+    """
+    try:
+        return _with_port(text.strip(), MASTER_PORT)
+    except InvalidInputError as exc:
+        raise SettingsError("a master is written host, or host:port", master=text) from exc
+
+
+def _with_port(text: str, port: int) -> Address:
+    """An address, with this port where none is written."""
+    return Address.parse(f"{text}:{port}" if _split(text)[1] is None else text)
 
 
 def _split(text: str) -> tuple[str, str | None]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from hqueue.errors import InvalidInputError, SettingsError
-from hqueue.settings.addresses import GatewayAddress
+from hqueue.settings.addresses import Address, GatewayAddress, master_address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.loading import (
     HUB_PREFIX,
@@ -32,7 +32,9 @@ from hqueue.settings.numbers import read_whole
 __all__ = ["AccessRule", "Credential", "Settings"]
 
 ENVIRONMENT_PREFIX = "HQUEUE_"
-_NOT_SETTINGS = {"HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_CACHE", "HQUEUE_HUBS"}
+_NOT_SETTINGS = {
+    "HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_LOCAL_HBASE", "HQUEUE_CACHE", "HQUEUE_HUBS"
+}  # fmt: skip
 _TABLES = {WORKER_TABLE, HUB_TABLE}
 
 
@@ -79,10 +81,12 @@ class AccessRule:
         return f"{self.scheme}:{self.id}:{self.permissions}"
 
 
-_Item = TypeVar("_Item", GatewayAddress, Credential, AccessRule)
+_Item = TypeVar("_Item", Address, GatewayAddress, Credential, AccessRule)
 
 
-def _listed(name: str, kind: type[_Item], value: object) -> tuple[_Item, ...]:
+def _listed(
+    name: str, kind: type[_Item], parse: Callable[[str], _Item], value: object
+) -> tuple[_Item, ...]:
     """The items of a setting that has several: a list, or one text with commas."""
     if isinstance(value, str):
         value = [part for part in value.split(",") if part.strip()]
@@ -90,7 +94,7 @@ def _listed(name: str, kind: type[_Item], value: object) -> tuple[_Item, ...]:
         value = [value]
     if not isinstance(value, Iterable):
         raise SettingsError("this setting is a list, or one text with commas", setting=name)
-    return tuple(item if isinstance(item, kind) else kind.parse(str(item)) for item in value)
+    return tuple(item if isinstance(item, kind) else parse(str(item)) for item in value)
 
 
 _SWITCH = {"true": True, "1": True, "false": False, "0": False}
@@ -111,10 +115,11 @@ _PATHS = {"zookeeper_root": "/hqueue", "hbase_znode_parent": "/hbase"}
 _LEAST = {"broker_id": 0}
 """What a whole number is at least, where that is not 1."""
 
-_LISTED: Mapping[str, type[Any]] = {
-    "gateways": GatewayAddress,
-    "zookeeper_auth": Credential,
-    "zookeeper_acl": AccessRule,
+_LISTED: Mapping[str, tuple[type[Any], Callable[[str], Any]]] = {
+    "hbase_masters": (Address, master_address),
+    "gateways": (GatewayAddress, GatewayAddress.parse),
+    "zookeeper_auth": (Credential, Credential.parse),
+    "zookeeper_acl": (AccessRule, AccessRule.parse),
 }
 
 
@@ -123,12 +128,16 @@ class Settings:
     """All settings of a connection; frozen, and checked when it is made. Times in milliseconds."""
 
     hbase: str = ""
-    """How HBase is spoken to: ``native``, straight to its servers, which ZooKeeper names; or
-    ``gateways``. Left out it is gateways where ``gateways`` are given, and native otherwise."""
+    """How HBase is spoken to: ``native``, straight to its servers; or ``gateways``. Left out it is
+    native where ``hbase_masters`` are given, else gateways where ``gateways`` are, else native."""
+
+    hbase_masters: tuple[Address, ...] = ()
+    """HBase's masters, all of them: ``host:port``, 16000 where no port is written. They say where
+    its servers are: HBase's own ``hbase.masters``. Left out ZooKeeper says it. Only natively."""
 
     hbase_znode_parent: str = "/hbase"
     """The ZooKeeper node below which HBase says where its servers are: its own
-    ``zookeeper.znode.parent``. Only natively."""
+    ``zookeeper.znode.parent``. Only natively, without ``hbase_masters``."""
 
     gateways: tuple[GatewayAddress, ...] = ()
     """The Thrift gateways. The one on a partition's region host is preferred. Left out it is that
@@ -202,8 +211,8 @@ class Settings:
     """How far this machine's clock may be from a region server's before appends are refused."""
 
     def __post_init__(self) -> None:
-        for name, kind in _LISTED.items():
-            object.__setattr__(self, name, _listed(name, kind, getattr(self, name)))
+        for name, (kind, parse) in _LISTED.items():
+            object.__setattr__(self, name, _listed(name, kind, parse, getattr(self, name)))
         self._choose_hbase()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -239,7 +248,8 @@ class Settings:
     def _choose_hbase(self) -> None:
         """What stands for what was left out of the ways to HBase."""
         if self.hbase == "":
-            object.__setattr__(self, "hbase", GATEWAYS if self.gateways else NATIVE)
+            through = self.gateways and not self.hbase_masters
+            object.__setattr__(self, "hbase", GATEWAYS if through else NATIVE)
         if self.hbase == GATEWAYS and not self.gateways:
             object.__setattr__(self, "gateways", (GatewayAddress("127.0.0.1"),))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from hqueue.errors import InvalidInputError
-from hqueue.settings.addresses import GatewayAddress
+from hqueue.settings.addresses import Address, GatewayAddress
 from hqueue.settings.connection import AccessRule, Credential
 from hqueue.settings.names import with_closest
 
@@ -29,6 +29,7 @@ class ConnectOptions(TypedDict, total=False):
     """
 
     hbase: str | None
+    hbase_masters: str | Address | Sequence[str | Address] | None
     hbase_znode_parent: str | None
     gateways: str | GatewayAddress | Sequence[str | GatewayAddress] | None
     zookeeper: str | None

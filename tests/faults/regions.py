@@ -9,6 +9,7 @@ from hqueue import Settings
 from hqueue.hbase.native.regions import Meta, Region
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.store import open_registry
 from hqueue.hbase.native.wire import varint
 from hqueue.zookeeper import ZooKeeperNodes
 
@@ -33,12 +34,13 @@ class Regions:
         Raises:
             HQueueError: it can't be found out now.
         """
-        return self._registry().meta().host
+        with self._servers() as servers:
+            return self._registry(servers).meta().host
 
     def all(self, table: str) -> list[Region]:
         """All regions of a table, by start key. Raises as `host_of_meta`."""
         with self._servers() as servers:
-            found = Meta(servers, self._registry()).read(table)
+            found = Meta(servers, self._registry(servers)).read(table)
             found.check()
             return found.regions
 
@@ -51,8 +53,8 @@ class Regions:
         with self._servers() as servers:
             servers.ask(Request(region.address, b"CompactRegion", message, service=ADMIN), table)
 
-    def _registry(self) -> Registry:
-        return Registry(ZooKeeperNodes(self._settings).read, self._settings.hbase_znode_parent)
+    def _registry(self, servers: Servers) -> Registry:
+        return open_registry(self._settings, servers, ZooKeeperNodes(self._settings).read)
 
     @contextlib.contextmanager
     def _servers(self) -> Iterator[Servers]:

@@ -1,9 +1,12 @@
-"""Answers of HBase's own RPC: a region server whose answers are damaged, cut off or late."""
+"""Answers of HBase's own RPC: a region server, and master, whose answers are damaged, cut off or
+late.
+"""
 
 from __future__ import annotations
 
 import functools
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,8 +16,11 @@ from hypothesis import strategies as st
 
 from hqueue import HQueueError, Settings
 from hqueue.format import rowkey
+from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.store import NativeStore
-from tests.support.region_server import RegionServer, meta_node, region_row
+from hqueue.settings.addresses import Address
+from tests.support.region_server import RegionServer, region_row
+from tests.support.registries import Named, NamingMaster, NamingNodes
 from tests.support.scripted_server import Asked, ScriptedServer
 
 from .damage import Damage, damaged, damages
@@ -26,6 +32,7 @@ __all__ = ["TARGETS"]
 REQUEST_MS = 150
 TRY_S_MAX = 5.0
 WALL_MS = 1_700_000_000_000
+NAMING = ("GetClusterId", "GetActiveMaster", "GetMetaRegionLocations")
 
 
 class SpoilingServer:
@@ -49,7 +56,9 @@ class SpoilingServer:
             ]
             for slot in range(5)
         }
-        self.node = meta_node(address)
+        named = Named("0f3e-id", address, address)
+        self.nodes = NamingNodes(named)
+        self._naming = NamingMaster(named)
 
     def begin(self, plan: Mapping[int, list[Damage]]) -> None:
         """Spoil the answers with these numbers from now on."""
@@ -57,13 +66,20 @@ class SpoilingServer:
             self._answered = 0
             self._plan = plan
 
+    def open(self, address: Address, service: str, timeout_s: float) -> socket.socket:
+        """Open a socket to it; a damaged address leads nowhere."""
+        if address != self.server.address:
+            raise ConnectionRefusedError("nobody is there")
+        return open_socket(address, service, timeout_s)
+
     def _answer(self, asked: Asked) -> list[bytes]:
         with self._lock:
             self._answered += 1
             done = self._plan.get(self._answered, [])
         self._served.asked.clear()
+        self._naming.asked.clear()
         try:
-            (frame,) = self._served(asked)
+            (frame,) = (self._naming if asked.method in NAMING else self._served)(asked)
         except KeyError as exc:  # A scanner that is not there any more.
             raise ConnectionError("it is closed") from exc
         return [damaged(frame, done, frame)]
@@ -94,22 +110,24 @@ CALLS: dict[str, Callable[[NativeStore], object]] = {
     "delete row": lambda s: s.log("q").delete_row(0, 0, [b"t"]),
     "record": lambda s: s.log("q").record("work"),
     "locations": lambda s: s.locations.locate("q", 2),
+    "cluster id": lambda s: s.cluster_id(),
 }
 
 
-def _call(given: tuple[Mapping[int, list[Damage]], str]) -> None:
+def _call(given: tuple[Mapping[int, list[Damage]], str, bool]) -> None:
     """Whatever a server answers, a call ends in time, and with no other error than its own."""
     logging.getLogger("hqueue").setLevel(logging.CRITICAL)
-    plan, call = given
+    plan, call, by_masters = given
     served = spoiling()
     served.begin(plan)
     settings = Settings(
         hbase="native",
+        hbase_masters=(served.server.address,) if by_masters else (),
         connect_timeout_ms=1_000,
         request_timeout_ms=REQUEST_MS,
         operation_timeout_ms=REQUEST_MS,
     )
-    store = NativeStore(settings, lambda path: served.node, SteppedClock(WALL_MS))
+    store = NativeStore(settings, served.nodes.read, SteppedClock(WALL_MS), served.open)
     began_s = time.monotonic()
     try:
         CALLS[call](store)
@@ -124,5 +142,5 @@ def _call(given: tuple[Mapping[int, list[Damage]], str]) -> None:
 plans = st.dictionaries(st.integers(1, 4), damages(3), min_size=1, max_size=3)
 
 TARGETS: list[Target[Any]] = [
-    Target("native", st.tuples(plans, st.sampled_from(list(CALLS))), _call)
+    Target("native", st.tuples(plans, st.sampled_from(list(CALLS)), st.booleans()), _call)
 ]

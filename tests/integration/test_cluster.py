@@ -1,8 +1,9 @@
-"""A real cluster: nearness, and region servers that move, die and come back under load."""
+"""A real cluster: nearness, and servers and masters that move, die and come back under load."""
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,12 @@ import pytest
 
 import hqueue
 from hqueue import Message, local
+from hqueue.settings.addresses import Address
 from tests.support.history import Seen, check, seen_by
 from tests.support.proxy import Fate, Proxies, Proxy
 from tests.support.raw import RawHBase
+from tests.support.registries import host_of_meta, master_of
+from tests.support.second_master import SECOND_MASTER, second_master
 from tests.support.waiting import wait_for
 from tests.support.writing import Writing, whole_again
 
@@ -23,6 +27,7 @@ pytestmark = [
 ]
 
 PARTITIONS = 6
+ConnectBoth = Callable[..., list[hqueue.Client]]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +61,25 @@ def queue(cluster: hqueue.Client, queue_name: str) -> hqueue.Queue:
 
 
 @pytest.fixture
+def connect_both(
+    cluster_server: local.LocalServer,
+) -> Iterator[Callable[..., list[hqueue.Client]]]:
+    """Opens two native clients: one finds HBase by ZooKeeper, the other by these masters."""
+    with contextlib.ExitStack() as stack:
+
+        def connect(*masters: Address) -> list[hqueue.Client]:
+            ways: list[dict[str, object]] = [{"hbase": "native"}, {"hbase_masters": masters}]
+            return [
+                stack.enter_context(
+                    hqueue.connect(cluster_server.settings(request_timeout_ms=5_000, **way))
+                )
+                for way in ways
+            ]
+
+        yield connect
+
+
+@pytest.fixture
 def proxies(cluster_server: local.LocalServer) -> Iterator[Proxies]:
     with Proxies(cluster_server) as between:
         yield between
@@ -64,6 +88,11 @@ def proxies(cluster_server: local.LocalServer) -> Iterator[Proxies]:
 def host_of(client: hqueue.Client, queue: hqueue.Queue) -> dict[int, int]:
     """The number of the region server that has each partition: 0 to 2."""
     return {p.partition: int(p.host.rpartition(".")[2]) - 1 for p in client.locations(queue.name)}
+
+
+def region_server_on(host: str) -> str:
+    """The name of the process."""
+    return f"regionserver-{host.rpartition('.')[2]}"
 
 
 def calls(proxies: list[Proxy], method: str) -> list[int]:
@@ -133,13 +162,15 @@ def test_a_thrift1_gateway_that_hangs_is_avoided_though_its_host_answers_writers
 
 
 def run_through(
-    cluster: hqueue.Client, queue: hqueue.Queue, fault: Callable[[], None]
+    queue: hqueue.Queue, fault: Callable[[], None], writer: hqueue.Queue | None = None
 ) -> tuple[float, list[Seen]]:
-    """Write and read all the time through a fault; returns the longest stall of a put."""
+    """Write and read all the time through a fault; returns the longest stall of a put. What is put
+    one by one goes to `writer` if it is given: the same queue, by another client.
+    """
     follower = queue.scan(follow=True)
     with ThreadPoolExecutor(2) as pool:
         following = pool.submit(list, follower)
-        with Writing(queue, 4) as writing, queue.producer() as producer:
+        with Writing(writer or queue, 4) as writing, queue.producer() as producer:
             writing.await_more(50)
             sent = []
             for n in range(400):
@@ -177,7 +208,7 @@ def test_regions_that_move_while_all_write_and_read_lose_nothing(
         cluster_server.restart(f"regionserver-{moved + 1}", orderly_s=30)
 
     with whole_again(cluster_server):
-        run_through(cluster, queue, move)
+        run_through(queue, move)
     wait_for(lambda: host_of(cluster, queue)[0] != moved, "the region has moved")
 
 
@@ -187,9 +218,7 @@ def test_a_region_server_killed_while_all_write_and_read_loses_nothing(
     cluster, queue = either, either_queue
     host = host_of(cluster, queue)[1]
     with whole_again(cluster_server):
-        stall_s, _ = run_through(
-            cluster, queue, lambda: cluster_server.kill(f"regionserver-{host + 1}")
-        )
+        stall_s, _ = run_through(queue, lambda: cluster_server.kill(f"regionserver-{host + 1}"))
         assert 0.5 < stall_s < 60, "a put waited for the region, and went on"
         raw = RawHBase(cluster_server.gateways[0])
         assert {int(r.host[-1]) - 1 for r in raw.regions(queue.name)} <= {0, 1, 2} - {host}
@@ -206,7 +235,7 @@ def test_a_region_server_that_stands_still_longer_than_requests_wait_loses_nothi
         cluster_server.resume(name)
 
     with whole_again(cluster_server):
-        run_through(either, either_queue, stand_still)
+        run_through(either_queue, stand_still)
 
 
 def test_a_dead_master_stops_no_put_and_no_scan(
@@ -228,3 +257,35 @@ def test_a_dead_master_stops_no_put_and_no_scan(
         ]
         check(told, seen_by(fresh.scan()))
         assert time.monotonic() - began < 50
+
+
+def test_meta_that_moves_and_whose_server_is_killed_is_found_by_either_registry(
+    cluster_server: local.LocalServer, connect_both: ConnectBoth, queue: hqueue.Queue
+) -> None:
+    one, other = connect_both(master_of(cluster_server))
+    first = host_of_meta(cluster_server)
+
+    def move_and_kill() -> None:
+        cluster_server.restart(region_server_on(first), orderly_s=30)
+        second = wait_for(lambda: host_of_meta(cluster_server, than=first), "it has moved")
+        cluster_server.kill(region_server_on(second))
+
+    with whole_again(cluster_server):
+        run_through(one.queue(queue.name), move_and_kill, other.queue(queue.name))
+
+
+def test_a_master_that_takes_over_is_found_by_either_registry_while_all_write_and_read(
+    cluster_server: local.LocalServer, connect_both: ConnectBoth, queue: hqueue.Queue
+) -> None:
+    with whole_again(cluster_server), second_master(cluster_server):
+        masters = [master_of(cluster_server, name) for name in ("master", SECOND_MASTER)]
+        one, other = clients = connect_both(*masters)
+        assert [each.describe_queue(queue.name).partitions for each in clients] == [PARTITIONS] * 2
+
+        def kill() -> None:
+            cluster_server.kill("master")
+            for hours, client in enumerate(clients, 1):
+                client.alter_queue(queue.name, ttl=f"{hours}h")
+                assert client.describe_queue(queue.name).ttl_seconds == hours * 3_600
+
+        run_through(one.queue(queue.name), kill, other.queue(queue.name))

@@ -1,13 +1,19 @@
-"""HBase without gateways: what a client does with nothing but ZooKeeper's address."""
+"""HBase without gateways: what a client does with nothing but the address of ZooKeeper, or of the
+master.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
+import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +23,10 @@ from hqueue.connecting import open_store
 from hqueue.format import rowkey
 from hqueue.hbase.native.protocol import pb
 from hqueue.local.jars import ensure_jars
+from hqueue.local.versions import hbase_jars
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.raw import RawHBase
+from tests.support.registries import NOWHERE, master_of
 
 MIB = 1024 * 1024
 
@@ -27,6 +35,12 @@ MIB = 1024 * 1024
 def client(server: local.LocalServer) -> Iterator[hqueue.Client]:
     with hqueue.connect(hbase="native", zookeeper=server.zookeeper) as connected:
         yield connected
+
+
+@pytest.fixture(scope="module")
+def master(server: local.LocalServer) -> str:
+    """Where the server's master listens."""
+    return str(master_of(server))
 
 
 @pytest.fixture
@@ -53,6 +67,39 @@ def test_what_is_put_is_read_as_it_is_through_gateways(
     read = list(queue.scan(topics=["t"]))
     assert sorted(m.value for m in read) == sorted([*(m.value for m in messages), b"by a gateway"])
     assert [m.value for m in queue.scan(topics=["large"])] == large
+
+
+def test_nothing_but_a_masters_address_is_needed_for_a_queue(
+    client: hqueue.Client, master: str, queue_name: str
+) -> None:
+    masters = f"{NOWHERE},{master}"
+    with hqueue.connect(
+        hbase_masters=masters, zookeeper=str(NOWHERE), notify_workers=False
+    ) as other:
+        with other.create_queue(queue_name, partitions=2) as made:
+            made.put([Message("t", b"1"), Message("t", b"2")])
+            assert sorted(m.value for m in made.scan()) == [b"1", b"2"]
+        with client.queue(queue_name) as same:
+            assert len(list(same.scan())) == 2
+        assert len(other.locations(queue_name)) == 2
+        other.disable_queue(queue_name)
+    client.delete_queue(queue_name)  # What hubs know of its topics goes too: that is ZooKeeper's.
+
+
+def test_the_command_line_needs_nothing_but_a_masters_address_either(
+    queue: hqueue.Queue, master: str, tmp_path: Path
+) -> None:
+    queue.put(Message("t", b"1"))
+    environment = {n: v for n, v in os.environ.items() if not n.startswith("HQUEUE_")}
+    scanned = subprocess.run(
+        [sys.executable, "-m", "hqueue.cli", "--hbase-masters", master, "--zookeeper", str(NOWHERE),
+         "scan", queue.name, "--format", "raw"],
+        env={**environment, "HQUEUE_LOCAL_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (scanned.returncode, scanned.stdout, scanned.stderr) == (0, b"1\n", b"")
 
 
 def test_a_partition_that_was_split_by_hand_is_served(
@@ -113,7 +160,7 @@ def test_a_queue_is_administered(
 
 
 def test_the_messages_have_the_numbers_of_hbases_own() -> None:
-    (jar,) = ensure_jars().glob("hbase-protocol-shaded-*.jar")
+    (jar,) = ensure_jars(hbase_jars()).glob("hbase-protocol-shaded-*.jar")
     theirs: dict[str, dict[str, tuple[str, int]]] = {}
     with zipfile.ZipFile(jar) as archive:
         for name in archive.namelist():

@@ -18,6 +18,7 @@ from hqueue.metadata.managers import LogRange, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW
 from tests.support.consuming import put_numbered, take, values
 from tests.support.hubs import HubThread
+from tests.support.registries import master_of
 from tests.support.waiting import wait_for
 
 from .pushing import SESSION_MS, Received, WorkerProcess, put_numbers
@@ -49,12 +50,21 @@ def client(connect: Connect) -> Iterator[hqueue.Client]:
         yield connected
 
 
-@pytest.fixture
-def environment(client: hqueue.Client, tmp_path: Path) -> dict[str, str]:
-    """Of a process that finds no local server, and so no gateways."""
+@pytest.fixture(params=["zookeeper", "masters"])
+def environment(
+    request: pytest.FixtureRequest,
+    server: local.LocalServer,
+    client: hqueue.Client,
+    tmp_path: Path,
+) -> dict[str, str]:
+    """Of a process that finds no local server, and so no gateways; and HBase by ZooKeeper, or by
+    its master.
+    """
     settings = tmp_path / "hqueue.toml"
     settings.touch()
+    by_masters = {"HQUEUE_HBASE_MASTERS": str(master_of(server))}
     return {
+        **(by_masters if request.param == "masters" else {}),
         **{name: value for name, value in os.environ.items() if not name.startswith("HQUEUE_")},
         "HQUEUE_LOCAL_HOME": str(tmp_path),
         "HQUEUE_CONFIG": str(settings),

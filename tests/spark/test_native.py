@@ -1,5 +1,5 @@
-"""Spark without gateways: batch, stream and sink go straight to the region servers. The gateway
-that is named answers nobody.
+"""Spark without gateways: batch, stream and sink go straight to the region servers, which ZooKeeper
+names, or the master. The gateway that is named answers nobody.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import hqueue
 from hqueue import local
+from tests.support.registries import NOWHERE, master_of
 
 from .queries import Stream, put
 
@@ -25,14 +26,18 @@ def client(server: local.LocalServer) -> Iterator[hqueue.Client]:
         yield connected
 
 
-@pytest.fixture
-def native(server: local.LocalServer) -> dict[str, str]:
+@pytest.fixture(params=["zookeeper", "masters"])
+def native(request: pytest.FixtureRequest, server: local.LocalServer) -> dict[str, str]:
     """The options with which Spark reaches the server."""
-    return {
-        "hqueue.hbase": "native",
-        "hqueue.gateways": "127.0.0.1:1/1",
-        "hqueue.zookeeper": server.zookeeper,
-    }
+    nobody = {"hqueue.gateways": "127.0.0.1:1/1"}
+    if request.param == "masters":
+        # Nobody is notified of appends then: for that there must be ZooKeeper.
+        return {
+            **nobody,
+            "hqueue.hbase_masters": str(master_of(server)),
+            "hqueue.zookeeper": str(NOWHERE),
+        }
+    return {**nobody, "hqueue.hbase": "native", "hqueue.zookeeper": server.zookeeper}
 
 
 def test_batch_sink_and_stream_need_no_gateway(

@@ -17,7 +17,7 @@ from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.network import Network
 from tests.support.memory.store import MemoryStore
-from tests.support.native_proxies import NativeProxies
+from tests.support.native_proxies import CLUSTER_ID_NODE, NativeProxies
 from tests.support.proxy import Fate, Proxies, Served
 from tests.support.raw import RawTables
 
@@ -174,7 +174,10 @@ class NativeBackend:
     def store_through(self, proxies: NativeProxies, settings: Mapping[str, object]) -> NativeStore:
         """A store that goes through proxies."""
         made = self._settings(settings)
-        return NativeStore(made, ZooKeeperNodes(made).read, opener=proxies.open)
+        nodes = ZooKeeperNodes(made)
+        return NativeStore(
+            made, lambda path: proxies.read_node(nodes.read, path), opener=proxies.open
+        )
 
     def client_through(self, proxies: NativeProxies, settings: Mapping[str, object]) -> Client:
         """A client that goes through proxies."""
@@ -186,7 +189,7 @@ class NativeBackend:
 NATIVE_METHODS = {
     "Mutate": "put_if_absent",
     "Scan": "locate",
-    "GetClusterId": "cluster_id",
+    CLUSTER_ID_NODE: "cluster_id",
     "GetTableDescriptors": "describe",
     "CreateTable": "create",
     "ModifyTable": "alter",
@@ -195,7 +198,8 @@ NATIVE_METHODS = {
     "DeleteTable": "delete",
     "truncateTable": "truncate",
 }
-"""The methods of HBase's services that tests choose a fate for, and the ports' that make them."""
+"""The methods of HBase's services, and the node of ZooKeeper's, that tests choose a fate for, and
+the ports' methods that make them."""
 
 
 class _LossyNative:

@@ -11,13 +11,16 @@ import socket
 import threading
 from collections.abc import Callable
 
+from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import LENGTH, preamble, varint
 from hqueue.settings.addresses import Address
 from tests.support.proxy import Fate
 
-__all__ = ["NativeProxies"]
+__all__ = ["CLUSTER_ID_NODE", "NativeProxies"]
+
+CLUSTER_ID_NODE = "hbaseid"
 
 TIMEOUT_S = 60
 
@@ -42,6 +45,15 @@ class NativeProxies:
         if self._down:
             raise ConnectionRefusedError("the way is cut")
         return open_socket(self.before(address), service, timeout_s)
+
+    def read_node(self, read: Callable[[str], bytes | None], path: str) -> bytes | None:
+        """A node of ZooKeeper's. That of the cluster's ID has a fate, as a method has; what is lost
+        is an error at once.
+        """
+        name = path.rpartition("/")[2]
+        if name == CLUSTER_ID_NODE and self.decide(name) is not Fate.PASS:
+            raise StoreUnavailableError("the node was lost", path=path)
+        return read(path)
 
     def before(self, address: Address) -> Address:
         """Where the proxy before this server listens."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from hqueue.hbase.native.protocol import pb
 from hqueue.settings.addresses import Address
+from tests.support.registries import node
 from tests.support.scripted_server import Asked, answer, cell
 
 __all__ = ["RegionServer", "meta_node", "region_row"]
@@ -19,11 +20,7 @@ Row = tuple[bytes, Sequence[tuple[bytes, bytes, bytes]]]
 def meta_node(address: Address) -> bytes:
     """The ZooKeeper node that names the server of ``hbase:meta``."""
     server = pb.ServerName(host_name=address.host, port=address.port, start_code=1)
-    return (
-        b"\xff\0\0\0\x02me"
-        + b"PBUF"
-        + bytes(pb.MetaRegionServer(server=server).SerializeToString())
-    )
+    return node(pb.MetaRegionServer(server=server))
 
 
 def region_row(table: str, start: bytes, end: bytes, server: Address | None, **info: Any) -> Row:

@@ -65,7 +65,9 @@ def demo(
     server = start_server()
     session.close()  # It may have been opened, in a shell, before the server ran.
     settings = session.client.settings
-    if settings.hbase == "native" and settings.zookeeper != server.zookeeper:
+    if settings.hbase == "native" and settings.hbase_masters:
+        _say(f"The queue is at the HBase of {', '.join(map(str, settings.hbase_masters))}.")
+    elif settings.hbase == "native" and settings.zookeeper != server.zookeeper:
         _say(f"The queue is at the HBase that {settings.zookeeper} names.")
     elif settings.hbase == "gateways" and settings.gateways != server.gateways:
         _say(f"The queue is at {', '.join(map(str, settings.gateways))}.")

@@ -42,7 +42,8 @@ class Delivered(Reading):
             raise SettingsError("the demo's worker needs more: pip install 'hqueue[worker]'")
         servers = [
             f"--hbase={settings.hbase}",
-            *([f"--gateways={','.join(map(str, settings.gateways))}"] if settings.gateways else []),
+            *_listed("--hbase-masters", settings.hbase_masters),
+            *_listed("--gateways", settings.gateways),
             f"--zookeeper={settings.zookeeper}",
             f"--zookeeper-root={settings.zookeeper_root}",
         ]
@@ -68,3 +69,8 @@ class Delivered(Reading):
             last = self.tally.last[message.partition]
             if last is None or message.id > last:
                 self.take(message)
+
+
+def _listed(option: str, addresses: Sequence[object]) -> list[str]:
+    """An option that has addresses; none where there are none."""
+    return [f"{option}={','.join(map(str, addresses))}"] if addresses else []

@@ -8,7 +8,7 @@ from typing import Any
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
-from hqueue.hbase.native.servers import MASTER, REGISTRY, Request, Servers
+from hqueue.hbase.native.servers import MASTER, Request, Servers
 from hqueue.hbase.native.translation import reads_answer, translate_answer
 from hqueue.hbase.native.wire import RemoteError
 from hqueue.runtime.clock import Clock, Deadline
@@ -35,16 +35,7 @@ class Master:
         self._registry = registry
 
     @reads_answer
-    def ask(
-        self,
-        method: str,
-        message: Any,
-        kind: Any,
-        table: str,
-        deadline: Deadline,
-        *,
-        service: str = MASTER,
-    ) -> Any:
+    def ask(self, method: str, message: Any, kind: Any, table: str, deadline: Deadline) -> Any:
         """Make a request; its answer, which is a message of this kind.
 
         Raises:
@@ -53,28 +44,13 @@ class Master:
         self.servers.check_open()
         address = self._registry.master()
         bound_ms = self.servers.settings.request_timeout_ms
-        request = Request(address, method.encode(), message.SerializeToString(), service=service)
+        request = Request(address, method.encode(), message.SerializeToString(), service=MASTER)
         try:
             answer = self.servers.ask(request, table, min(bound_ms, deadline.remaining_ms + 1))
         except StoreUnavailableError:
             self._registry.doubt_master(address)
             raise
         return kind.FromString(answer.message)
-
-    def cluster_id(self, deadline: Deadline) -> str:
-        """What the cluster is called."""
-        answer = self.ask(
-            "GetClusterId",
-            pb.GetClusterIdRequest(),
-            pb.GetClusterIdResponse,
-            "",
-            deadline,
-            service=REGISTRY,
-        )
-        found = str(answer.cluster_id)
-        if not found:
-            raise StoreUnavailableError("the master does not know what the cluster is called")
-        return found
 
 
 class Procedure:

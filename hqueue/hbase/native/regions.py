@@ -18,7 +18,7 @@ from hqueue.errors import (
 )
 from hqueue.hbase.native.cells import Cell
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.registry import Registry, checked_address
 from hqueue.hbase.native.scanning import Range, Scanning
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer
@@ -262,4 +262,4 @@ def _region(cells: Sequence[Cell], values: dict[bytes, bytes]) -> Region | None:
     if info.offline or info.split or info.replica_id or not server:
         return None
     host, _, port = server.decode().rpartition(":")
-    return Region(cells[0].row, info.start_key, info.end_key, Address(host, int(port)))
+    return Region(cells[0].row, info.start_key, info.end_key, checked_address(host, int(port)))

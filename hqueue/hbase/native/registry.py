@@ -1,56 +1,42 @@
-"""Where the cluster begins: the servers that ZooKeeper names."""
+"""Where a cluster begins: who names its first servers. The port; its adapters are beside it."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+import abc
 from typing import Any
 
-from google.protobuf.message import DecodeError
+from hqueue.errors import InvalidInputError
+from hqueue.settings.addresses import Address
 
-from hqueue.errors import StoreUnavailableError
-from hqueue.hbase.native.protocol import pb
-from hqueue.settings.addresses import PORT_MAX, Address
+__all__ = ["Registry", "address_of", "checked_address"]
 
-__all__ = ["ReadNode", "Registry"]
-
-ReadNode = Callable[[str], "bytes | None"]
-"""Reads a node of ZooKeeper, by its absolute path; None if there is none. One bounded try. Raises
-`StoreUnavailableError`."""
-
-_META = "meta-region-server"
+_META = "meta"
 _MASTER = "master"
-_ORIGIN = b"\xff"
-_MAGIC = b"PBUF"
-_LENGTH = struct.Struct(">I")
 
 
-class Registry:
-    """ZooKeeper's view of the cluster. Thread-safe.
+class Registry(abc.ABC):
+    """What names the servers that everything else is found by. Thread-safe.
 
-    What was read is kept until it is doubted: so ZooKeeper may be away for a while.
-
-    Args:
-        read_node: reads a node.
-        parent: the node below which HBase's lie.
+    What was named is kept until it is doubted: so whoever names servers may be away for a while.
+    Each method makes one try, bounded by ``request_timeout_ms``. All raise `StoreUnavailableError`
+    where there was no usable answer, and `RequestRefusedError` where it was refused; nothing is
+    applied then, whatever it was asked for.
     """
 
-    def __init__(self, read_node: ReadNode, parent: str) -> None:
-        self._read_node = read_node
-        self._parent = parent.rstrip("/")
+    def __init__(self) -> None:
         self._known: dict[str, Address] = {}
 
-    def meta(self) -> Address:
-        """The region server that has ``hbase:meta``.
+    @abc.abstractmethod
+    def cluster_id(self) -> str:
+        """What the cluster is called: HBase's own, a UUID."""
 
-        Raises:
-            StoreUnavailableError: ZooKeeper gave no answer, or names none.
-        """
-        return self._server(_META, pb.MetaRegionServer, "server")
+    def meta(self) -> Address:
+        """The region server that has ``hbase:meta``."""
+        return self._known.get(_META) or self._keep(_META, self._find_meta())
 
     def master(self) -> Address:
-        """The active master. Raises as `meta`."""
-        return self._server(_MASTER, pb.Master, "master")
+        """The active master."""
+        return self._known.get(_MASTER) or self._keep(_MASTER, self._find_master())
 
     def doubt_meta(self, address: Address) -> None:
         """Ask again before the next use, if this is what is known."""
@@ -60,37 +46,39 @@ class Registry:
         """As `doubt_meta`."""
         self._doubt(_MASTER, address)
 
-    def _doubt(self, name: str, address: Address) -> None:
-        if self._known.get(name) == address:
-            self._known.pop(name, None)
+    @abc.abstractmethod
+    def _find_meta(self) -> Address:
+        """Ask for the server of ``hbase:meta``."""
 
-    def _server(self, name: str, message: Any, field: str) -> Address:
-        known = self._known.get(name)
-        if known is not None:
-            return known
-        path = f"{self._parent}/{name}"
-        data = self._read_node(path)
-        if data is None:
-            raise StoreUnavailableError("ZooKeeper names no such server of HBase", path=path)
-        try:
-            server = getattr(message.FromString(_payload(data)), field)
-            if not server.host_name or not 1 <= server.port <= PORT_MAX:
-                raise ValueError("there is no address in it")
-        except (DecodeError, ValueError) as exc:
-            raise StoreUnavailableError(
-                "a node of HBase's in ZooKeeper makes no sense", path=path
-            ) from exc
-        found = self._known[name] = Address(server.host_name, server.port)
+    @abc.abstractmethod
+    def _find_master(self) -> Address:
+        """Ask for the active master."""
+
+    def _keep(self, name: str, found: Address) -> Address:
+        self._known[name] = found
         return found
 
+    def _doubt(self, name: str, address: Address) -> bool:
+        """Whether this was what is known."""
+        return self._known.get(name) == address and self._known.pop(name, None) is not None
 
-def _payload(data: bytes) -> bytes:
-    """What stands behind the name of who wrote a node, and what marks it as protobuf."""
-    if data.startswith(_ORIGIN):
-        if len(data) < 1 + _LENGTH.size:
-            raise ValueError("it breaks off")
-        (length,) = _LENGTH.unpack_from(data, 1)
-        data = data[1 + _LENGTH.size + length :]
-    if not data.startswith(_MAGIC):
-        raise ValueError("it is no protobuf")
-    return data[len(_MAGIC) :]
+
+def address_of(server: Any) -> Address:
+    """The address in a ServerName.
+
+    Raises:
+        ValueError: there is none in it.
+    """
+    return checked_address(server.host_name, server.port)
+
+
+def checked_address(host: str, port: int) -> Address:
+    """An address that a server named.
+
+    Raises:
+        ValueError: none can be there.
+    """
+    try:
+        return Address.parse(str(Address(host, port)))
+    except InvalidInputError as exc:
+        raise ValueError(exc.text) from None

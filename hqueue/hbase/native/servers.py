@@ -26,7 +26,7 @@ MASTER = "MasterService"
 """Administration, at the active master."""
 
 REGISTRY = "ClientMetaService"
-"""What the cluster is called, at a master."""
+"""Where the cluster's first servers are, and what it is called: at any master."""
 
 
 class Request(NamedTuple):

@@ -1,22 +1,31 @@
-"""HBase as a store, spoken to directly: region servers, the master, and ZooKeeper to find both."""
+"""HBase as a store, spoken to directly: region servers, the master, and who names both."""
 
 from __future__ import annotations
 
 from hqueue.hbase.native.appends import TableAppends
 from hqueue.hbase.native.locations import PartitionLocations
 from hqueue.hbase.native.master import Master
+from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.opening import OpenSocket, open_socket
 from hqueue.hbase.native.reads import TableReads
 from hqueue.hbase.native.records import RecordTable
 from hqueue.hbase.native.regions import Meta, RegionMap
-from hqueue.hbase.native.registry import ReadNode, Registry
+from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.tables import Tables
+from hqueue.hbase.native.zookeeper_registry import ReadNode, ZooKeeperRegistry
 from hqueue.hbase.records import RowRecords
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.connection import Settings
 
-__all__ = ["NativeStore"]
+__all__ = ["NativeStore", "open_registry"]
+
+
+def open_registry(settings: Settings, servers: Servers, read_node: ReadNode) -> Registry:
+    """What names the cluster's servers, by the settings: its masters, or ZooKeeper."""
+    if settings.hbase_masters:
+        return MastersRegistry(servers, settings.hbase_masters)
+    return ZooKeeperRegistry(read_node, settings.hbase_znode_parent)
 
 
 class TableLog(TableAppends, TableReads):
@@ -28,7 +37,7 @@ class NativeStore:
 
     Args:
         settings: the bounds.
-        read_node: reads ZooKeeper's nodes, to find HBase's servers.
+        read_node: reads ZooKeeper's nodes, to find HBase's servers where no masters are given.
         clock: where time comes from.
         opener: how sockets to servers are opened.
     """
@@ -43,10 +52,9 @@ class NativeStore:
         self._settings = settings
         self._clock = clock
         self._servers = Servers(settings, opener)
-        registry = Registry(read_node, settings.hbase_znode_parent)
-        self._meta = Meta(self._servers, registry)
-        self._master = Master(self._servers, registry, clock)
-        self.tables = Tables(self._master)
+        self._registry = open_registry(settings, self._servers, read_node)
+        self._meta = Meta(self._servers, self._registry)
+        self.tables = Tables(Master(self._servers, self._registry, clock))
         self.locations = PartitionLocations(self._meta)
         table = settings.metadata_table
         rows = RecordTable(self._servers, table, RegionMap(self._meta, table), self.tables)
@@ -54,8 +62,12 @@ class NativeStore:
 
     def cluster_id(self) -> str:
         """As `StorePort.cluster_id`: HBase's own, a UUID."""
-        deadline = Deadline(self._clock, self._settings.operation_timeout_ms)
-        return deadline.run(lambda: self._master.cluster_id(deadline))
+
+        def ask() -> str:
+            self._servers.check_open()
+            return self._registry.cluster_id()
+
+        return Deadline(self._clock, self._settings.operation_timeout_ms).run(ask)
 
     def log(self, queue: str) -> TableLog:
         """As `StorePort.log`."""

@@ -12,7 +12,6 @@ from hqueue import Outcome, QueueDisabledError, QueueNotFoundError, Settings, St
 from hqueue.format import rowkey
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import _COLUMNS
-from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.store import NativeStore
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import MESSAGE_ID_MAX
@@ -157,12 +156,3 @@ def test_rows_that_were_not_asked_for_are_no_answer(begin: Begin) -> None:
     with pytest.raises(StoreUnavailableError) as caught:
         log.headers(0, 5, 9)
     assert caught.value.outcome is Outcome.UNKNOWN
-
-
-@pytest.mark.parametrize("node", [b"", b"x", b"\xff", b"\xff\0\0\0\x09ab", b"PBUF", b"PBUF\xff"])
-def test_a_node_that_makes_no_sense_is_no_address(node: bytes) -> None:
-    registry = Registry(lambda path: node, "/hbase")
-    for ask in (registry.meta, registry.master):
-        with pytest.raises(StoreUnavailableError) as caught:
-            ask()
-        assert caught.value.outcome is Outcome.NOT_APPLIED

@@ -1,0 +1,85 @@
+"""The registry of a cluster that writes into ZooKeeper where its servers are: HBase's nodes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from hqueue.errors import StoreUnavailableError
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.registry import Registry, address_of
+from hqueue.settings.addresses import Address
+
+__all__ = ["ReadNode", "ZooKeeperRegistry"]
+
+ReadNode = Callable[[str], "bytes | None"]
+"""Reads a node of ZooKeeper, by its absolute path; None if there is none. One bounded try. Raises
+`StoreUnavailableError`, and `RequestRefusedError`."""
+
+Result = TypeVar("Result")
+
+_META = "meta-region-server"
+_MASTER = "master"
+_CLUSTER_ID = "hbaseid"
+_ORIGIN = b"\xff"
+_MAGIC = b"PBUF"
+_LENGTH = struct.Struct(">I")
+
+
+class ZooKeeperRegistry(Registry):
+    """ZooKeeper's view of the cluster. Thread-safe.
+
+    Args:
+        read_node: reads a node.
+        parent: the node below which HBase's lie.
+    """
+
+    def __init__(self, read_node: ReadNode, parent: str) -> None:
+        super().__init__()
+        self._read_node = read_node
+        self._parent = parent.rstrip("/")
+
+    def cluster_id(self) -> str:
+        return self._read(_CLUSTER_ID, pb.ClusterId, lambda said: str(said.cluster_id))
+
+    def _find_meta(self) -> Address:
+        return self._read(_META, pb.MetaRegionServer, lambda said: address_of(said.server))
+
+    def _find_master(self) -> Address:
+        return self._read(_MASTER, pb.Master, lambda said: address_of(said.master))
+
+    def _read(self, name: str, kind: Any, take: Callable[[Any], Result]) -> Result:
+        """What a node says.
+
+        Raises:
+            StoreUnavailableError: ZooKeeper gave no answer, or the node isn't there or makes no
+                sense.
+        """
+        path = f"{self._parent}/{name}"
+        data = self._read_node(path)
+        if data is None:
+            raise StoreUnavailableError("ZooKeeper has no such node of HBase's", path=path)
+        try:
+            found = take(kind.FromString(_payload(data)))
+            if not found:
+                raise ValueError("there is nothing in it")
+        except (DecodeError, ValueError) as exc:
+            raise StoreUnavailableError(
+                "a node of HBase's in ZooKeeper makes no sense", path=path
+            ) from exc
+        return found
+
+
+def _payload(data: bytes) -> bytes:
+    """What stands behind the name of who wrote a node, and what marks it as protobuf."""
+    if data.startswith(_ORIGIN):
+        if len(data) < 1 + _LENGTH.size:
+            raise ValueError("it breaks off")
+        (length,) = _LENGTH.unpack_from(data, 1)
+        data = data[1 + _LENGTH.size + length :]
+    if not data.startswith(_MAGIC):
+        raise ValueError("it is no protobuf")
+    return data[len(_MAGIC) :]

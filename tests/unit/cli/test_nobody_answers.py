@@ -1,0 +1,35 @@
+"""Who can't be reached is named before a command goes on trying."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from hqueue import Settings
+from hqueue.cli.session import _tell_if_away
+from tests.support.registries import NOWHERE
+from tests.support.scripted_server import ScriptedServer
+
+AWAY = str(NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"gateways": f"{AWAY}/1"}, f"no gateway answers at {AWAY}/1"),
+        ({"hbase_masters": f"{AWAY},{AWAY}"}, f"no master answers at {AWAY}, {AWAY}"),
+        ({}, f"no ZooKeeper answers at {AWAY}"),
+    ],
+)
+def test_those_are_named_by_whom_hbase_is_found(
+    given: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _tell_if_away(Settings(zookeeper=AWAY, **given))  # type: ignore[arg-type]
+    assert named in capsys.readouterr().err
+
+
+def test_one_master_that_can_be_reached_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.closing(ScriptedServer(lambda asked: [])) as master:
+        _tell_if_away(Settings(zookeeper=AWAY, hbase_masters=(NOWHERE, master.address)))
+    assert capsys.readouterr().err == ""

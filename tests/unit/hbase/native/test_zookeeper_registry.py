@@ -1,0 +1,17 @@
+"""Nodes of HBase's in ZooKeeper that make no sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from hqueue import Outcome, StoreUnavailableError
+from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
+
+
+@pytest.mark.parametrize("node", [b"", b"x", b"\xff", b"\xff\0\0\0\x09ab", b"PBUF", b"PBUF\xff"])
+def test_a_node_that_makes_no_sense_says_nothing(node: bytes) -> None:
+    registry = ZooKeeperRegistry(lambda path: node, "/hbase")
+    for ask in (registry.meta, registry.master, registry.cluster_id):
+        with pytest.raises(StoreUnavailableError) as caught:
+            ask()
+        assert caught.value.outcome is Outcome.NOT_APPLIED
