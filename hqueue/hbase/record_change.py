@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import Protocol
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.record_cells import VERSION, Cells, Mark, history_column
-from hqueue.runtime.clock import Clock, Deadline
+from hqueue.hbase.record_rows import Answer, RowUpdate
+from hqueue.hbase.record_steps import Look, Work, insist
+from hqueue.runtime.clock import Deadline
 
-__all__ = ["RowChange", "RowPort"]
-
-REPEAT_MS = 100
-"""A gateway's client waits for longer before it repeats a request: ``hbase.client.pause``, unless
-that is set lower. An answer that comes sooner is that of the first try."""
-
-
-class RowPort(Protocol):
-    """The rows of records' table. Thread-safe. Each method makes one try, and raises as those of
-    `hqueue.log.ports` do.
-    """
-
-    def prepare(self) -> None:
-        """Create the table if it is not there. Asks when it is first called, and not again."""
-
-    def exists(self) -> bool:
-        """Whether the table is there."""
-
-    def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
-        """Those of these rows that exist, each as it is at one moment; also its last versions, if
-        these are asked for.
-        """
-
-    def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
-        """The first so many rows of ``[first, beyond)``; fewer if there are no more."""
-
-    def check_and_put(self, key: bytes, version: bytes | None, cells: Cells) -> bool:
-        """Write these cells if the row's version cell is this one; None: if it has none. Atomic.
-
-        False also where a try of this call was repeated below.
-        """
-
-    def check_and_delete(self, key: bytes, version: bytes) -> bool:
-        """Delete the row if its version cell is this one. Atomic."""
-
-    def delete(self, keys: Sequence[bytes]) -> None:
-        """Delete these rows, whatever their versions. What isn't there counts as done."""
+__all__ = ["RowChange"]
 
 
 class _Fate(enum.Enum):
@@ -67,26 +31,13 @@ class RowChange:
     up as well: gateways repeat requests, and may refuse what they did themselves.
 
     Args:
-        rows: the table.
-        clock: how long an answer took.
         key: the row.
         old: the version cell that it needs; None for none.
         new: the version that it makes.
         cells: what is written, `new` too.
     """
 
-    def __init__(
-        self,
-        rows: RowPort,
-        clock: Clock,
-        key: bytes,
-        *,
-        old: bytes | None,
-        new: Mark,
-        cells: Cells,
-    ) -> None:
-        self._rows = rows
-        self._clock = clock
+    def __init__(self, key: bytes, *, old: bytes | None, new: Mark, cells: Cells) -> None:
         self._key = key
         self._old = old
         self._new = new
@@ -94,7 +45,7 @@ class RowChange:
         self._in_doubt = False
         """Whether a request may have been done of which there is no answer."""
 
-    def make(self, deadline: Deadline) -> bool:
+    def make(self, deadline: Deadline) -> Work[bool]:
         """Whether it was made; False where the row had another version.
 
         Raises:
@@ -102,7 +53,7 @@ class RowChange:
                 record since. The outcome is unknown if a request may have been done.
         """
         try:
-            fate = deadline.run(self._try)
+            fate = yield from insist(self._try, deadline)
         except HQueueError as exc:
             exc.outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED
             raise
@@ -114,30 +65,28 @@ class RowChange:
             )
         return fate is _Fate.MADE
 
-    def _try(self) -> _Fate:
-        self._rows.prepare()
+    def _try(self) -> Work[_Fate]:
         if self._in_doubt:
-            fate = self._look_up()
+            fate = yield from self._look_up()
             if fate is not _Fate.STILL_TO_COME:
                 return fate
-        began_ms = self._clock.monotonic_ms()
         try:
-            if self._rows.check_and_put(self._key, self._old, self._cells):
-                return _Fate.MADE
+            answer = yield RowUpdate(self._key, self._old, self._cells)
         except HQueueError as exc:
             self._in_doubt |= exc.outcome is Outcome.UNKNOWN
             raise
-        self._in_doubt |= self._clock.monotonic_ms() - began_ms >= REPEAT_MS
-        fate = self._look_up()
+        if answer is Answer.MADE:
+            return _Fate.MADE
+        self._in_doubt |= answer is Answer.REFUSED_LATE
+        fate = yield from self._look_up()
         if fate is _Fate.STILL_TO_COME:
             raise StoreUnavailableError("a server answers from an older log")
         if fate is _Fate.UNKNOWABLE and not self._in_doubt:
             return _Fate.REFUSED
         return fate
 
-    def _look_up(self) -> _Fate:
-        found = self._rows.read([self._key], history=True)
-        cells = found[0][1] if found else {}
+    def _look_up(self) -> Work[_Fate]:
+        cells: Cells = yield Look(self._key, history=True)
         then = cells.get(history_column(self._new))
         if self._new.cell in (cells.get(VERSION), then):
             return _Fate.MADE

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.record_cells import (
@@ -21,25 +18,26 @@ from hqueue.hbase.record_cells import (
     row_key,
     version_of,
 )
-from hqueue.hbase.record_change import RowChange, RowPort
+from hqueue.hbase.record_change import RowChange
+from hqueue.hbase.record_rows import RowPort, RowUpdate
+from hqueue.hbase.record_steps import (
+    TOGETHER_MAX,
+    Look,
+    Pause,
+    Work,
+    insist,
+    work_together,
+)
 from hqueue.metadata.fields import FieldChange, Fields, Found
-from hqueue.metadata.outcomes import answers_of, partly_done
+from hqueue.metadata.outcomes import answers_of, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Version
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.fork import register
 
 __all__ = ["RowRecords"]
 
-THREADS = 8
-"""Conditional puts that are under way at once for all callers together: each is a request."""
-
-READ_TOGETHER = 128
 PAGE_ROWS = 256
 PAGE_BYTES = 4 * 1024 * 1024
 """What a page of a scan should weigh, by the largest record of the page before."""
-
-ALONE_MAX = 2
-"""So few changes are made by the caller's thread: a further one would cost more."""
 
 TRIES_MAX = 100
 """How often a record may be changed by others while it is changed whatever its version."""
@@ -49,7 +47,7 @@ HIDDEN_MS_MAX = 100
 """The pause until a row is tried again that delete markers hide; doubled each time."""
 
 Input = TypeVar("Input")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class RowRecords:
@@ -79,20 +77,11 @@ class RowRecords:
         self._bound_ms = bound_ms
         self._page_rows = page_rows
         self._closed = False
-        self.after_fork_in_child()
-        register(self)
-
-    def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
 
     def close(self) -> None:
-        """Take no more. Never raises."""
-        with self._lock:
-            self._closed = True
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=False)
+        """Take no more: later calls raise `ClosedError`. Never raises."""
+        self._closed = True
+        self._rows.close()
 
     def check_version(self, version: Version) -> None:
         """As `FieldRecords.check_version`."""
@@ -103,17 +92,15 @@ class RowRecords:
         """As `FieldRecords.read`."""
         rows = {row_key(key): key for key in keys}
         wanted = list(rows)
-        portions = [
-            wanted[first : first + READ_TOGETHER] for first in range(0, len(wanted), READ_TOGETHER)
-        ]
         deadline = self._deadline()
-
-        def read(portion: list[bytes]) -> list[tuple[bytes, Cells]]:
-            return self._ask(deadline, lambda: self._rows.read(portion))
-
-        answers = self._each(portions, read, alone_max=1)
-        found = ((rows[row], decode(cells, rows[row])) for row, cells in itertools.chain(*answers))
-        return {key: record for key, record in found if record is not None}
+        found = {}
+        for first in range(0, len(wanted), TOGETHER_MAX):
+            portion = wanted[first : first + TOGETHER_MAX]
+            for row, cells in self._ask(deadline, partial(self._rows.read, portion)):
+                record = decode(cells, rows[row])
+                if record is not None:
+                    found[rows[row]] = record
+        return found
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
         """As `FieldRecords.scan`. Each page is a request of its own, from the last row on: so it
@@ -143,8 +130,8 @@ class RowRecords:
             self.check_version(change.version)
         deadline = self._deadline()
 
-        def write(item: tuple[str, FieldChange]) -> Version | None:
-            row, change = row_key(item[0]), item[1]
+        def write(key: str, change: FieldChange) -> Work[Version | None]:
+            row = row_key(key)
             if change.version == NEW:
                 return self._create(row, change.fields, deadline)
             if change.version == ANY:
@@ -161,8 +148,8 @@ class RowRecords:
             self.check_version(version)
         deadline = self._deadline()
 
-        def delete(item: tuple[str, Version]) -> bool:
-            return self._delete(row_key(item[0]), item[1], deadline)
+        def delete(key: str, version: Version) -> Work[bool]:
+            return self._delete(row_key(key), version, deadline)
 
         return self._change(versions, delete, deadline)
 
@@ -181,56 +168,58 @@ class RowRecords:
 
     def _make(
         self, row: bytes, old: bytes | None, new: Mark, change: FieldChange, deadline: Deadline
-    ) -> Version | None:
+    ) -> Work[Version | None]:
         cells = encode(new, change.fields, whole=change.whole)
-        writing = RowChange(self._rows, self._clock, row, old=old, new=new, cells=cells)
-        return new.version if writing.make(deadline) else None
+        made = yield from RowChange(row, old=old, new=new, cells=cells).make(deadline)
+        return new.version if made else None
 
-    def _overwrite(self, row: bytes, change: FieldChange, deadline: Deadline) -> Version | None:
+    def _overwrite(
+        self, row: bytes, change: FieldChange, deadline: Deadline
+    ) -> Work[Version | None]:
         """Change what is there, whatever its version. What can't be read is replaced as a whole."""
         for _ in self._tries(row, deadline):
-            cells = self._cells(row, deadline)
+            cells = yield from self._look(row, deadline)
             old = cells.get(VERSION)
             mark = Mark.decode(old or b"")
             if not cells or (mark is not None and mark.gone) or not (mark or change.whole):
                 return None
             new = mark.next() if mark else Mark.first(self._clock.wall_ms())._replace(gone=False)
-            version = self._make(row, old, new, change, deadline)
+            version = yield from self._make(row, old, new, change, deadline)
             if version is not None:
                 return version
         raise AssertionError
 
-    def _create(self, row: bytes, fields: Fields, deadline: Deadline) -> Version | None:
+    def _create(self, row: bytes, fields: Fields, deadline: Deadline) -> Work[Version | None]:
         """Put a version without a record where there is no row, then the record upon what is seen
         there: see `hqueue.hbase.record_cells`.
         """
         change = FieldChange(fields, NEW)
         vacant = Mark.first(self._clock.wall_ms())
-        cells = encode(vacant, {}, whole=False)
+        update = RowUpdate(row, None, encode(vacant, {}, whole=False))
         hidden_ms = HIDDEN_MS
         while True:
-            self._ask(deadline, lambda: self._rows.check_and_put(row, None, cells))
-            there = self._cells(row, deadline)
+            yield from self._harmless(update, deadline)
+            there = yield from self._look(row, deadline)
             old = Mark.decode(there.get(VERSION, b""))
             if there and (old is None or not old.gone):
                 return None
             if old is not None:
-                version = self._make(row, old.cell, old.next(), change, deadline)
+                version = yield from self._make(row, old.cell, old.next(), change, deadline)
                 if version is not None:
                     return version
             if deadline.expired:
                 raise StoreUnavailableError(
                     "what was deleted here hides what is created", path=row.decode()
                 )
-            self._clock.sleep_ms(min(hidden_ms, deadline.remaining_ms))
+            yield Pause(min(hidden_ms, deadline.remaining_ms))
             hidden_ms = min(2 * hidden_ms, HIDDEN_MS_MAX)
 
-    def _delete(self, row: bytes, version: Version, deadline: Deadline) -> bool:
+    def _delete(self, row: bytes, version: Version, deadline: Deadline) -> Work[bool]:
         if version == NEW:
             return False
         for _ in self._tries(row, deadline):
             if version == ANY:
-                cells = self._cells(row, deadline)
+                cells = yield from self._look(row, deadline)
                 old = cells.get(VERSION)
                 mark = Mark.decode(old or b"")
                 if not cells or (mark is not None and mark.gone):
@@ -241,11 +230,11 @@ class RowRecords:
             now_ms = self._clock.wall_ms()
             gone = mark.next(gone=True) if mark else Mark.first(now_ms)
             tombstone = encode(gone, {}, whole=False)
-            burial = RowChange(self._rows, self._clock, row, old=old, new=gone, cells=tombstone)
-            if burial.make(deadline):
+            burial = RowChange(row, old=old, new=gone, cells=tombstone)
+            if (yield from burial.make(deadline)):
                 # A tombstone that stays is in nobody's way.
                 with contextlib.suppress(HQueueError):
-                    self._rows.check_and_delete(row, gone.cell)
+                    yield RowUpdate(row, gone.cell, None)
                 return True
             if version != ANY:
                 return False
@@ -258,9 +247,21 @@ class RowRecords:
             yield number
         raise StoreUnavailableError("others change the record all the time", path=row.decode())
 
-    def _cells(self, row: bytes, deadline: Deadline) -> Cells:
-        found = self._ask(deadline, lambda: self._rows.read([row]))
-        return found[0][1] if found else {}
+    def _look(self, row: bytes, deadline: Deadline) -> Work[Cells]:
+        cells: Cells = yield from self._harmless(Look(row), deadline)
+        return cells
+
+    def _harmless(self, step: Look | RowUpdate, deadline: Deadline) -> Work[Any]:
+        """Ask for what changes no record until it is answered."""
+
+        def attempt() -> Work[Any]:
+            return (yield step)
+
+        try:
+            return (yield from insist(attempt, deadline))
+        except HQueueError as exc:
+            exc.outcome = Outcome.NOT_APPLIED
+            raise
 
     def _page(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
         return self._ask(self._deadline(), lambda: self._rows.scan(first, beyond, limit))
@@ -268,12 +269,14 @@ class RowRecords:
     # Requests.
 
     def _deadline(self) -> Deadline:
+        if self._closed:
+            raise ClosedError("the client is closed")
         return Deadline(self._clock, self._bound_ms)
 
-    def _ask(self, deadline: Deadline, request: Callable[[], Answer]) -> Answer:
+    def _ask(self, deadline: Deadline, request: Callable[[], Result]) -> Result:
         """Make a request that changes no record until it is answered."""
 
-        def ask() -> Answer:
+        def ask() -> Result:
             self._rows.prepare()
             return request()
 
@@ -286,23 +289,18 @@ class RowRecords:
     def _change(
         self,
         inputs: Mapping[str, Input],
-        work: Callable[[tuple[str, Input]], Answer],
+        work: Callable[[str, Input], Work[Result]],
         deadline: Deadline,
-    ) -> dict[str, Answer]:
-        """Change each record. One that fails stops no other before the deadline."""
-        done: dict[str, Answer] = {}
-        failed: dict[str, StoreUnavailableError] = {}
-
-        def change(item: tuple[str, Input]) -> None:
-            try:
-                done[item[0]] = work(item)
-            except StoreUnavailableError as exc:
-                failed[item[0]] = exc
-                if deadline.expired:
-                    raise
-
-        with contextlib.suppress(StoreUnavailableError):
-            self._each(list(inputs.items()), change)
+    ) -> dict[str, Result]:
+        """Change each record, all together."""
+        works = ((key, work(key, each)) for key, each in inputs.items())
+        done, failed, refused = work_together(self._rows, self._clock, deadline, works)
+        if refused:
+            unknown = [exc for exc in refused.values() if exc.outcome is Outcome.UNKNOWN]
+            error = (unknown or [*refused.values()])[0]
+            if any(map(is_made, (*done.values(), *failed.values()))):
+                error.outcome = Outcome.UNKNOWN
+            raise error
         if failed:
             first = next(iter(failed.values()))
             if len(inputs) == 1:
@@ -310,49 +308,6 @@ class RowRecords:
             left = answers_of(first, inputs.keys() - done.keys(), Outcome.NOT_APPLIED)
             raise partly_done(first, {**left, **failed, **done}) from first
         return {key: done[key] for key in inputs}
-
-    def _each(
-        self,
-        inputs: list[Input],
-        work: Callable[[Input], Answer],
-        *,
-        alone_max: int = ALONE_MAX,
-    ) -> list[Answer]:
-        """Do something for each, several at a time. After an error no further one is begun."""
-        answers: dict[int, Answer] = {}
-        errors: list[BaseException] = []
-        numbered = iter(enumerate(inputs))
-        lock = threading.Lock()
-
-        def run() -> None:
-            while not errors:
-                with lock:
-                    item = next(numbered, None)
-                if item is None:
-                    return
-                try:
-                    answers[item[0]] = work(item[1])
-                except BaseException as exc:
-                    errors.append(exc)
-
-        if len(inputs) <= alone_max:
-            run()
-        else:
-            pool = self._threads()
-            for running in [pool.submit(run) for _ in range(min(THREADS, len(inputs)))]:
-                running.result()
-        if errors:
-            unknown = [e for e in errors if getattr(e, "outcome", None) is Outcome.UNKNOWN]
-            raise (unknown or errors)[0]
-        return [answers[number] for number in range(len(inputs))]
-
-    def _threads(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the client is closed")
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(THREADS, "hqueue-records")
-            return self._pool
 
 
 def _below(prefix: str) -> tuple[bytes, bytes]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from hqueue.errors import Outcome, StoreUnavailableError
 
 __all__ = ["PartlyDoneError", "answers_of", "is_made", "like", "own_copy", "partly_done"]
+
+
+Error = TypeVar("Error", bound=BaseException)
 
 
 class PartlyDoneError(StoreUnavailableError):
@@ -56,7 +59,7 @@ def answers_of(
     return {key: known[key] if key in known else like(error, outcome) for key in keys}
 
 
-def own_copy(error: BaseException) -> BaseException:
+def own_copy(error: Error) -> Error:
     """The same error for a further caller: each that is raised gathers a traceback of its own."""
     try:
         own = copy.copy(error)

@@ -11,18 +11,22 @@ import typer
 from rich.console import Console
 
 import hqueue
+from hqueue.settings.connection import NATIVE
 
 from .cases import CASES, Bench
 from .groups import GROUP_CASES
 from .hubs import HUB_CASES
 from .measure import Comparison, await_calm
 from .native import NATIVE_CASES
+from .native_roles import NATIVE_ROLE_CASES
 from .push import PUSH_CASES
 from .report import comparisons, line, origin, stolen, write_part
 from .server import fresh_server
 from .spark import SPARK_CASES
 
-ALL_CASES = CASES | GROUP_CASES | HUB_CASES | NATIVE_CASES | PUSH_CASES | SPARK_CASES
+ALL_CASES = (
+    CASES | GROUP_CASES | HUB_CASES | NATIVE_CASES | NATIVE_ROLE_CASES | PUSH_CASES | SPARK_CASES
+)
 DOCS = Path(__file__).parents[2] / "docs"
 CONSOLE = Console()
 
@@ -41,9 +45,9 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that the servers are ended.
     with (
         fresh_server() as server,
-        hqueue.connect(server.settings()) as client,
+        hqueue.connect(server.settings(hbase=NATIVE)) as client,
     ):
-        bench = Bench(client, rounds, scale)
+        bench = Bench(client, server.gateways[0], rounds, scale)
         for name in chosen:
             await_calm()
             for result in ALL_CASES[name](bench):
@@ -58,7 +62,7 @@ def _part(results: list[Comparison]) -> str:
     return f"""## Beside what the servers can do
 
 {origin("make bench")}, the standalone local
-server (HBase, its gateways and the client share the cores).
+server (HBase and the client share the cores), natively, but where gateways are named.
 
 Messages have 100 bytes. What is compared runs in turns: appends put by put in a random order, the
 rest a round each. A ratio is the median over the rounds, with the lowest and the highest. Absolute

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -10,53 +11,67 @@ from typing import Any
 
 import happybase
 
-from hqueue import GatewayAddress, Message, Settings
+from hqueue import Message, Settings
 from hqueue.format import encode_bodies, encode_header, rowkey
-from hqueue.hbase.thrift.connection import Service, connect
-from hqueue.hbase.thrift.idl import hbase2
-from hqueue.rpc.transports import LARGE_BYTES
+from hqueue.hbase.native.cells import put_cells
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.regions import Meta, RegionMap
+from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.requests import has_value
+from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.schema import BATCH, LOG, MESSAGE
+from hqueue.zookeeper import ZooKeeperNodes
 
 __all__ = ["BarePuts", "one_message_rows", "scan_rows"]
 
-LASTS_S_MAX = 3_600
+LASTS_MS_MAX = 3_600_000
 
 
 class BarePuts:
     """A loop that sends conditional puts that were built before: the limit of any append.
 
-    Rows, columns and bytes are those that `Queue.put` would send for the same messages.
+    Rows, columns and bytes are those that `Queue.put` would send for the same messages, and they
+    go the same way: natively, to the server that has the partition.
     """
 
-    def __init__(self, gateway: GatewayAddress, table: str, partition: int) -> None:
-        connection = connect(gateway, Service.THRIFT2, Settings())
-        connection.socket.settimeout(LASTS_S_MAX)
-        self._connection = connection
-        self._table = table.encode()
+    def __init__(self, settings: Settings, table: str, partition: int) -> None:
+        settings = dataclasses.replace(settings, request_timeout_ms=LASTS_MS_MAX)
+        self._servers = Servers(settings)
+        registry = Registry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
+        regions = RegionMap(Meta(self._servers, registry), table).regions()
+        self._region = regions.of(rowkey.encode(partition, 0))
+        self._table = table
         self._partition = partition
         self._slot = 0
-        self._built: collections.deque[Any] = collections.deque()
+        self._built: collections.deque[Request] = collections.deque()
 
     def build(self, messages: Sequence[Message], puts: int) -> None:
         """Make puts ready to be sent."""
         bodies = encode_bodies(messages)
-        client: Any = self._connection.client
-        if bodies.size >= LARGE_BYTES:
-            client = self._connection.bulk_client
         for _ in range(puts):
             base = max(self._slot, time.time_ns() // 1_000_000 << 15)
             key = rowkey.encode(self._partition, self._slot)
             header = encode_header(
                 key, bodies, base=base, ordinal=0, nonce=secrets.token_bytes(8), published_ms=0
             )
-            values = [hbase2.TColumnValue(b"log", b"batch", header)]
-            values += [hbase2.TColumnValue(b"message", t, c) for t, c in bodies.cells.items()]
-            self._built.append((hbase2.TPut(key, values), client))
+            values = [(LOG, BATCH, header), *((MESSAGE, t, c) for t, c in bodies.cells.items())]
+            cells, size, count = put_cells(key, values)
+            put = pb.MutationProto(
+                row=key, mutate_type=pb.MutationProto.PUT, associated_cell_count=count
+            )
+            message = pb.MutateRequest(
+                region=self._region.specifier,
+                mutation=put,
+                condition=has_value(key, (LOG, BATCH), None),
+            ).SerializeToString()
+            request = Request(self._region.address, b"Mutate", message, cells, size)
+            self._built.append(request)
             self._slot = base + bodies.count
 
     def send(self) -> None:
         """Send the next one."""
-        put, client = self._built.popleft()
-        assert client.checkAndPut(self._table, put.row, b"log", b"batch", None, put)
+        answer = self._servers.ask(self._built.popleft(), self._table)
+        assert pb.MutateResponse.FromString(answer.message).processed
 
 
 def one_message_rows(

@@ -14,7 +14,8 @@ import happybase
 import pyarrow as pa
 
 import hqueue
-from hqueue import Message, Messages, Producer, Queue
+from hqueue import GatewayAddress, Message, Messages, Producer, Queue, Settings
+from hqueue.settings.connection import NATIVE
 
 from .bare import BarePuts, one_message_rows, scan_rows
 from .measure import Comparison, compare, interleave, rate
@@ -28,16 +29,19 @@ class Bench:
     """A client with queues for the benchmarks, and how much to do.
 
     Args:
-        client: the client.
+        client: the client: natively, as is every other process that is measured.
+        gateway: a gateway of the same HBase, for rivals.
         rounds: measured rounds of each comparison.
         scale: 1 for the full amount of work; less for a quick look.
     """
 
-    def __init__(self, client: hqueue.Client, rounds: int, scale: float) -> None:
+    def __init__(
+        self, client: hqueue.Client, gateway: GatewayAddress, rounds: int, scale: float
+    ) -> None:
         self.client = client
+        self.gateway = gateway
         self.rounds = rounds
         self.scale = scale
-        self.gateway = client.settings.gateways[0]
         self.happybase = happybase.Connection(self.gateway.host, self.gateway.thrift1_port)
 
     def messages(self, number: int) -> list[Message]:
@@ -51,6 +55,24 @@ class Bench:
             self.client.disable_queue(name)
             self.client.delete_queue(name)
         return self.client.create_queue(name, partitions=partitions, **attributes)
+
+    def settings(self, hbase: str = NATIVE, **given: object) -> Settings:
+        """The settings of another client, by this way to HBase."""
+        zookeeper = self.client.settings.zookeeper
+        return Settings(hbase=hbase, gateways=(self.gateway,), zookeeper=zookeeper, **given)  # type: ignore[arg-type]
+
+    def environment(self, hbase: str = NATIVE, **given: object) -> dict[str, str]:
+        """The environment of a process of its own, which finds HBase by this way."""
+        settings = {
+            "hbase": hbase,
+            "gateways": self.gateway,
+            "zookeeper": self.client.settings.zookeeper,
+            **given,
+        }
+        return {
+            **os.environ,
+            **{f"HQUEUE_{name.upper()}": str(value) for name, value in settings.items()},
+        }
 
     def rows_table(self, name: str) -> str:
         """A fresh table for a row a message."""
@@ -73,7 +95,7 @@ def append(bench: Bench) -> Iterator[Comparison]:
         values = [message.value for message in messages]
         columns = pa.record_batch([["topic"] * a_batch, values], names=["topic", "value"])
         times = bench.many(batches)
-        bare = BarePuts(bench.gateway, queue.name, partition=1)
+        bare = BarePuts(bench.client.settings, queue.name, partition=1)
         table = bench.rows_table(f"append-{a_batch}")
         figures = interleave(
             {
@@ -108,7 +130,8 @@ def append_prefetched(bench: Bench) -> Iterator[Comparison]:
     """Batches from one process that does not wait for each, against the bare puts."""
     for a_batch, batches in ((1_000, 400), (10_000, 60)):
         queue = bench.queue(f"ahead-{a_batch}")
-        bare = BarePuts(bench.gateway, bench.queue(f"ahead-bare-{a_batch}").name, partition=0)
+        beside = bench.queue(f"ahead-bare-{a_batch}")
+        bare = BarePuts(bench.client.settings, beside.name, partition=0)
         messages = bench.messages(a_batch)
         batch = Messages("topic", [message.value for message in messages])
         times = bench.many(batches)
@@ -179,7 +202,7 @@ def one_message(bench: Bench) -> Iterator[Comparison]:
     """The latency of putting one message, against one bare conditional put."""
     queue = bench.queue("one")
     message = bench.messages(1)[0]
-    bare = BarePuts(bench.gateway, queue.name, partition=1)
+    bare = BarePuts(bench.client.settings, queue.name, partition=1)
     times = bench.many(2_000)
     figures = interleave(
         {"put": partial(queue.put, message, partition=0), "bare": bare.send},
@@ -197,7 +220,7 @@ def one_message(bench: Bench) -> Iterator[Comparison]:
 def producer(bench: Bench) -> Iterator[Comparison]:
     """Message by message through a `Producer`, against bare puts of as many a batch."""
     queue = bench.queue("producer")
-    bare = BarePuts(bench.gateway, bench.queue("producer-bare").name, partition=0)
+    bare = BarePuts(bench.client.settings, bench.queue("producer-bare").name, partition=0)
     messages = bench.messages(10_000)
     values = [message.value for message in messages]
     batches = bench.many(60)
@@ -237,7 +260,7 @@ def memory(bench: Bench) -> Iterator[Comparison]:
         done = subprocess.run(
             [sys.executable, "-c", code],
             check=True, stdout=subprocess.PIPE, text=True, timeout=300,
-            env={**os.environ, "HQUEUE_GATEWAYS": str(bench.gateway)},
+            env=bench.environment(),
         )  # fmt: skip
         return float(done.stdout)
 

@@ -3,44 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import psutil
 
 import hqueue
-from hqueue import Message, Queue
+from hqueue import Message, Queue, ReceivedMessage, Subscription
+from hqueue.settings.connection import NATIVE
 
 from .cases import Bench
 from .measure import Comparison, compare, interleave
 from .publishers import PARTITION, TOPIC, VALUE
-from .push import await_condition
+from .push import await_claims, await_condition, publish, running_worker
 
-__all__ = ["HUB_CASES"]
+__all__ = ["HUB_CASES", "RunningHub", "running_hub"]
+
+
+class RunningHub(NamedTuple):
+    """A hub's process."""
+
+    address: str
+    process: psutil.Process
+
 
 PUBLISHERS = 32
 WRITE_S = 3.0
 
 
 @contextlib.contextmanager
-def running_hub(bench: Bench, queue: Queue) -> Iterator[str]:
-    """The address of a hub in a process of its own; it is killed at the end."""
-    environment = {
-        **os.environ,
-        "HQUEUE_GATEWAYS": str(bench.gateway),
-        "HQUEUE_ZOOKEEPER": bench.client.settings.zookeeper,
-        "HQUEUE_HUB_HOST": "127.0.0.1",
-        "HQUEUE_HUB_PORT": "0",
-        "HQUEUE_HUB_METRICS_PORT": "0",
-    }
+def running_hub(bench: Bench, queue: Queue, hbase: str = NATIVE) -> Iterator[RunningHub]:
+    """A hub in a process of its own, by this way to HBase; it is killed at the end."""
+    environment = bench.environment(hbase, hub_host="127.0.0.1", hub_port=0, hub_metrics_port=0)
     command = [sys.executable, "-m", "hqueue.cli", "hub", queue.name]
     process = subprocess.Popen(command, env=environment)
     try:
         with bench.client.topic_metadata(queue.name) as metadata:
             await_condition(metadata.hubs.list)
             (address,) = metadata.hubs.list()
-        yield str(address)
+        yield RunningHub(str(address), psutil.Process(process.pid))
     finally:
         process.kill()
         process.wait()
@@ -50,8 +55,8 @@ def latency(bench: Bench) -> Iterator[Comparison]:
     """One publisher: what a publish takes, against a put of its own."""
     queue = bench.queue("hub-latency")
     with (
-        running_hub(bench, queue) as address,
-        hqueue.connect(hubs=address, queue=queue.name) as hubs,
+        running_hub(bench, queue) as hub,
+        hqueue.connect(hubs=hub.address, queue=queue.name) as hubs,
     ):
         figures = interleave(
             {
@@ -66,6 +71,51 @@ def latency(bench: Bench) -> Iterator[Comparison]:
     yield Comparison(
         "one message, p50", "HubClient.publish", "Queue.put", "ms",
         figures["publish"], figures["put"], 2.0, at_most=True,
+    )  # fmt: skip
+
+
+DELIVERED_PER_S = 200
+
+
+def delivery(bench: Bench) -> Iterator[Comparison]:
+    """From the call that writes a message to the listener: through a hub, against push. One is
+    written after the other, so that each goes alone.
+    """
+    queue, beside = bench.queue("hub-delivery"), bench.queue("hub-delivery-push")
+    took_ms: list[float] = []
+
+    def listen(messages: Sequence[ReceivedMessage]) -> None:
+        now_ns = time.perf_counter_ns()
+        took_ms.extend((now_ns - int(message.value)) / 1e6 for message in messages)
+
+    number = bench.many(5 * DELIVERED_PER_S)
+    with (
+        running_hub(bench, queue) as hub,
+        hqueue.connect(hubs=hub.address, queue=queue.name) as hubs,
+        hubs.subscribe(TOPIC, "bench", listen),
+        running_worker(bench),
+        beside.subscriber(Subscription("bench", start="latest"), listen),
+    ):
+        await_claims(bench.client, beside)
+
+        def median(write: Callable[[bytes], object]) -> float:
+            took_ms.clear()
+            publish(write, number, DELIVERED_PER_S)
+            await_condition(lambda: len(took_ms) >= number)
+            return statistics.median(took_ms)
+
+        figures = compare(
+            {
+                "hub": lambda: median(lambda value: hubs.publish(TOPIC, value)),
+                "push": lambda: median(
+                    lambda value: beside.put(Message(TOPIC, value), partition=PARTITION)
+                ),
+            },
+            bench.rounds,
+        )
+    yield Comparison(
+        f"publish to subscriber at {DELIVERED_PER_S:,} msg/s, p50", "hub", "push", "ms",
+        figures["hub"], figures["push"], 1.5, at_most=True,
     )  # fmt: skip
 
 
@@ -109,9 +159,9 @@ def together(bench: Bench) -> Iterator[Comparison]:
     queue = bench.queue("hub-together", partitions=2)
     beside = bench.queue("hub-beside", partitions=1)
     with (
-        running_hub(bench, queue) as address,
-        Publishers("hub", address, queue.name) as publishing,
-        Publishers("put", str(bench.gateway), beside.name) as putting,
+        running_hub(bench, queue) as hub,
+        Publishers("hub", hub.address, queue.name) as publishing,
+        Publishers("put", bench.client.settings.zookeeper, beside.name) as putting,
     ):
         figures = compare({"publish": publishing.rate, "put": putting.rate}, bench.rounds)
     yield Comparison(
@@ -123,5 +173,6 @@ def together(bench: Bench) -> Iterator[Comparison]:
 
 HUB_CASES: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
     "hub-latency": latency,
+    "hub-delivery": delivery,
     "hub-together": together,
 }

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import psutil
 
-__all__ = ["Comparison", "Figures", "await_calm", "compare", "interleave", "rate"]
+__all__ = ["WARM_ROUNDS", "Comparison", "Figures", "await_calm", "compare", "interleave", "rate"]
 
 WARM_ROUNDS = 2
 CALM_S, CALM_S_MAX = 2.0, 60.0

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import hqueue
 from hqueue import Message, Messages, Queue
+from hqueue.connecting import open_store
+from hqueue.settings.connection import GATEWAYS, NATIVE
+from hqueue.settings.limits import MESSAGE_ID_MAX
 
 from .cases import Bench
 from .measure import Comparison, compare, interleave, rate
 
-__all__ = ["NATIVE_CASES"]
+__all__ = ["NATIVE_CASES", "latency"]
 
 SIZES = ((100, 10_000, 100), (1_000, 2_000, 100), (10_000, 200, 100))
 """Bytes of a value, messages of a batch, and batches."""
 
+ABSENT = 256
+"""Rows that a follower asks for at once."""
+
 
 def native(bench: Bench) -> Iterator[Comparison]:
-    """One message, batches, scans and columns: over either way to the same queues."""
-    with hqueue.connect(hbase="native", zookeeper=bench.client.settings.zookeeper) as client:
+    """One message, single rows, batches, scans and columns: over either way to the same queues."""
+    with hqueue.connect(bench.settings(GATEWAYS)) as client:
         yield from _one(bench, client)
+        yield from _rows(bench)
         for value_bytes, a_batch, batches in SIZES:
             name = f"native-{value_bytes}"
-            ways = {"gateways": bench.queue(name, partitions=1)}
-            ways["native"] = client.queue(ways["gateways"].name)
+            ways = {NATIVE: bench.queue(name, partitions=1)}
+            ways[GATEWAYS] = client.queue(ways[NATIVE].name)
             values = [os.urandom(value_bytes) for _ in range(a_batch)]
             messages, count = Messages("topic", values), bench.many(batches)
             title = f"{value_bytes:,} bytes"
@@ -38,18 +46,43 @@ def native(bench: Bench) -> Iterator[Comparison]:
 
 def _one(bench: Bench, client: hqueue.Client) -> Iterator[Comparison]:
     queue = bench.queue("native-one", partitions=1)
-    ways = {"gateways": queue, "native": client.queue(queue.name)}
+    ways = {NATIVE: queue, GATEWAYS: client.queue(queue.name)}
     message = Message("topic", bytes(100))
+    steps = {name: lambda way=way: way.put(message, partition=0) for name, way in ways.items()}
+    yield latency(bench, "one message", steps, 300, 0.67)
+
+
+def _rows(bench: Bench) -> Iterator[Comparison]:
+    """What is asked of single rows: where a log ends, and whether something came."""
+    queue = bench.queue("native-rows", partitions=1)
+    for _ in range(100):
+        queue.put(Message("topic", bytes(100)), partition=0)
+    slots = [(0, MESSAGE_ID_MAX - number) for number in range(ABSENT)]
+    with contextlib.ExitStack() as opened:
+        logs = {}
+        for way in (NATIVE, GATEWAYS):
+            store = opened.enter_context(contextlib.closing(open_store(bench.settings(way))))
+            logs[way] = store.log(queue.name)
+        newest = {way: lambda log=log: log.newest(0, MESSAGE_ID_MAX) for way, log in logs.items()}
+        yield latency(bench, "the newest header", newest, 500, 0.45)
+        absent = {way: lambda log=log: log.get(slots, None) for way, log in logs.items()}
+        yield latency(bench, f"{ABSENT} absent rows", absent, 200, 0.8)
+
+
+def latency(
+    bench: Bench, title: str, steps: Mapping[str, Callable[[], object]], times: int, goal: float
+) -> Comparison:
+    """What a step takes, in turns by either way: medians."""
     figures = interleave(
-        {name: lambda way=way: way.put(message, partition=0) for name, way in ways.items()},
-        times=bench.many(300),
+        steps,
+        times=bench.many(times),
         rounds=bench.rounds,
         prepare=lambda: None,
         figure=lambda seconds: statistics.median(seconds) * 1e3,
     )
-    yield Comparison(
-        "one message, p50", "native", "gateways", "ms",
-        figures["native"], figures["gateways"], 0.67, at_most=True,
+    return Comparison(
+        f"{title}, p50", NATIVE, GATEWAYS, "ms", figures[NATIVE], figures[GATEWAYS], goal,
+        at_most=True,
     )  # fmt: skip
 
 
@@ -58,9 +91,7 @@ def _compared(
 ) -> Comparison:
     runs = {name: rate(lambda way=way: work(way)) for name, way in ways.items()}
     figures = compare(runs, bench.rounds)
-    return Comparison(
-        title, "native", "gateways", "msg/s", figures["native"], figures["gateways"], goal
-    )
+    return Comparison(title, NATIVE, GATEWAYS, "msg/s", figures[NATIVE], figures[GATEWAYS], goal)
 
 
 def _putting(messages: Messages, batches: int) -> Callable[[Queue], int]:

@@ -1,6 +1,6 @@
 """``python -m tests.bench.publishers``: one that writes small messages, in a process of its own.
 
-Arguments: ``hub`` and a hub's address, or ``put`` and a gateway's; the queue. For each line with a
+Arguments: ``hub`` and a hub's address, or ``put`` and ZooKeeper's; the queue. For each line with a
 number of seconds it writes messages one by one for so long, and answers with how many it wrote.
 """
 
@@ -27,7 +27,7 @@ def main(way: str, address: str, queue: str) -> None:
         hubs = hqueue.connect(hubs=address, queue=queue)
         write = lambda: hubs.publish(TOPIC, VALUE)  # noqa: E731
     else:
-        log = hqueue.connect(gateways=address).queue(queue)
+        log = hqueue.connect(hbase="native", zookeeper=address).queue(queue)
         write = lambda: log.put(Message(TOPIC, VALUE), partition=PARTITION)  # noqa: E731
     write()
     print("ready", flush=True)

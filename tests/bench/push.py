@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
+import hqueue
 from hqueue import DeliveryOptions, Message, Queue, ReceivedMessage, Subscription
+from hqueue.settings.connection import NATIVE
 
 from .cases import VALUE_BYTES, Bench
 from .measure import Comparison
@@ -32,20 +34,28 @@ WAIT_S = 120
 
 
 @contextlib.contextmanager
-def running_worker(bench: Bench, **settings: object) -> Iterator[psutil.Process]:
-    """A worker of its own process; killed at the end if it is still there."""
-    before = set(bench.client.coordination.workers.list())
-    environment = {
-        **os.environ,
-        "HQUEUE_GATEWAYS": str(bench.gateway),
-        "HQUEUE_ZOOKEEPER": bench.client.settings.zookeeper,
-        "HQUEUE_WORKER_METRICS_PORT": "0",
-        "HQUEUE_WORKER_HOST": "127.0.0.1",
-        **{f"HQUEUE_{name.upper()}": str(value) for name, value in settings.items()},
-    }
+def running_worker(
+    bench: Bench,
+    client: hqueue.Client | None = None,
+    *,
+    hbase: str = NATIVE,
+    **settings: object,
+) -> Iterator[psutil.Process]:
+    """A worker of its own process; killed at the end if it is still there.
+
+    Args:
+        bench: where HBase is.
+        client: sees the worker come; the benchmark's if None.
+        hbase: the worker's way to HBase.
+        settings: the worker's besides.
+    """
+    workers = (client or bench.client).coordination.workers
+    before = set(workers.list())
+    given = {"worker_metrics_port": 0, "worker_host": "127.0.0.1", **settings}
+    environment = bench.environment(hbase, **given)
     process = subprocess.Popen([sys.executable, "-m", "hqueue.cli", "worker"], env=environment)
     try:
-        await_condition(lambda: set(bench.client.coordination.workers.list()) - before)
+        await_condition(lambda: set(workers.list()) - before)
         yield psutil.Process(process.pid)
     finally:
         process.kill()
@@ -61,20 +71,20 @@ def await_condition(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def await_claims(bench: Bench, queue: Queue) -> None:
+def await_claims(client: hqueue.Client, queue: Queue) -> None:
     """Wait until every partition of a queue has a worker."""
-    owners = bench.client.coordination.owners
+    owners = client.coordination.owners
     await_condition(
         lambda: sum(key.queue == queue.name for key in owners.list()) == queue.partitions
     )
 
 
-def publish(send: Callable[[bytes], object], number: int) -> None:
-    """Send the time, in nanoseconds, so often, `RATE_PER_S` times a second."""
+def publish(send: Callable[[bytes], object], number: int, rate_per_s: int = RATE_PER_S) -> None:
+    """Send the time, in nanoseconds, so often, so many times a second."""
     began_s = time.perf_counter()
     for sent in range(1, number + 1):
         send(b"%d" % time.perf_counter_ns())
-        time.sleep(max(0, began_s + sent / RATE_PER_S - time.perf_counter()))
+        time.sleep(max(0, began_s + sent / rate_per_s - time.perf_counter()))
 
 
 def push_latency(bench: Bench) -> Iterator[Comparison]:
@@ -93,7 +103,7 @@ def push_latency(bench: Bench) -> Iterator[Comparison]:
     p50, p99 = [], []
     number = bench.many(10 * RATE_PER_S)
     with running_worker(bench), queue.subscriber(Subscription("bench", start="latest"), listen):
-        await_claims(bench, queue)
+        await_claims(bench.client, queue)
         for _ in range(bench.rounds + 2):
             took_ms.clear()
             with queue.producer(linger_ms=0, appends_max=1) as producer:
@@ -152,7 +162,7 @@ def push_idle(bench: Bench) -> Iterator[Comparison]:
     subscription = Subscription("bench", start="latest")
     figures = []
     with running_worker(bench) as process, queue.subscriber(subscription, lambda _: None):
-        await_claims(bench, queue)
+        await_claims(bench.client, queue)
         time.sleep(10)  # The pauses between polls grow to their full length.
         for _ in range(bench.rounds):
             process.cpu_percent()
@@ -174,7 +184,7 @@ def push_take_over(bench: Bench) -> Iterator[Comparison]:
     with queue.subscriber(subscription, lambda messages: arrived.add(messages[0].partition)):
         for _ in range(bench.rounds):
             with running_worker(bench, zookeeper_session_timeout_ms=session_ms) as first:
-                await_claims(bench, queue)
+                await_claims(bench.client, queue)
                 with running_worker(bench, zookeeper_session_timeout_ms=session_ms):
                     first.kill()
                     began_s = time.perf_counter()
@@ -183,7 +193,7 @@ def push_take_over(bench: Bench) -> Iterator[Comparison]:
                         queue.put(Message("topic", b""), partition=partition)
                     await_condition(lambda: len(arrived) == queue.partitions)
                     figures.append((time.perf_counter() - began_s) * 1e3)
-                    await_claims(bench, queue)
+                    await_claims(bench.client, queue)
             await_condition(lambda: not bench.client.coordination.workers.list())
     yield Comparison(
         "take-over after a kill", "push", "session time-out and 2 s", "ms",

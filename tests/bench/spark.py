@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from hqueue import MessageID, Queue
+from hqueue.settings.connection import NATIVE
 from pyspark_hqueue import DefaultSource, read
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.options import ReadOptions
@@ -27,14 +28,14 @@ from pyspark_hqueue.reading.schema import COLUMNS
 from .cases import VALUE_BYTES, Bench
 from .measure import Comparison, compare, rate
 
-__all__ = ["SPARK_CASES"]
+__all__ = ["SPARK_CASES", "counted", "fill", "spark_session", "spark_settings"]
 
 CORES = 2
 KAFKA_RATE = 915_000.0
 
 
 @contextlib.contextmanager
-def _session() -> Iterator[SparkSession]:
+def spark_session() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
@@ -83,7 +84,7 @@ class TupleReader(DataSourceReader):
                 )  # fmt: skip
 
 
-def _counted(frame: DataFrame) -> int:
+def counted(frame: DataFrame) -> int:
     (row,) = frame.select(F.count("*"), F.sum(F.length("value"))).collect()
     assert row[1] == row[0] * VALUE_BYTES
     return int(row[0])
@@ -98,7 +99,7 @@ def _without_spark(options: ReadOptions, task: Task) -> int:
     return number
 
 
-def _fill(bench: Bench, name: str, number: int) -> Queue:
+def fill(bench: Bench, name: str, number: int) -> Queue:
     queue = bench.queue(name)
     batch = bench.messages(10_000)
     for first in range(0, number, len(batch)):
@@ -106,33 +107,42 @@ def _fill(bench: Bench, name: str, number: int) -> Queue:
     return queue
 
 
+def spark_settings(bench: Bench, hbase: str = NATIVE) -> dict[str, str]:
+    """Options of the data source for this way to HBase."""
+    return {
+        "hqueue.hbase": hbase,
+        "hqueue.gateways": str(bench.gateway),
+        "hqueue.zookeeper": bench.client.settings.zookeeper,
+    }
+
+
 def spark_read(bench: Bench) -> Iterator[Comparison]:
     """Count and sum of lengths, against the same batches without Spark and against tuples."""
-    queue = _fill(bench, "spark-read", bench.many(5_000_000))
-    few = _fill(bench, "spark-read-few", bench.many(500_000))
-    given = {"queue": queue.name, "hqueue.gateways": str(bench.gateway)}
+    queue = fill(bench, "spark-read", bench.many(5_000_000))
+    few = fill(bench, "spark-read-few", bench.many(500_000))
+    settings = spark_settings(bench)
+    given = {"queue": queue.name, **settings}
     options = ReadOptions.of(given, "batch")
     tasks = cut(snapshot(queue, options), CORES, queue.id_at)
     with (
-        _session() as spark,
+        spark_session() as spark,
         multiprocessing.get_context("spawn").Pool(CORES) as pool,
     ):
         spark.dataSource.register(DefaultSource)
         spark.dataSource.register(TupleSource)
 
         def source() -> int:
-            return _counted(spark.read.format("hqueue").options(**given).load())
+            return counted(spark.read.format("hqueue").options(**given).load())
 
         def located() -> int:
-            settings = {"hqueue.gateways": str(bench.gateway)}
-            return _counted(read(spark, queue.name, columns=["value"], **settings))
+            return counted(read(spark, queue.name, columns=["value"], **settings))
 
         def processes() -> int:
             return sum(pool.map(partial(_without_spark, options), tasks, 1))
 
         def tuples() -> int:
             options = {**given, "queue": few.name}
-            return _counted(spark.read.format("hqueue-tuples").options(**options).load())
+            return counted(spark.read.format("hqueue-tuples").options(**options).load())
 
         runs = {"source": source, "located": located, "processes": processes, "tuples": tuples}
         figures = compare({name: rate(run) for name, run in runs.items()}, bench.rounds)
@@ -149,9 +159,9 @@ def spark_read(bench: Bench) -> Iterator[Comparison]:
 def spark_stream(bench: Bench) -> Iterator[Comparison]:
     """A stream in batches of 250,000 messages, and its triggers while nothing comes."""
     number = bench.many(1_000_000)
-    queue = _fill(bench, "spark-stream", number)
+    queue = fill(bench, "spark-stream", number)
     rates, idle_ms = [], []
-    with _session() as spark, tempfile.TemporaryDirectory() as folder:
+    with spark_session() as spark, tempfile.TemporaryDirectory() as folder:
         spark.dataSource.register(DefaultSource)
 
         def run(name: str, **trigger: Any) -> Any:
@@ -159,7 +169,7 @@ def spark_stream(bench: Bench) -> Iterator[Comparison]:
                 queue=queue.name,
                 startingOffsets="earliest",
                 maxOffsetsPerTrigger=str(max(1, number // 4)),
-                **{"hqueue.gateways": str(bench.gateway)},
+                **spark_settings(bench),
             )
             sink = source.load().writeStream.foreachBatch(_summed)
             return sink.option("checkpointLocation", f"{folder}/{name}").trigger(**trigger).start()

@@ -31,13 +31,17 @@ pytestmark = pytest.mark.parametrize(
         "memory",
         pytest.param("gateways", marks=SHOWN_ON_SERVERS),
         pytest.param("hbase", marks=pytest.mark.servers),
+        pytest.param("native", marks=pytest.mark.servers),
     ],
     indirect=True,
 )
 
 TABLE = "hqueue_metadata"
 CHANGES = {"check_and_put", "put_if_absent"}
-"""Conditional puts, as stores in memory and gateways call them."""
+"""Conditional puts, as stores in memory and those on HBase call them."""
+
+LOCATE = "locate"
+"""Asks where the row's region is: a change that doesn't come to know that is never sent."""
 
 CREATIONS = {"create_records", "create"}
 
@@ -188,8 +192,14 @@ def test_what_can_t_be_known_is_not_guessed(
 @pytest.mark.parametrize(
     ("lost", "outcome"),
     [
-        (lambda operation: Fate.LOSE_REQUEST, Outcome.UNKNOWN),
-        (lambda operation: Fate.LOSE_ANSWER, Outcome.UNKNOWN),
+        (
+            lambda operation: Fate.PASS if operation == LOCATE else Fate.LOSE_REQUEST,
+            Outcome.UNKNOWN,
+        ),
+        (
+            lambda operation: Fate.PASS if operation == LOCATE else Fate.LOSE_ANSWER,
+            Outcome.UNKNOWN,
+        ),
         (
             lambda operation: Fate.PASS if operation in CHANGES else Fate.LOSE_REQUEST,
             Outcome.NOT_APPLIED,

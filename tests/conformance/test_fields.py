@@ -426,5 +426,11 @@ def test_closed_records_do_nothing(open_fields: Open, root: str) -> None:
         return
     create(fields, f"{root}/a")
     close()
-    with pytest.raises(ClosedError):
-        fields.write({f"{root}/{n}": FieldChange(FIELDS, NEW) for n in range(5)})
+    for operation in (
+        lambda: fields.read([f"{root}/a"]),
+        lambda: list(fields.scan(root, 1)),
+        lambda: fields.write({f"{root}/{n}": FieldChange(FIELDS, NEW) for n in range(5)}),
+        lambda: fields.delete({f"{root}/a": ANY}),
+    ):
+        with pytest.raises(ClosedError):
+            operation()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from hqueue import Settings
+from hqueue.hbase.record_rows import Answer, RowUpdate
 from hqueue.metadata.fields import BlobRecords, FieldRecord, FieldRecords
 from hqueue.metadata.managers import (
     Layout,
@@ -168,7 +169,8 @@ class RowManagers:
         [(_, cells)] = rows.read([key.encode()])
         column = b"r:." + field.encode()
         counter = cells[column][:8]
-        assert rows.check_and_put(key.encode(), cells[b"r:v"], {column: counter + data})
+        update = RowUpdate(key.encode(), cells[b"r:v"], {column: counter + data})
+        assert rows.update([update]) == [Answer.MADE]
 
     def close(self) -> None:
         for store in self._opened:

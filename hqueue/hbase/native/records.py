@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from hqueue.errors import Outcome, QueueNotFoundError, StoreUnavailableError
+from hqueue.errors import HQueueError, Outcome, QueueNotFoundError, StoreUnavailableError
 from hqueue.hbase.native.cells import Cell
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import RegionMap
-from hqueue.hbase.native.requests import TableRequests, deletion, has_value
+from hqueue.hbase.native.requests import deletion
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.tables import Tables
-from hqueue.hbase.record_cells import HISTORY, RECORD, VERSION, Cells
+from hqueue.hbase.native.updates import TableUpdates
+from hqueue.hbase.record_cells import HISTORY, RECORD, Cells
+from hqueue.hbase.record_rows import Answer, RowUpdate
 
 __all__ = ["RecordTable"]
+
+READ_TOGETHER = 128
+"""Rows of a request that reads: they may be large."""
 
 _RECORD = [pb.Column(family=RECORD)]
 _ALL = [*_RECORD, pb.Column(family=HISTORY)]
 
 
-class RecordTable(TableRequests):
+class RecordTable(TableUpdates):
     """The `RowPort` on one table. Thread-safe, and usable in a forked child.
 
     Args:
@@ -48,7 +52,7 @@ class RecordTable(TableRequests):
         if not keys:
             return []
         with self._present():
-            found = self._get_all(keys, _ALL if history else _RECORD)
+            found = self._get_all(keys, _ALL if history else _RECORD, READ_TOGETHER)
         return [(key, _cells(cells)) for key, cells in zip(keys, found, strict=True) if cells]
 
     def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
@@ -56,39 +60,36 @@ class RecordTable(TableRequests):
             found = self._scan_on(first, beyond, _RECORD, limit)
         return [(cells[0].row, _cells(cells)) for cells in found]
 
-    def check_and_put(self, key: bytes, version: bytes | None, cells: Cells) -> bool:
-        values = [(*_split(column), value) for column, value in cells.items()]
-        with self._present():
-            return self._put(key, values, _has_version(key, version))
-
-    def check_and_delete(self, key: bytes, version: bytes) -> bool:
-        with self._present():
-            return self._delete(key, deletion(key), _has_version(key, version))
+    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        return [
+            self._gone(each) if isinstance(each, QueueNotFoundError) else each
+            for each in super().update(updates)
+        ]
 
     def delete(self, keys: Sequence[bytes]) -> None:
         with self._present():
             self._delete_all([deletion(key) for key in keys])
+
+    def close(self) -> None:
+        """Nothing: the servers are the store's."""
 
     @contextlib.contextmanager
     def _present(self) -> Iterator[None]:
         try:
             yield
         except QueueNotFoundError as exc:
-            self._prepared = False  # It was dropped: the next try creates it.
-            raise StoreUnavailableError(
-                "the table of topics' metadata is gone",
-                outcome=Outcome.NOT_APPLIED,
-                table=self._table,
-            ) from exc
+            raise self._gone(exc) from exc
 
-
-def _split(column: bytes) -> tuple[bytes, bytes]:
-    family, _, qualifier = column.partition(b":")
-    return family, qualifier
-
-
-def _has_version(key: bytes, version: bytes | None) -> Any:
-    return has_value(key, _split(VERSION), version)
+    def _gone(self, error: QueueNotFoundError) -> StoreUnavailableError:
+        """The table was dropped: the next try creates it."""
+        self._prepared = False
+        gone = StoreUnavailableError(
+            "the table of topics' metadata is gone",
+            outcome=Outcome.NOT_APPLIED,
+            table=self._table,
+        )
+        gone.__cause__ = error
+        return gone
 
 
 def _cells(cells: Sequence[Cell]) -> Cells:

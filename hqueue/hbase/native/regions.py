@@ -49,7 +49,7 @@ class Region:
         address: the server.
     """
 
-    __slots__ = ("address", "end", "name", "specifier", "start")
+    __slots__ = ("address", "end", "name", "specifier", "start", "written")
 
     def __init__(self, name: bytes, start: bytes, end: bytes, address: Address) -> None:
         self.name = name
@@ -57,6 +57,7 @@ class Region:
         self.end = end
         self.address = address
         self.specifier = pb.RegionSpecifier(type=pb.RegionSpecifier.REGION_NAME, value=name)
+        self.written: bytes = self.specifier.SerializeToString()
 
     def holds(self, row: bytes) -> bool:
         """Whether a row lies in its range."""

@@ -15,13 +15,17 @@ from hqueue.hbase.native.servers import Request, Servers
 from hqueue.hbase.native.stretches import read_stretches
 from hqueue.hbase.native.translation import NotServedError, reads_answer, translate_answer
 from hqueue.hbase.native.wire import Answer, RemoteError, varint
+from hqueue.settings.addresses import Address
 
-__all__ = ["TableRequests", "deletion", "has_value"]
+__all__ = ["COMPARATOR", "EQUAL", "TableRequests", "deletion", "has_value"]
 
-_EQUAL = 2  # Of CompareType.
-_COMPARATOR = "org.apache.hadoop.hbase.filter.BinaryComparator"
-_GROUP, _ACTION, _INDEX, _MUTATION, _GET, _ROW = (
-    bytes((tag,)) for tag in (0x0A, 0x1A, 0x08, 0x12, 0x1A, 0x0A)
+ROWS_MAX = 2**31 - 1
+"""More than a request can name."""
+
+EQUAL = 2  # Of CompareType.
+COMPARATOR = "org.apache.hadoop.hbase.filter.BinaryComparator"
+_GROUP, _REGION, _ACTION, _INDEX, _MUTATION, _GET, _ROW = (
+    bytes((tag,)) for tag in (0x0A, 0x0A, 0x1A, 0x08, 0x12, 0x1A, 0x0A)
 )
 """Tags of MultiRequest, RegionAction, Action and Get, which are written by hand: 256 messages take
 a millisecond to make."""
@@ -71,15 +75,19 @@ class TableRequests:
         return self._mutate(row, mutation, condition)
 
     @reads_answer
-    def _get_all(self, rows: Sequence[bytes], columns: Sequence[Any]) -> list[list[Cell]]:
-        """The cells of each of these rows, none where there is none; by one request a server."""
+    def _get_all(
+        self, rows: Sequence[bytes], columns: Sequence[Any], together_max: int = ROWS_MAX
+    ) -> list[list[Cell]]:
+        """The cells of each of these rows, none where there is none; by one request a server, or
+        one for so many rows.
+        """
         suffix = pb.Get(row=b"", column=columns).SerializePartialToString()[2:]
 
         def action(number: int) -> bytes:
             get = b"".join((_ROW, varint(len(rows[number])), rows[number], suffix))
             return _GET + varint(len(get)) + get
 
-        return self._multi(rows, action)
+        return self._multi(rows, action, together_max)
 
     @reads_answer
     def _delete_all(self, mutations: Sequence[Any]) -> None:
@@ -170,26 +178,35 @@ class TableRequests:
             self._regions.doubt(known)
             raise
 
-    def _multi(self, rows: Sequence[bytes], action: Callable[[int], bytes]) -> list[list[Cell]]:
-        """Do something for each row, by one request a server; what came of each."""
+    def _multi(
+        self, rows: Sequence[bytes], action: Callable[[int], bytes], together_max: int = ROWS_MAX
+    ) -> list[list[Cell]]:
+        """Do something for each row, by one request a server, or one for so many rows; what came
+        of each.
+        """
         with self._located() as known:
-            groups: dict[Any, dict[bytes, tuple[Region, list[int]]]] = {}
+            groups: list[tuple[Address, dict[bytes, tuple[Region, list[int]]]]] = []
+            last: dict[Address, tuple[int, dict[bytes, tuple[Region, list[int]]]]] = {}
             for number, row in enumerate(rows):
                 region = known.of(row)
-                of_server = groups.setdefault(region.address, {})
-                of_server.setdefault(region.name, (region, []))[1].append(number)
+                count, group = last.get(region.address, (together_max, {}))
+                if count == together_max:
+                    count, group = 0, {}
+                    groups.append((region.address, group))
+                last[region.address] = count + 1, group
+                group.setdefault(region.name, (region, []))[1].append(number)
             requests = [
                 Request(
                     address,
                     b"Multi",
                     b"".join(_group(region, numbers, action) for region, numbers in each.values()),
                 )
-                for address, each in groups.items()
+                for address, each in groups
             ]
             answers = self._servers.ask_all(requests, self._table)
             found: dict[int, list[Cell]] = {}
             errors: list[HQueueError] = []
-            for each, answer in zip(groups.values(), answers, strict=True):
+            for (_, each), answer in zip(groups, answers, strict=True):
                 if isinstance(answer, HQueueError):
                     errors.append(answer)
                 else:
@@ -231,9 +248,10 @@ class TableRequests:
                     found[each.index] = _cells_of(rows[each.index], reader, count)
         reader.finish()
 
-    def _error(self, said: Any, region: Region) -> HQueueError:
+    def _error(self, said: Any, there: Region | Request) -> HQueueError:
+        """An error that a server gave for one region or row of a Multi."""
         error = RemoteError(said.name, said.value.decode(errors="replace"), False)
-        return translate_answer(error, self._table, "Multi", str(region.address))
+        return translate_answer(error, self._table, "Multi", str(there.address))
 
 
 def deletion(row: bytes, columns: Sequence[tuple[bytes, bytes]] = ()) -> Any:
@@ -262,16 +280,16 @@ def has_value(row: bytes, column: tuple[bytes, bytes], value: bytes | None) -> A
         row=row,
         family=column[0],
         qualifier=column[1],
-        compare_type=_EQUAL,
+        compare_type=EQUAL,
         comparator=pb.Comparator(
-            name=_COMPARATOR, serialized_comparator=comparable.SerializeToString()
+            name=COMPARATOR, serialized_comparator=comparable.SerializeToString()
         ),
     )
 
 
 def _group(region: Region, numbers: Sequence[int], action: Callable[[int], bytes]) -> bytes:
     """The RegionAction of some rows of a region, as a field of MultiRequest."""
-    pieces = [pb.RegionAction(region=region.specifier).SerializeToString()]
+    pieces = [_REGION + varint(len(region.written)) + region.written]
     for number in numbers:
         written = _INDEX + varint(number) + action(number)
         pieces += (_ACTION, varint(len(written)), written)

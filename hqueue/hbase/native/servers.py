@@ -5,11 +5,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hqueue.errors import ClosedError, HQueueError, StoreUnavailableError
-from hqueue.hbase.native.connection import Call, Connection, NoAnswerError, UnsentError
+from hqueue.hbase.native.connection import (
+    REQUESTS_MAX,
+    Call,
+    Connection,
+    NoAnswerError,
+    UnsentError,
+)
 from hqueue.hbase.native.opening import OpenSocket, open_socket
 from hqueue.hbase.native.translation import translate_answer, translate_silence
 from hqueue.hbase.native.wire import Answer, RemoteError
@@ -102,24 +109,40 @@ class Servers:
         return answer
 
     def ask_all(
-        self, requests: Sequence[Request], table: str, timeout_ms: float | None = None
+        self,
+        requests: Iterable[Request],
+        table: str,
+        timeout_ms: float | None = None,
+        together_max: int = REQUESTS_MAX,
     ) -> list[Answer | HQueueError]:
-        """Make requests of several servers at once: for each its answer, or what `ask` raises."""
+        """Make requests of several servers at once: for each its answer, or what `ask` raises.
+
+        Args:
+            requests: the requests; each is taken when it is sent.
+            table: the table they are about, for errors.
+            timeout_ms: the bound on all together, if not ``request_timeout_ms``.
+            together_max: so many are under way; the next one goes when the first is answered.
+        """
         self.check_open()
         ends_s = time.monotonic() + (timeout_ms or self.settings.request_timeout_ms) / 1e3
-        under_way: list[tuple[Connection, Call] | HQueueError] = []
+        under_way: deque[tuple[Request, tuple[Connection, Call] | HQueueError]] = deque()
         answers: list[Answer | HQueueError] = []
+
+        def finish() -> None:
+            request, begun = under_way.popleft()
+            answers.append(
+                begun if isinstance(begun, HQueueError) else self._finish(request, table, *begun)
+            )
+
         try:
             for request in requests:
-                under_way.append(self._begin(request, table, ends_s))
+                if len(under_way) >= together_max:
+                    finish()
+                under_way.append((request, self._begin(request, table, ends_s)))
         finally:
             # What was sent is waited for, whatever comes between.
-            for request, begun in zip(requests, under_way, strict=False):
-                answers.append(
-                    begun
-                    if isinstance(begun, HQueueError)
-                    else self._finish(request, table, *begun)
-                )
+            while under_way:
+                finish()
         return answers
 
     def close(self) -> None:

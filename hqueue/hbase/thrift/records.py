@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from hqueue.errors import Outcome, QueueDisabledError, QueueNotFoundError, StoreUnavailableError
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    Outcome,
+    QueueDisabledError,
+    QueueNotFoundError,
+    StoreUnavailableError,
+)
 from hqueue.hbase.record_cells import HISTORY, RECORD, VERSION, Cells
+from hqueue.hbase.record_rows import Answer, RowUpdate
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import hbase2
 from hqueue.hbase.thrift.locations import Locations
 from hqueue.hbase.thrift.requests import TableRequests
+from hqueue.hbase.thrift.side_by_side import SideBySide
 from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.translation import present, reads_answer
 from hqueue.rpc.transports import LARGE_BYTES
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
 __all__ = ["RecordTable"]
+
+READ_TOGETHER = 128
+"""Rows of a request that reads: they may be large."""
+
+REPEAT_MS = 100
+"""A gateway's client waits for longer before it repeats a request: ``hbase.client.pause``, unless
+that is set lower. An answer that comes sooner is that of the first try."""
 
 _RECORD = [hbase2.TColumn(family=RECORD)]
 _ALL = [*_RECORD, hbase2.TColumn(family=HISTORY)]
@@ -30,14 +48,25 @@ class RecordTable(TableRequests):
         table: the table's name.
         locations: where its regions are.
         tables: creates it.
+        clock: how long an answer took.
     """
 
     def __init__(
-        self, gateways: Gateways, table: str, locations: Locations, tables: Tables
+        self,
+        gateways: Gateways,
+        table: str,
+        locations: Locations,
+        tables: Tables,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__(gateways, table, locations)
         self._tables = tables
+        self._clock = clock
         self._prepared = False
+        self._side_by_side = SideBySide()
+
+    def close(self) -> None:
+        self._side_by_side.close()
 
     def prepare(self) -> None:
         if not self._prepared:
@@ -47,10 +76,17 @@ class RecordTable(TableRequests):
     def exists(self) -> bool:
         return self._prepared or self._tables.has_records(self._table)
 
-    @reads_answer
     def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
-        if not keys:
-            return []
+        portions = [
+            keys[first : first + READ_TOGETHER] for first in range(0, len(keys), READ_TOGETHER)
+        ]
+        found = self._side_by_side.each(
+            portions, lambda portion: self._read(portion, history=history), alone_max=1
+        )
+        return [*itertools.chain(*found)]
+
+    @reads_answer
+    def _read(self, keys: Sequence[bytes], *, history: bool) -> list[tuple[bytes, Cells]]:
         columns = _ALL if history else _RECORD
         gets = [hbase2.TGet(row=key, columns=columns) for key in keys]
         if len(gets) == 1:
@@ -65,7 +101,29 @@ class RecordTable(TableRequests):
         found = self._ask("getScannerResults", first, scan, limit)
         return _rows(found, [present(result.row) for result in found])
 
-    def check_and_put(self, key: bytes, version: bytes | None, cells: Cells) -> bool:
+    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        def update(one: RowUpdate) -> Answer | HQueueError:
+            try:
+                return self._update(one)
+            except ClosedError:
+                raise
+            except HQueueError as exc:
+                return exc
+
+        return self._side_by_side.each(updates, update)
+
+    def _update(self, update: RowUpdate) -> Answer:
+        began_ms = self._clock.monotonic_ms()
+        if update.cells is None:
+            made = self._check_and_delete(update.key, update.version)
+        else:
+            made = self._check_and_put(update.key, update.version, update.cells)
+        if made:
+            return Answer.MADE
+        was_late = self._clock.monotonic_ms() - began_ms >= REPEAT_MS
+        return Answer.REFUSED_LATE if was_late else Answer.REFUSED
+
+    def _check_and_put(self, key: bytes, version: bytes | None, cells: Cells) -> bool:
         values = [
             hbase2.TColumnValue(*column.split(b":", 1), value) for column, value in cells.items()
         ]
@@ -73,7 +131,7 @@ class RecordTable(TableRequests):
         bulk = max(map(len, cells.values())) >= LARGE_BYTES
         return bool(self._ask("checkAndPut", key, key, *_VERSION, version, put, bulk=bulk))
 
-    def check_and_delete(self, key: bytes, version: bytes) -> bool:
+    def _check_and_delete(self, key: bytes, version: bytes | None) -> bool:
         delete = hbase2.TDelete(row=key)
         return bool(self._ask("checkAndDelete", key, key, *_VERSION, version, delete))
 

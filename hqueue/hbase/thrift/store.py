@@ -36,7 +36,7 @@ class GatewayStore:
         self.locations = PartitionLocations(self._gateways)
         table = settings.metadata_table
         rows = RecordTable(
-            self._gateways, table, Locations(self._gateways, table, clock), self.tables
+            self._gateways, table, Locations(self._gateways, table, clock), self.tables, clock
         )
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
 

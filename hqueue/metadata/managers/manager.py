@@ -55,7 +55,7 @@ class Kind(Generic[Value]):
 
     def read(self, key: str) -> Future[Versioned[Value] | None]:
         """What is there, if anything is."""
-        return _after(self._pipeline.read(key), lambda found: self.decoded(key, found))
+        return self._pipeline.read(key, lambda found: self.decoded(key, found))
 
     def write(
         self, key: str, value: Value, version: Version, *, whole: bool = True
@@ -72,7 +72,6 @@ class Kind(Generic[Value]):
                 bytes=size,
                 bytes_max=VALUE_BYTES_MAX - BESIDES_BYTES,
             )
-        written = self._pipeline.write(key, FieldChange(fields, version, whole))
 
         def verdict(done: Version | None) -> Version | Future[Version]:
             if done is not None:
@@ -81,7 +80,7 @@ class Kind(Generic[Value]):
                 raise self._exists("there is one already", path=key)
             return self._refused(key, version)
 
-        return _after(written, verdict)
+        return self._pipeline.write(key, FieldChange(fields, version, whole), verdict)
 
     def delete(self, key: str, version: Version) -> Future[None]:
         """Delete it if it is of this version."""
@@ -92,7 +91,7 @@ class Kind(Generic[Value]):
         def verdict(done: bool) -> Future[None] | None:
             return None if done else self._refused(key, version)
 
-        return _after(self._pipeline.delete(key, version), verdict)
+        return self._pipeline.delete(key, version, verdict)
 
     def decoded(self, key: str, found: Found | None) -> Versioned[Value] | None:
         """A record as its value.
@@ -122,35 +121,4 @@ class Kind(Generic[Value]):
             there = found.version if isinstance(found, FieldRecord) else None
             raise BadVersionError("it has another version", path=key, version=there)
 
-        return _after(self._pipeline.read(key), why)
-
-
-def _after(
-    before: Future[Before], step: Callable[[Before], After | Future[After]]
-) -> Future[After]:
-    """What comes of a step that is taken when something has come: what it makes of that, or what
-    comes of what it asked for.
-    """
-    after: Future[After] = Future()
-    after.set_running_or_notify_cancel()
-
-    def finish(done: Future[After]) -> None:
-        error = done.exception()
-        if error is not None:
-            after.set_exception(error)
-        else:
-            after.set_result(done.result())
-
-    def go_on(done: Future[Before]) -> None:
-        try:
-            made = step(done.result())
-        except BaseException as exc:  # Whatever it is, who waits must learn it.
-            after.set_exception(exc)
-            return
-        if isinstance(made, Future):
-            made.add_done_callback(finish)
-        else:
-            after.set_result(made)
-
-    before.add_done_callback(go_on)
-    return after
+        return self._pipeline.read(key, why)

@@ -6,7 +6,7 @@ import collections
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from hqueue.errors import BufferFullError, ClosedError
 from hqueue.metadata.fields import FieldChange, FieldRecords, Found
@@ -30,9 +30,14 @@ Input = TypeVar("Input")
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 
+Then = Callable[[Answer], Result | Future[Result]]
+"""What is made of an answer, in the pipeline's thread: the result, an error that it raises, or what
+comes of something else that was asked for."""
+
 
 class Pipeline:
-    """Reads and changes records of a store, each by a future. Thread-safe.
+    """Reads and changes records of a store, each by a future of what is made of the answer.
+    Thread-safe.
 
     What is asked for while requests are under way goes with the next ones, as many together as
     `TOGETHER_MAX`; so each store does many at once in its own way. Threads end with the requests,
@@ -58,10 +63,8 @@ class Pipeline:
         register(self)
 
     def _begin(self) -> None:
-        self._reads: _Lane[None, Found | None] = _Lane(self._read, self._wait_s)
-        self._changes: _Lane[FieldChange | Version, Version | bool | None] = _Lane(
-            self._change, self._wait_s
-        )
+        self._reads: _Lane[None] = _Lane(self._read, self._wait_s)
+        self._changes: _Lane[FieldChange | Version] = _Lane(self._change, self._wait_s)
         self._pool = ThreadPoolExecutor(SCANS_MAX, "hqueue-metadata-scan")
         self._room = threading.BoundedSemaphore(WAITING_MAX)
 
@@ -70,17 +73,19 @@ class Pipeline:
         if self._closed:
             self.close()
 
-    def read(self, key: str) -> Future[Found | None]:
+    def read(self, key: str, then: Then[Found | None, Result]) -> Future[Result]:
         """As `FieldRecords.read`; None if there is no such record."""
-        return self._reads.submit(key, None)
+        return self._reads.submit(key, None, then)
 
-    def write(self, key: str, change: FieldChange) -> Future[Version | None]:
+    def write(
+        self, key: str, change: FieldChange, then: Then[Version | None, Result]
+    ) -> Future[Result]:
         """As `FieldRecords.write`."""
-        return self._changes.submit(key, change)  # type: ignore[return-value]
+        return self._changes.submit(key, change, then)
 
-    def delete(self, key: str, version: Version) -> Future[bool]:
+    def delete(self, key: str, version: Version, then: Then[bool, Result]) -> Future[Result]:
         """As `FieldRecords.delete`."""
-        return self._changes.submit(key, version)  # type: ignore[return-value]
+        return self._changes.submit(key, version, then)
 
     def run(self, work: Callable[[], Result]) -> Future[Result]:
         """Do something that takes several requests; so many at a time as there are threads for
@@ -107,13 +112,11 @@ class Pipeline:
         self._changes.close()
         self._pool.shutdown(wait=False)
 
-    def _read(self, asked: Mapping[str, None]) -> dict[str, Found | _Failed | None]:
+    def _read(self, asked: Mapping[str, None]) -> dict[str, Any]:
         found = self.store.read(asked)
         return {key: found.get(key) for key in asked}
 
-    def _change(
-        self, asked: Mapping[str, FieldChange | Version]
-    ) -> dict[str, Version | bool | _Failed | None]:
+    def _change(self, asked: Mapping[str, FieldChange | Version]) -> dict[str, Any]:
         writes = {key: each for key, each in asked.items() if isinstance(each, FieldChange)}
         deletes = {key: each for key, each in asked.items() if not isinstance(each, FieldChange)}
         return {
@@ -148,23 +151,30 @@ def _answers(
         return {key: _Failed(own_copy(exc)) for key in asked}
 
 
-class _Lane(Generic[Input, Answer]):
+class _Request(NamedTuple, Generic[Input]):
+    """What waits to be asked, or was asked."""
+
+    key: str
+    what: Input
+    then: Callable[[Any], Any]
+    future: Future[Any]
+
+
+class _Lane(Generic[Input]):
     """Requests of one kind."""
 
-    def __init__(
-        self, ask: Callable[[dict[str, Input]], Mapping[str, Answer | _Failed]], wait_s: float
-    ) -> None:
+    def __init__(self, ask: Callable[[dict[str, Input]], Mapping[str, Any]], wait_s: float) -> None:
         self._ask = ask
         self._wait_s = wait_s
         self._work = threading.Condition()
-        self._waiting: collections.deque[tuple[str, Input, Future[Answer]]] = collections.deque()
+        self._waiting: collections.deque[_Request[Input]] = collections.deque()
         self._under_way: set[str] = set()
         self._asking = 0
         self._threads = 0
         self._closed = False
 
-    def submit(self, key: str, what: Input) -> Future[Answer]:
-        future: Future[Answer] = Future()
+    def submit(self, key: str, what: Input, then: Callable[[Any], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
         with self._work:
             roomy = self._work.wait_for(
                 lambda: self._closed or len(self._waiting) < WAITING_MAX, self._wait_s
@@ -173,7 +183,7 @@ class _Lane(Generic[Input, Answer]):
                 raise ClosedError("this is closed")
             if not roomy:
                 raise BufferFullError("too many requests wait", waiting=WAITING_MAX)
-            self._waiting.append((key, what, future))
+            self._waiting.append(_Request(key, what, then, future))
             if key not in self._under_way:
                 self._start()
         return future
@@ -195,7 +205,7 @@ class _Lane(Generic[Input, Answer]):
         while asks:
             with self._work:
                 portion = self._portion()
-            answers = _answers(self._ask, {key: what for key, (what, _) in portion.items()})
+            answers = _answers(self._ask, {key: each.what for key, each in portion.items()})
             with self._work:
                 self._under_way -= portion.keys()
                 self._asking -= 1
@@ -203,8 +213,8 @@ class _Lane(Generic[Input, Answer]):
                     # Another asks while this one calls callbacks, which may wait for its answers.
                     self._start()
                 self._work.notify_all()
-            for key, (_, future) in portion.items():
-                _settle(future, answers[key])
+            for key, each in portion.items():
+                _settle(each, answers[key])
             with self._work:
                 asks = bool(portion and self._waiting) and self._asking < ASKING_MAX
                 if asks:
@@ -212,25 +222,43 @@ class _Lane(Generic[Input, Answer]):
                 else:
                     self._threads -= 1
 
-    def _portion(self) -> dict[str, tuple[Input, Future[Answer]]]:
+    def _portion(self) -> dict[str, _Request[Input]]:
         """What goes next: no key twice, nor one that is under way, nor one before its elder."""
-        portion: dict[str, tuple[Input, Future[Answer]]] = {}
-        passed: list[tuple[str, Input, Future[Answer]]] = []
+        portion: dict[str, _Request[Input]] = {}
+        passed: list[_Request[Input]] = []
         held: set[str] = set(self._under_way)
         while self._waiting and len(portion) < TOGETHER_MAX and len(passed) < TOGETHER_MAX:
-            key, what, future = self._waiting.popleft()
-            if key in held:
-                passed.append((key, what, future))
-            elif future.set_running_or_notify_cancel():
-                portion[key] = what, future
-                held.add(key)
+            request = self._waiting.popleft()
+            if request.key in held:
+                passed.append(request)
+            elif request.future.set_running_or_notify_cancel():
+                portion[request.key] = request
+                held.add(request.key)
         self._waiting.extendleft(reversed(passed))
         self._under_way |= portion.keys()
         return portion
 
 
-def _settle(future: Future[Answer], answer: Answer | _Failed) -> None:
+def _settle(request: _Request[Any], answer: object) -> None:
+    """Let a future have what its caller makes of the answer."""
+    future = request.future
     if isinstance(answer, _Failed):
         future.set_exception(answer.error)
-    else:
-        future.set_result(answer)
+        return
+    try:
+        made = request.then(answer)
+    except BaseException as exc:  # Whatever it is, who waits must learn it.
+        future.set_exception(exc)
+        return
+    if not isinstance(made, Future):
+        future.set_result(made)
+        return
+
+    def pass_on(done: Future[Any]) -> None:
+        error = done.exception()
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(done.result())
+
+    made.add_done_callback(pass_on)

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 import hqueue
+from hqueue.settings.connection import NATIVE
 
 from ..cases import Bench
 from ..measure import Comparison, await_calm
@@ -63,9 +64,11 @@ def main(
         fresh_server() as server,
         tempfile.TemporaryDirectory(prefix="hqueue-bench-kafka-") as data,
         running_broker(Path(data), CONSOLE.print) as broker,
-        hqueue.connect(server.settings(operation_timeout_ms=ADMINISTRATION_MS)) as client,
+        hqueue.connect(
+            server.settings(hbase=NATIVE, operation_timeout_ms=ADMINISTRATION_MS)
+        ) as client,
     ):
-        bench = Bench(client, rounds, scale)
+        bench = Bench(client, server.gateways[0], rounds, scale)
         arena = Arena(
             bench,
             HQueue(bench),

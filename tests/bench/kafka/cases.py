@@ -170,7 +170,6 @@ def keep_keys(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
 def consume_in_group(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
     """All that is there, by the consumers of a group."""
     ours, theirs = arena.ours.fresh(GROUP_PARTITIONS), arena.confluent.fresh(GROUP_PARTITIONS)
-    settings = arena.bench.client.settings
     try:
         values = _values(arena, payload)
         share = values[: max(1, len(values) // GROUP_PARTITIONS)]
@@ -184,8 +183,7 @@ def consume_in_group(arena: Arena, payload: Payload, _: bool) -> Iterator[Compar
             MESSAGES: {
                 "library": HQUEUE,
                 "name": ours.name,
-                "gateways": str(arena.bench.gateway),
-                "zookeeper": settings.zookeeper,
+                "zookeeper": arena.bench.client.settings.zookeeper,
             },
             arena.confluent.name: {
                 "library": CONFLUENT,
@@ -244,7 +242,7 @@ def read_into_spark(arena: Arena, payload: Payload, _: bool) -> Iterator[Compari
         jars = ensure_jars(SOURCE_JARS)
         reads = {
             "queue": ours.name,
-            "gateways": str(arena.bench.gateway),
+            "zookeeper": arena.bench.client.settings.zookeeper,
             "topic": theirs.name,
             "broker": arena.confluent.address,
             "jars": ",".join(map(str, sorted(jars.glob("*.jar")))),

@@ -26,9 +26,8 @@ def consume_hqueue(task: dict[str, Any]) -> None:
     """As `hqueue.Consumer` is iterated over."""
     import hqueue  # noqa: PLC0415
 
-    settings = {"gateways": task["gateways"], "zookeeper": task["zookeeper"]}
     with (
-        hqueue.connect(**settings, notify_workers=False) as client,
+        hqueue.connect(hbase="native", zookeeper=task["zookeeper"], notify_workers=False) as client,
         hqueue.Consumer(group=task["group"], client=client) as consumer,
     ):
         consumer.subscribe(task["name"], on_assigned=lambda keys: consumer.pause(*keys))

@@ -133,7 +133,7 @@ class HQueueLog:
             self._queue.subscriber(Subscription("bench", start="latest"), listen),
             self._queue.producer(linger_ms=0, appends_max=1) as producer,
         ):
-            await_claims(self._bench, self._queue)
+            await_claims(self._bench.client, self._queue)
             yield lambda value: producer.send(Message(TOPIC, value))
 
     def close(self) -> None:

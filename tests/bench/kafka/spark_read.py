@@ -30,7 +30,7 @@ class Reads:
     """What is read: a queue and a topic with the same messages."""
 
     queue: str
-    gateways: str
+    zookeeper: str
     topic: str
     broker: str
     jars: str
@@ -48,7 +48,8 @@ def main(reads: Reads) -> dict[str, tuple[float, ...]]:
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = builder.config("spark.sql.shuffle.partitions", str(CORES)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    hqueue = {"queue": reads.queue, "hqueue.gateways": reads.gateways}
+    settings = {"hqueue.hbase": "native", "hqueue.zookeeper": reads.zookeeper}
+    hqueue = {"queue": reads.queue, **settings}
     kafka = {
         "kafka.bootstrap.servers": reads.broker,
         "subscribe": reads.topic,
@@ -73,7 +74,7 @@ def main(reads: Reads) -> dict[str, tuple[float, ...]]:
                             spark,
                             reads.queue,
                             columns=["value"],
-                            **{"hqueue.gateways": reads.gateways},
+                            **settings,
                         )
                     ),
                     KAFKA: counted(lambda: spark.read.format("kafka").options(**kafka).load()),

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import happybase
 import typer
 from rich.console import Console
 
 import hqueue
+from hqueue.settings.connection import NATIVE
 
 from ..measure import Comparison, await_calm
 from ..report import line, write_part
@@ -79,13 +81,15 @@ def _hbase(amount: Work) -> tuple[list[Comparison], OnHBase]:
     names = [f"{topics:,} topics" for topics in sizes]
     with fresh_server() as server:
         clients = [
-            hqueue.connect(server.settings(metadata_table=f"bench_metadata_{topics}"))
+            hqueue.connect(server.settings(hbase=NATIVE, metadata_table=f"bench_metadata_{topics}"))
             for topics in sizes
         ]
         populations = []
+        gateway = server.gateways[0]
+        connection = happybase.Connection(gateway.host, gateway.thrift1_port)
         for client, topics in zip(clients, sizes, strict=True):
             began_s = time.perf_counter()
-            populations.append(hbase_population(client, topics))
+            populations.append(hbase_population(client, connection, topics))
             took_s = time.perf_counter() - began_s
             CONSOLE.print(f"HBase: {topics * RECORDS_A_TOPIC:,} records written in {took_s:.0f} s")
         await_calm()

@@ -2,79 +2,73 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import happybase
 from kazoo.client import KazooClient
 
-from hqueue import GatewayAddress, Settings
-from hqueue.hbase.record_cells import VERSION, Mark, encode
-from hqueue.hbase.records import THREADS
-from hqueue.hbase.thrift.connection import Service, connect
-from hqueue.hbase.thrift.idl import hbase2
-from hqueue.metadata.fields import Fields
+from hqueue import Settings
+from hqueue.errors import HQueueError
+from hqueue.hbase import NativeStore
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.regions import Meta, RegionMap
+from hqueue.hbase.native.registry import Registry
+from hqueue.hbase.native.servers import Servers
+from hqueue.hbase.native.updates import UNDER_WAY_MAX, multis
+from hqueue.hbase.record_cells import encode, version_of
+from hqueue.hbase.record_rows import RowUpdate
+from hqueue.metadata.fields import FieldRecord, Fields
+from hqueue.zookeeper import ZooKeeperNodes
 
 __all__ = ["BarePuts", "BareSets"]
 
 WAIT_S = 120.0
-LASTS_S_MAX = 3_600
+LASTS_MS_MAX = 3_600_000
 
 
 class BarePuts:
-    """Conditional puts of records' rows, by as many connections as the library has, a thread each.
+    """Conditional puts of records' rows, natively: as many in a request as the library sends, and
+    as many requests under way.
 
     Args:
-        gateway: where to.
-        connection: reads the rows' versions.
-        table: the records' table.
+        settings: where HBase is.
         rows: whose records are changed.
     """
 
-    def __init__(
-        self,
-        gateway: GatewayAddress,
-        connection: happybase.Connection,
-        table: str,
-        rows: Sequence[bytes],
-    ) -> None:
-        connections = [connect(gateway, Service.THRIFT2, Settings()) for _ in range(THREADS)]
-        for each in connections:
-            each.socket.settimeout(LASTS_S_MAX)
-        self._clients: list[Any] = [each.client for each in connections]
-        self._table = table
-        found = connection.table(table).rows(rows, columns=[VERSION])
-        self._marks = {row: Mark.decode(cells[VERSION]) for row, cells in found}
+    def __init__(self, settings: Settings, rows: Sequence[bytes]) -> None:
+        settings = dataclasses.replace(settings, request_timeout_ms=LASTS_MS_MAX)
+        self._table = settings.metadata_table
+        self._servers = Servers(settings)
+        registry = Registry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
+        self._regions = RegionMap(Meta(self._servers, registry), self._table).regions()
+        with contextlib.closing(NativeStore(settings, ZooKeeperNodes(settings).read)) as store:
+            found = store.fields().read([row.decode() for row in rows])
+        self._marks = {
+            row: version_of(record.version)
+            for row, record in zip(rows, (found[row.decode()] for row in rows), strict=True)
+            if isinstance(record, FieldRecord)
+        }
 
     def send(self, fields: Fields) -> float:
         """Change these fields of each record, as the library does; how many a second."""
-        built = [self._put(row, fields) for row in self._marks]
-        with ThreadPoolExecutor(THREADS) as pool:
-            pool.submit(int).result()
-            start = time.perf_counter()
-            for done in [
-                pool.submit(self._send, client, built[number::THREADS])
-                for number, client in enumerate(self._clients)
-            ]:
-                done.result()
-            return len(built) / (time.perf_counter() - start)
+        puts = [self._put(row, fields) for row in self._marks]
+        placed = [(number, self._regions.of(put.key)) for number, put in enumerate(puts)]
+        built = [portion.request for portion in multis(puts, placed)]
+        start = time.perf_counter()
+        answers = self._servers.ask_all(built, self._table, together_max=UNDER_WAY_MAX)
+        rate = len(puts) / (time.perf_counter() - start)
+        for answer in answers:
+            assert not isinstance(answer, HQueueError), answer
+            said = pb.MultiResponse.FromString(answer.message)
+            assert all(each.processed for each in said.regionActionResult)
+        return rate
 
-    def _put(self, row: bytes, fields: Fields) -> tuple[bytes, Any]:
+    def _put(self, row: bytes, fields: Fields) -> RowUpdate:
         old = self._marks[row]
-        assert old is not None
         self._marks[row] = new = old.next()
-        values = [
-            hbase2.TColumnValue(*column.split(b":", 1), value)
-            for column, value in encode(new, fields, whole=False).items()
-        ]
-        return old.cell, hbase2.TPut(row, values)
-
-    def _send(self, client: Any, puts: Sequence[tuple[bytes, Any]]) -> None:
-        table, version = self._table.encode(), VERSION.split(b":", 1)
-        for old, put in puts:
-            assert client.checkAndPut(table, put.row, *version, old, put)
+        return RowUpdate(row, old.cell, encode(new, fields, whole=False))
 
 
 class BareSets:

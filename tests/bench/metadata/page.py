@@ -25,7 +25,7 @@ few and the many are two tables of the standalone server; ZooKeeper is a server 
 heap of up to {heap_mb:,} MiB. Its memory is what its process has when it has collected its garbage.
 
 Updates of state are of one process and of {updates} subscriptions at once. The bare ones are the
-same bytes on the same conditions, built before: on HBase by as many connections as the library has,
+same bytes on the same conditions, built before: on HBase as many in a request as the library sends,
 on ZooKeeper by one session that waits for no answer before it sends the next.
 """
 

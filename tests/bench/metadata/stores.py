@@ -48,12 +48,14 @@ class Point(NamedTuple):
     """By operation, of each round."""
 
 
-def hbase_population(client: hqueue.Client, topics: int) -> Population:
+def hbase_population(
+    client: hqueue.Client, connection: happybase.Connection, topics: int
+) -> Population:
     """So many topics, in the client's table."""
     metadata = client.topic_metadata(QUEUE, store="hbase")
     metadata.persistence.read_topic_persistence_info("none").result(WAIT_S)  # Creates the table.
     layout = Rows(client.coordination.paths.root, QUEUE)
-    load_rows(_connection(client), client.settings.metadata_table, layout, topics)
+    load_rows(connection, client.settings.metadata_table, layout, topics)
     return Population(metadata, topics)
 
 
@@ -63,16 +65,10 @@ def hbase_updates(amount: Work, client: hqueue.Client, population: Population) -
 
     def bare(known: Mapping[Subscription, Version]) -> Send:
         rows = [layout.subscription(*each).encode() for each in known]
-        settings = client.settings
-        puts = BarePuts(settings.gateways[0], _connection(client), settings.metadata_table, rows)
+        puts = BarePuts(client.settings, rows)
         return lambda data: puts.send(encode_subscription(SubscriptionData(None, data.state)))
 
     return update_rates(amount, population, "HBase", "bare conditional puts", bare)
-
-
-def _connection(client: hqueue.Client) -> happybase.Connection:
-    gateway = client.settings.gateways[0]
-    return happybase.Connection(gateway.host, gateway.thrift1_port)
 
 
 def growth_on_zookeeper(amount: Work) -> Iterator[Point | Comparison]:

@@ -7,22 +7,29 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from hqueue.errors import QueueExistsError, QueueNotFoundError, SettingsError
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    QueueExistsError,
+    QueueNotFoundError,
+    SettingsError,
+)
 from hqueue.hbase.record_cells import HISTORY, VERSION, Cells
+from hqueue.hbase.record_rows import Answer, RowUpdate
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.rows import Rows
 
 __all__ = ["MemoryRecordRows"]
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Ask(Protocol):
-    def __call__(self, operation: str, request: Callable[[], Answer]) -> Answer: ...
+    def __call__(self, operation: str, request: Callable[[], Result]) -> Result: ...
 
 
 class MemoryRecordRows:
-    """The `RowPort` on a cluster in memory: each method is one request.
+    """The `RowPort` on a cluster in memory: each method is one request, and each row's update.
 
     Args:
         cluster: what has the table.
@@ -75,23 +82,30 @@ class MemoryRecordRows:
 
         return self._ask("scan_records", scan)
 
-    def check_and_put(self, key: bytes, version: bytes | None, cells: Cells) -> bool:
-        def put(rows: Rows) -> bool:
+    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        return [self._update(each) for each in updates]
+
+    def _update(self, update: RowUpdate) -> Answer | HQueueError:
+        key, version, cells = update
+
+        def change(rows: Rows) -> Answer:
             if _cells(rows, key).get(VERSION) != version:
-                return False
-            rows.put(key, cells)
-            return True
+                return Answer.REFUSED
+            if cells is None:
+                rows.delete(key)
+            else:
+                rows.put(key, cells)
+            return Answer.MADE
 
-        return self._ask("check_and_put", put)
+        try:
+            return self._ask("check_and_delete" if cells is None else "check_and_put", change)
+        except ClosedError:
+            raise
+        except HQueueError as exc:
+            return exc
 
-    def check_and_delete(self, key: bytes, version: bytes) -> bool:
-        def delete(rows: Rows) -> bool:
-            if _cells(rows, key).get(VERSION) != version:
-                return False
-            rows.delete(key)
-            return True
-
-        return self._ask("check_and_delete", delete)
+    def close(self) -> None:
+        pass
 
     def delete(self, keys: Sequence[bytes]) -> None:
         def delete(rows: Rows) -> None:
@@ -100,7 +114,7 @@ class MemoryRecordRows:
 
         self._ask("delete_records", delete)
 
-    def _ask(self, operation: str, request: Callable[[Rows], Answer]) -> Answer:
+    def _ask(self, operation: str, request: Callable[[Rows], Result]) -> Result:
         return self._bring(operation, partial(self._cluster.ask, self._table, request))
 
 

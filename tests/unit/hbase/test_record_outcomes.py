@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
 import pytest
 
-from hqueue import Outcome, StoreUnavailableError
+from hqueue import Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.errors import HQueueError
 from hqueue.hbase.record_cells import KEPT, Cells
+from hqueue.hbase.record_rows import Answer, RowUpdate
+from hqueue.hbase.record_steps import TOGETHER_MAX
 from hqueue.hbase.records import RowRecords
 from hqueue.metadata.fields import FieldChange
 from hqueue.metadata.outcomes import PartlyDoneError
-from hqueue.metadata.ports import ANY, NEW
+from hqueue.metadata.ports import ANY, NEW, Version
 from tests.support.backends import MemoryBackend
+from tests.support.memory.record_rows import MemoryRecordRows
 from tests.support.memory.store import MemoryStore
 
 FIELDS = {"state": b"{}"}
+OTHERS = {"state": b'{"x": 1}'}
 KEYS = [f"/hqueue/{name}" for name in "abcdefgh"]
 
 
@@ -28,19 +36,20 @@ def test_one_that_others_overtook_leaves_the_others_their_answers(
     records = store.fields()
     versions = records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
     rows = records._rows
-    check_and_put = rows.check_and_put
+    update = rows.update
     overtaken = KEYS[1].encode()
 
-    def lose(key: bytes, version: bytes | None, cells: Cells) -> bool:
-        done = check_and_put(key, version, cells)
-        if key == overtaken:
-            monkeypatch.undo()
-            for _ in range(KEPT + 1):  # So often that nothing can be known any more.
-                records.write({KEYS[1]: FieldChange(FIELDS, ANY)})
-            raise StoreUnavailableError("lost", outcome=Outcome.UNKNOWN)
-        return done
+    def lose(updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        answers = update(updates)
+        for number, each in enumerate(updates):
+            if each.key == overtaken:
+                monkeypatch.undo()
+                for _ in range(KEPT + 1):  # So often that nothing can be known any more.
+                    records.write({KEYS[1]: FieldChange(FIELDS, ANY)})
+                answers[number] = StoreUnavailableError("lost", outcome=Outcome.UNKNOWN)
+        return answers
 
-    monkeypatch.setattr(rows, "check_and_put", lose)
+    monkeypatch.setattr(rows, "update", lose)
     with pytest.raises(PartlyDoneError) as caught:
         records.write({key: FieldChange(FIELDS, versions[key]) for key in KEYS})
     assert caught.value.outcome is Outcome.UNKNOWN
@@ -50,24 +59,101 @@ def test_one_that_others_overtook_leaves_the_others_their_answers(
     assert {key: records.read([key])[key].version for key in answers} == answers
 
 
+class Away:
+    """Rows that can't be had: of each request the outcome is unknown."""
+
+    def prepare(self) -> None:
+        pass
+
+    def read(self, *_: object, **__: object) -> NoReturn:
+        raise StoreUnavailableError("away", outcome=Outcome.UNKNOWN)
+
+    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        return [StoreUnavailableError("away", outcome=Outcome.UNKNOWN) for _ in updates]
+
+
+def known_version() -> Version:
+    written = MemoryBackend().store().fields().write({KEYS[0]: FieldChange(FIELDS, NEW)})
+    version = written[KEYS[0]]
+    assert version is not None
+    return version
+
+
 def test_what_was_not_begun_before_the_deadline_is_not_applied() -> None:
-    class Away:
-        def prepare(self) -> None:
-            pass
-
-        def read(self, *_: object, **__: object) -> bool:
-            raise StoreUnavailableError("away", outcome=Outcome.UNKNOWN)
-
-        check_and_put = read
-
     records = RowRecords(Away(), bound_ms=50)  # type: ignore[arg-type]
-    versions = MemoryBackend().store().fields().write({KEYS[0]: FieldChange(FIELDS, NEW)})
-    known = versions[KEYS[0]]
-    many = [f"/hqueue/{number}" for number in range(200)]
+    known = known_version()
+    many = [f"/hqueue/{number}" for number in range(4 * TOGETHER_MAX)]
     with pytest.raises(PartlyDoneError) as caught:
         records.write({key: FieldChange(FIELDS, known) for key in many})
     outcomes = [answer.outcome for answer in caught.value.answers.values()]
     assert len(outcomes) == len(many)
     assert set(outcomes) == {Outcome.UNKNOWN, Outcome.NOT_APPLIED}
     assert outcomes.count(Outcome.UNKNOWN) < len(many) / 2
-    records.close()
+
+
+def test_a_table_that_can_t_be_made_ready_leaves_every_change_not_applied() -> None:
+    class Unready(Away):
+        def prepare(self) -> None:
+            raise StoreUnavailableError("away", outcome=Outcome.UNKNOWN)
+
+    records = RowRecords(Unready(), bound_ms=20)  # type: ignore[arg-type]
+    known = known_version()
+    with pytest.raises(PartlyDoneError) as caught:
+        records.write({key: FieldChange(FIELDS, known) for key in KEYS})
+    assert {answer.outcome for answer in caught.value.answers.values()} == {Outcome.NOT_APPLIED}
+
+
+class Counted:
+    """Rows, and how many requests of them there were."""
+
+    def __init__(self, rows: MemoryRecordRows) -> None:
+        self._rows = rows
+        self.requests: list[int] = []
+
+    def prepare(self) -> None:
+        self._rows.prepare()
+
+    def read(self, keys: Sequence[bytes], *, history: bool = False) -> list[tuple[bytes, Cells]]:
+        self.requests.append(len(keys))
+        return self._rows.read(keys, history=history)
+
+    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        self.requests.append(len(updates))
+        return self._rows.update(updates)
+
+
+def test_many_records_go_together_at_each_of_their_steps(store: MemoryStore) -> None:
+    rows = Counted(store.fields()._rows)  # type: ignore[arg-type]
+    records = RowRecords(rows)  # type: ignore[arg-type]
+    many = [f"/hqueue/{number}" for number in range(TOGETHER_MAX + 100)]
+
+    def asked(change: Callable[[], object]) -> list[int]:
+        rows.requests.clear()
+        change()
+        return rows.requests
+
+    creations = {key: FieldChange(FIELDS, NEW) for key in many}
+    assert asked(lambda: records.write(creations)) == [TOGETHER_MAX] * 3 + [100] * 3
+    versions = {key: found.version for key, found in records.read(many).items()}  # type: ignore[union-attr]
+    updates = {key: FieldChange(FIELDS, versions[key]) for key in many}
+    assert asked(lambda: records.write(updates)) == [TOGETHER_MAX, 100]
+    assert asked(lambda: records.delete(dict.fromkeys(KEYS + many[:10], ANY))) == [18, 10, 10]
+
+
+def test_one_that_no_try_would_do_lets_those_that_were_begun_end(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = store.fields()
+    rows = records._rows
+    update = rows.update
+    versions = records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
+
+    def refuse(updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        return [RequestRefusedError("no"), *update(updates[1:])]
+
+    monkeypatch.setattr(rows, "update", refuse)
+    with pytest.raises(RequestRefusedError) as caught:
+        records.write({key: FieldChange(OTHERS, versions[key]) for key in KEYS})
+    assert caught.value.outcome is Outcome.UNKNOWN, "of all together: some were made"
+    found = records.read(KEYS)
+    assert [found[key].fields for key in KEYS] == [FIELDS, *[OTHERS] * 7]  # type: ignore[union-attr]

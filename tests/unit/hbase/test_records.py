@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from hqueue import StoreUnavailableError
-from hqueue.errors import Outcome
+from hqueue.errors import HQueueError, Outcome
 from hqueue.hbase.record_cells import HISTORY, VERSION, Cells, Mark
-from hqueue.hbase.record_change import REPEAT_MS
+from hqueue.hbase.record_rows import Answer, RowUpdate
 from hqueue.hbase.records import RowRecords
 from hqueue.metadata.fields import FieldChange, FieldRecord
 from hqueue.metadata.ports import ANY, NEW, Version
@@ -83,32 +83,38 @@ class ModelRows:
     def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
         return self.read([ROW])
 
-    def check_and_put(self, key: bytes, version: bytes | None, cells: Cells) -> bool:
-        def put() -> bool:
+    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        return [self._update(each) for each in updates]
+
+    def _update(self, update: RowUpdate) -> Answer | HQueueError:
+        def change() -> Answer:
             there = self.row.visible().get(VERSION)
-            if there != version:
-                return False
-            at_ms = max(self._now_ms(), self.row.cells[VERSION][0] if there else 0)
-            for column, value in cells.items():
-                if at_ms >= self.row.cells.get(column, (0, b""))[0]:
-                    self.row.cells[column] = at_ms, value
-            now = self.row.visible().get(VERSION)
-            if now is not None and now != there:
-                mark = Mark.decode(now)
-                assert mark is not None
-                self.seen.append(mark)
-            return True
+            if there != update.version:
+                return Answer.REFUSED
+            if update.cells is None:
+                self.row.deleted_ms = max(self.row.deleted_ms, self._now_ms())
+            else:
+                self._put(there, update.cells)
+            return Answer.MADE
 
-        return self._bring(put)
+        try:
+            return self._bring(change)  # type: ignore[no-any-return]
+        except HQueueError as exc:
+            return exc
 
-    def check_and_delete(self, key: bytes, version: bytes) -> bool:
-        def delete() -> bool:
-            if self.row.visible().get(VERSION) != version:
-                return False
-            self.row.deleted_ms = max(self.row.deleted_ms, self._now_ms())
-            return True
+    def _put(self, there: bytes | None, cells: Cells) -> None:
+        at_ms = max(self._now_ms(), self.row.cells[VERSION][0] if there else 0)
+        for column, value in cells.items():
+            if at_ms >= self.row.cells.get(column, (0, b""))[0]:
+                self.row.cells[column] = at_ms, value
+        now = self.row.visible().get(VERSION)
+        if now is not None and now != there:
+            mark = Mark.decode(now)
+            assert mark is not None
+            self.seen.append(mark)
 
-        return self._bring(delete)
+    def close(self) -> None:
+        pass
 
     def exists(self) -> bool:
         return True
@@ -126,9 +132,10 @@ class ModelRows:
             raise StoreUnavailableError("lost", outcome=Outcome.UNKNOWN)
         answer = request()
         if lost == "repeat":
-            self.clock.sleep_ms(REPEAT_MS)
             self.before()
             answer = request()
+            if answer is Answer.REFUSED:
+                answer = Answer.REFUSED_LATE
         if lost == "answer":
             raise StoreUnavailableError("lost", outcome=Outcome.UNKNOWN)
         return answer

@@ -120,6 +120,35 @@ def test_answers_may_come_in_any_order(servers: Servers, serve: Serve) -> None:
     assert [value_of(each) for each in answers] == messages
 
 
+def test_of_many_requests_so_many_are_under_way_as_may_be(servers: Servers, serve: Serve) -> None:
+    waiting: list[Asked] = []
+    most = [0]
+
+    def script(asked: Asked) -> list[bytes]:
+        waiting.append(asked)
+        most[0] = max(most[0], len(waiting))
+        if len(waiting) < 4:
+            return []
+        now = [answer(each, named(each.message)) for each in reversed(waiting)]
+        waiting.clear()
+        return now
+
+    server = serve(script)
+    messages = [b"%d" % number for number in range(40)]
+    taken: list[bytes] = []
+
+    def requests() -> Iterator[Request]:
+        for message in messages:
+            taken.append(message)
+            yield Request(server.address, b"Get", message)
+
+    said = servers.ask_all(requests(), "q", together_max=4)
+    assert not any(isinstance(each, HQueueError) for each in said)
+    assert [value_of(bytes(each.message)) for each in said] == messages  # type: ignore[union-attr]
+    assert taken == messages
+    assert most == [4]
+
+
 def test_one_that_is_never_answered_holds_up_no_other(servers: Servers, serve: Serve) -> None:
     def script(asked: Asked) -> list[bytes]:
         return [] if asked.message == b"never" else echo(asked)

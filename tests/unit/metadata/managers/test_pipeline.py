@@ -68,11 +68,33 @@ def change(number: int, version: Version = ANY) -> FieldChange:
     return FieldChange({"f": b"%d" % number}, version)
 
 
+def same(answer: Any) -> Any:
+    """What is made of an answer: the answer."""
+    return answer
+
+
+def test_who_waits_gets_what_is_made_of_the_answer_or_its_error(store: Gate) -> None:
+    store.open.set()
+    line = Pipeline(store, 20)
+
+    def refuse(answer: object) -> object:
+        raise BadVersionError("no")
+
+    written = line.write("a", change(1, NEW), lambda version: (version, "made"))
+    assert written.result(30)[1] == "made"
+    read = line.read("a", lambda found: line.read("b", lambda other: (found, other)))
+    found, other = read.result(30)
+    assert (found.fields, other) == ({"f": b"1"}, None)
+    for refused in (line.read("a", refuse), line.read("a", lambda _: line.read("b", refuse))):
+        with pytest.raises(BadVersionError):
+            refused.result(30)
+
+
 def test_what_waits_goes_together(store: Gate) -> None:
     line = Pipeline(store, 20)
-    first = [line.read("a"), line.read("b")]
+    first = [line.read("a", same), line.read("b", same)]
     wait_for(lambda: store.asked, "something is asked")
-    later = [line.read(f"k{number}") for number in range(600)]
+    later = [line.read(f"k{number}", same) for number in range(600)]
     store.open.set()
     for future in first + later:
         assert future.result(30) is None
@@ -86,21 +108,21 @@ def test_changes_of_a_record_keep_their_order_also_deletions(store: Gate) -> Non
     line = Pipeline(store, 20)
     for _ in range(50):
         asked: list[Future[Any]] = [
-            line.write("k", change(0, NEW)),
-            line.write("k", change(1)),
-            line.delete("k", ANY),
-            line.write("k", change(2, NEW)),
-            line.write("k", change(3)),
+            line.write("k", change(0, NEW), same),
+            line.write("k", change(1), same),
+            line.delete("k", ANY, same),
+            line.write("k", change(2, NEW), same),
+            line.write("k", change(3), same),
         ]
         answers = [future.result(30) for future in asked]
         assert not any(answer is None or answer is False for answer in answers)
-        assert line.delete("k", ANY).result(30)
+        assert line.delete("k", ANY, same).result(30)
 
 
 def test_threads_end_with_the_requests(store: Gate) -> None:
     before = threading.active_count()
     line = Pipeline(store, 20)
-    asked = [line.write(f"k{n}", change(n, NEW)) for n in range(2_000)]
+    asked = [line.write(f"k{n}", change(n, NEW), same) for n in range(2_000)]
     assert threading.active_count() - before <= pipeline.ASKING_MAX
     store.open.set()
     for future in asked:
@@ -111,7 +133,7 @@ def test_threads_end_with_the_requests(store: Gate) -> None:
 def test_a_key_that_is_under_way_starts_no_threads(store: Gate) -> None:
     before = threading.active_count()
     line = Pipeline(store, 20)
-    asked = [line.write("k", change(n)) for n in range(300)]
+    asked = [line.write("k", change(n), same) for n in range(300)]
     wait_for(lambda: threading.active_count() <= before + 1, "one thread is left")
     store.open.set()
     assert [future.result(30) for future in asked] == [None] * 300
@@ -124,7 +146,7 @@ def test_no_more_wait_than_the_bound(store: Gate, monkeypatch: pytest.MonkeyPatc
 
     def ask_more() -> None:
         for number in range(100):
-            asked.append(line.read(f"k{number}"))
+            asked.append(line.read(f"k{number}", same))
 
     with pytest.raises(BufferFullError) as caught:
         ask_more()
@@ -141,12 +163,12 @@ def test_no_more_wait_than_the_bound(store: Gate, monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_cancelled_before_it_is_sent_is_not_sent(store: Gate) -> None:
     line = Pipeline(store, 20)
-    sent = line.write("k", change(0, NEW))
+    sent = line.write("k", change(0, NEW), same)
     wait_for(lambda: store.asked, "it is sent")
-    waiting = line.write("k", change(1))
+    waiting = line.write("k", change(1), same)
     assert not sent.cancel()
     assert waiting.cancel()
-    last = line.write("k", change(2))
+    last = line.write("k", change(2), same)
     store.open.set()
     assert last.result(30) == 1
     with pytest.raises(CancelledError):
@@ -156,24 +178,28 @@ def test_what_is_cancelled_before_it_is_sent_is_not_sent(store: Gate) -> None:
 def test_an_error_is_the_answer_to_each_and_the_next_are_asked(store: Gate) -> None:
     line = Pipeline(store, 20)
     store.error = KeyError("broken")
-    asked: list[Future[Any]] = [line.read("a"), line.write("b", change(1)), line.delete("c", ANY)]
+    asked: list[Future[Any]] = [
+        line.read("a", same),
+        line.write("b", change(1), same),
+        line.delete("c", ANY, same),
+    ]
     store.open.set()
     for future in asked:
         with pytest.raises(KeyError):
             future.result(30)
     store.error = None
-    assert line.write("b", change(1, NEW)).result(30) is not None
+    assert line.write("b", change(1, NEW), same).result(30) is not None
 
 
 def test_what_was_asked_for_is_done_after_the_end(store: Gate) -> None:
     line = Pipeline(store, 20)
-    asked = [line.write(f"k{n}", change(n, NEW)) for n in range(300)]
+    asked = [line.write(f"k{n}", change(n, NEW), same) for n in range(300)]
     line.close()
     line.close()
     for refused in (
-        lambda: line.read("a"),
-        lambda: line.write("a", change(1)),
-        lambda: line.delete("a", ANY),
+        lambda: line.read("a", same),
+        lambda: line.write("a", change(1), same),
+        lambda: line.delete("a", ANY, same),
         lambda: line.run(lambda: None),
     ):
         with pytest.raises(ClosedError):
@@ -187,14 +213,14 @@ def test_a_callback_may_ask_for_more_and_wait_for_it(store: Gate) -> None:
     nested: list[object] = []
 
     def more(depth: int) -> None:
-        line.write("k", change(depth, NEW if depth == 0 else ANY)).result(30)
+        line.write("k", change(depth, NEW if depth == 0 else ANY), same).result(30)
         if depth < 4:
-            inner: Future[Any] = line.write("k", change(depth))
+            inner: Future[Any] = line.write("k", change(depth), same)
             inner.add_done_callback(lambda _: more(depth + 1))
             inner.result(30)
-        nested.append(line.read("k").result(30))
+        nested.append(line.read("k", same).result(30))
 
-    for future in [line.write(f"k{n}", change(n)) for n in range(5)]:
+    for future in [line.write(f"k{n}", change(n), same) for n in range(5)]:
         future.add_done_callback(lambda _: more(0))
     store.open.set()
     wait_for(lambda: len(nested) == 25, "all have ended")
@@ -202,9 +228,9 @@ def test_a_callback_may_ask_for_more_and_wait_for_it(store: Gate) -> None:
 
 def test_a_callback_that_fails_harms_no_other(store: Gate) -> None:
     line = Pipeline(store, 20)
-    first = line.read("a")
+    first = line.read("a", same)
     first.add_done_callback(lambda _: 1 / 0)
-    second = line.read("b")
+    second = line.read("b", same)
     store.open.set()
     assert (first.result(30), second.result(30)) == (None, None)
 
@@ -212,8 +238,8 @@ def test_a_callback_that_fails_harms_no_other(store: Gate) -> None:
 def test_of_a_portion_that_fails_each_caller_has_an_error_of_its_own(store: Gate) -> None:
     store.error = StoreUnavailableError("away", outcome=Outcome.UNKNOWN, path="x")
     line = Pipeline(store, 20)
-    asked = [line.write(f"k{number}", change(number)) for number in range(3)]
-    asked += [line.read(f"k{number}") for number in range(3)]
+    asked = [line.write(f"k{number}", change(number), same) for number in range(3)]
+    asked += [line.read(f"k{number}", same) for number in range(3)]
     store.open.set()
     errors = [future.exception(30) for future in asked]
     assert len({id(error) for error in errors}) == len(errors)
@@ -231,9 +257,9 @@ def test_of_a_portion_that_fails_each_caller_has_an_error_of_its_own(store: Gate
 def test_of_a_portion_of_which_some_fail_each_learns_what_came_of_its_own(store: Gate) -> None:
     failed = StoreUnavailableError("away", outcome=Outcome.UNKNOWN)
     line = Pipeline(store, 20)
-    first = line.write("k", change(0))
+    first = line.write("k", change(0), same)
     wait_for(lambda: store.asked, "something is asked")
-    second = [line.delete(key, ANY) for key in ("a", "b", "c")]
+    second = [line.delete(key, ANY, same) for key in ("a", "b", "c")]
     store.error = partly_done(failed, {"k": None, "a": True, "b": False, "c": failed})
     store.open.set()
     assert first.result(30) is None
@@ -243,14 +269,14 @@ def test_of_a_portion_of_which_some_fail_each_learns_what_came_of_its_own(store:
 
 def test_a_forked_child_begins_anew(store: Gate) -> None:
     line = Pipeline(store, 20)
-    held = [line.write(f"k{n}", change(n, NEW)) for n in range(10)]
+    held = [line.write(f"k{n}", change(n, NEW), same) for n in range(10)]
     wait_for(lambda: store.asked, "something is under way")
     child = os.fork()
     if child == 0:
         code = 1
         try:
             line.store = MemoryFields()
-            line.write("k0", change(0, NEW)).result(30)
+            line.write("k0", change(0, NEW), same).result(30)
             code = 0 if line.run(lambda: 7).result(30) == 7 else 2
         finally:
             os._exit(code)

@@ -1,0 +1,193 @@
+"""Many records' work at once: what each asks of its row next goes in few requests with the others.
+
+A record's work is a generator. It yields a step, gets what the store answers, and goes on; so what
+is done with one record is written down as if it were alone, and a thousand need no thread.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
+from hqueue.hbase.record_cells import Cells
+from hqueue.hbase.record_rows import RowPort, RowUpdate
+from hqueue.metadata.outcomes import own_copy
+from hqueue.runtime.clock import Clock, Deadline
+
+__all__ = ["TOGETHER_MAX", "Look", "Pause", "Work", "Worked", "insist", "work_together"]
+
+TOGETHER_MAX = 1_024
+"""Records that are worked on at once; the others wait."""
+
+PAUSE_MS = 50
+PAUSE_MS_MAX = 1_000
+
+
+class Look(NamedTuple):
+    """Asks for a row's cells; the answer is a dictionary, empty if there is no row."""
+
+    key: bytes
+    history: bool = False
+
+
+class Pause(NamedTuple):
+    """Asks to be let go on after so long; the answer is None."""
+
+    duration_ms: float
+
+
+Step = Look | Pause | RowUpdate
+Result = TypeVar("Result")
+Work = Generator[Step, Any, Result]
+"""Yields steps, and is sent what comes of them; what a request raised is raised in it."""
+
+
+class Worked(NamedTuple, Generic[Result]):
+    """What came of each record's work, by its key. Those that were not begun are not there."""
+
+    done: dict[str, Result]
+    failed: dict[str, StoreUnavailableError]
+    refused: dict[str, HQueueError]
+    """What no further try would do. After the first of these no further record was begun."""
+
+
+class _Running(Generic[Result]):
+    """A record's work under way."""
+
+    def __init__(self, key: str, work: Work[Result]) -> None:
+        self.key = key
+        self.work = work
+        self.step: Step = Pause(0.0)
+        self.due_ms = 0.0
+        self.ended = False
+
+
+def insist(attempt: Callable[[], Work[Result]], deadline: Deadline) -> Work[Result]:
+    """Work until an attempt returns; again, after a growing, random pause, while one raises
+    `StoreUnavailableError`. When the deadline has passed, the last error is raised.
+    """
+    pause_ms = PAUSE_MS
+    while True:
+        try:
+            return (yield from attempt())
+        except StoreUnavailableError:
+            if deadline.expired:
+                raise
+        yield Pause(min(random.uniform(0, pause_ms), deadline.remaining_ms))
+        pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+
+def work_together(
+    rows: RowPort, clock: Clock, deadline: Deadline, works: Iterable[tuple[str, Work[Result]]]
+) -> Worked[Result]:
+    """Do each record's work. One that fails stops no other before the deadline.
+
+    Args:
+        rows: the table.
+        clock: pauses.
+        deadline: when it is over, and one has failed, no further one is begun.
+        works: each record's key and work; taken one by one when there is room for it.
+
+    Raises:
+        ClosedError: the store is closed.
+    """
+    together = _Together[Result](rows, clock)
+    worked = together.worked
+    running: list[_Running[Result]] = []
+    left = iter(works)
+    while True:
+        while len(running) < TOGETHER_MAX:
+            if worked.refused or (worked.failed and deadline.expired):
+                break
+            item = next(left, None)
+            if item is None:
+                break
+            begun = _Running(*item)
+            together.go_on(begun, None)
+            running += [] if begun.ended else [begun]
+        if not running:
+            return worked
+        together.step(running)
+        running = [each for each in running if not each.ended]
+
+
+class _Together(Generic[Result]):
+    """Steps of many records' work."""
+
+    def __init__(self, rows: RowPort, clock: Clock) -> None:
+        self.worked: Worked[Result] = Worked({}, {}, {})
+        self._rows = rows
+        self._clock = clock
+
+    def step(self, running: Sequence[_Running[Result]]) -> None:
+        """Let those that are not pausing have their answers; wait first if all are."""
+        now_ms = self._clock.monotonic_ms()
+        due = [each for each in running if each.due_ms <= now_ms]
+        if not due:
+            # A clock of tests may be through with a pause before its time is over.
+            first_ms = min(each.due_ms for each in running)
+            self._clock.sleep_ms(first_ms - now_ms)
+            due = [each for each in running if each.due_ms <= first_ms]
+        for each, answer in [*self._answers(due)]:
+            self.go_on(each, answer)
+
+    def go_on(self, each: _Running[Result], answer: object) -> None:
+        """Give work its answer, and learn what it asks for next."""
+        each.ended = True
+        try:
+            if isinstance(answer, BaseException):
+                each.step = each.work.throw(answer)
+            else:
+                each.step = each.work.send(answer)
+        except StopIteration as end:
+            self.worked.done[each.key] = end.value
+        except StoreUnavailableError as exc:
+            self.worked.failed[each.key] = exc
+        except HQueueError as exc:
+            self.worked.refused[each.key] = exc
+        else:
+            each.ended = False
+            each.due_ms = 0.0
+            if isinstance(each.step, Pause):
+                each.due_ms = self._clock.monotonic_ms() + each.step.duration_ms
+
+    def _answers(
+        self, due: Sequence[_Running[Result]]
+    ) -> Iterator[tuple[_Running[Result], object]]:
+        """What the store says to each."""
+        asking = []
+        for each in due:
+            if isinstance(each.step, Pause):
+                yield each, None
+            else:
+                asking.append((each, each.step))
+        if not asking:
+            return
+        try:
+            self._rows.prepare()
+        except HQueueError as exc:
+            exc.outcome = Outcome.NOT_APPLIED  # Nothing of what they ask for was sent.
+            yield from ((each, own_copy(exc)) for each, _ in asking)
+            return
+        updates = [(each, step) for each, step in asking if isinstance(step, RowUpdate)]
+        if updates:
+            answers = self._rows.update([step for _, step in updates])
+            yield from zip((each for each, _ in updates), answers, strict=True)
+        for history in (False, True):
+            looks = [
+                (each, step.key)
+                for each, step in asking
+                if isinstance(step, Look) and step.history is history
+            ]
+            if looks:
+                found = self._look([key for _, key in looks], history=history)
+                yield from zip((each for each, _ in looks), found, strict=True)
+
+    def _look(self, keys: Sequence[bytes], *, history: bool) -> list[Cells | BaseException]:
+        try:
+            found = dict(self._rows.read(keys, history=history))
+        except HQueueError as exc:
+            return [own_copy(exc) for _ in keys]
+        return [found.get(key, {}) for key in keys]

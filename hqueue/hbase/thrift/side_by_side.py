@@ -1,0 +1,87 @@
+"""Requests side by side: a gateway's connection does one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from hqueue.errors import ClosedError
+from hqueue.runtime.fork import register
+
+__all__ = ["THREADS", "SideBySide"]
+
+THREADS = 8
+"""Requests that are under way at once for all callers together."""
+
+ALONE_MAX = 2
+"""So few are made by the caller's thread: a further one would cost more."""
+
+Input = TypeVar("Input")
+Result = TypeVar("Result")
+
+
+class SideBySide:
+    """Makes requests in threads of its own. Thread-safe, and usable in a forked child."""
+
+    def __init__(self) -> None:
+        self._closed = False
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        """Begin no more threads. Never raises."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+    def each(
+        self, inputs: Sequence[Input], work: Callable[[Input], Result], alone_max: int = ALONE_MAX
+    ) -> list[Result]:
+        """Do something for each, several at a time, and return what came of each.
+
+        Raises:
+            ClosedError: this was closed.
+            Exception: the first that one raised. After it no further one is begun; those under
+                way have ended.
+        """
+        results: dict[int, Result] = {}
+        errors: list[BaseException] = []
+        numbered = iter(enumerate(inputs))
+        lock = threading.Lock()
+
+        def run() -> None:
+            while not errors:
+                with lock:
+                    number, item = next(numbered, (-1, None))
+                if item is None:
+                    return
+                try:
+                    results[number] = work(item)
+                except BaseException as exc:
+                    errors.append(exc)
+
+        if len(inputs) <= alone_max:
+            run()
+        else:
+            pool = self._threads()
+            for running in [pool.submit(run) for _ in range(min(THREADS, len(inputs)))]:
+                running.result()
+        if errors:
+            raise errors[0]
+        return [results[number] for number in range(len(inputs))]
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the client is closed")
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(THREADS, "hqueue-records")
+            return self._pool
