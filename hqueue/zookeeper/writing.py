@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
@@ -101,23 +101,30 @@ class Writing:
             return
         self._before = self._session.members.primary(self._deadline).client.last_zxid
         missing = self._send(self._left)
+        if missing:  # As a rule one level is, and comes with them.
+            missing = self._send(missing, above=_above(missing))
         if missing:
-            above = sorted({key.rpartition("/")[0] for key in missing})
+            above = _above(missing)
             self._session.run([(path, ensure(path)) for path in above], self._deadline)
             if self._send(missing):
                 raise StoreUnavailableError("records are deleted while they are created")
 
-    def _send(self, keys: Collection[str]) -> list[str]:
-        """Send the changes of these; returns those of which nothing is above."""
+    def _send(self, keys: Collection[str], above: Sequence[str] = ()) -> list[str]:
+        """Send the changes of these, behind the creation of empty nodes; returns those of which
+        nothing is above.
+        """
         by = self._by(keys)
-        requests = [(key, self._request(key)) for key in keys]
+        if by is not None and above:
+            by = [self._session.members.primary(self._deadline)] * len(above) + by
+        requests = [(path, create(path, b"", parents=False)) for path in above]
+        requests += [(key, self._request(key)) for key in keys]
         try:
-            answers = self._session.run(requests, self._deadline, by)
+            answers = self._session.run(requests, self._deadline, by)[len(above) :]
         except StoreUnavailableError as exc:
             self._in_doubt |= exc.outcome is Outcome.UNKNOWN or len(requests) > PIPELINED_MAX
             raise
         missing = []
-        for (key, _), answer in zip(requests, answers, strict=True):
+        for key, answer in zip(list(keys), answers, strict=True):
             if isinstance(answer, NoNodeError) and self._left[key].version == NEW:
                 missing.append(key)
                 continue
@@ -196,6 +203,10 @@ class Writing:
                 if stats[path] is None and path != "/"
             }
         return quiet
+
+
+def _above(keys: Collection[str]) -> Sequence[str]:
+    return sorted({key.rpartition("/")[0] for key in keys})
 
 
 class _Lost(enum.Enum):

@@ -9,6 +9,7 @@ from hqueue.metadata.managers import HubInfo, TopicMetadata
 from hqueue_workers.hub.access import AccessChanges
 from hqueue_workers.hub.attachments import Attachments
 from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.available import AvailableHubs
 from hqueue_workers.hub.committer import Committer
 from hqueue_workers.hub.committers import Committers
 from hqueue_workers.hub.delivering import Delivering
@@ -77,6 +78,7 @@ class Parts:
         bound_ms = client.settings.operation_timeout_ms
         found: list[Region] = []
         subscriptions = self._subscriptions(queue, metadata)
+        available = AvailableHubs(metadata.hubs)
 
         def fenced(owned: OwnedTopic) -> None:
             found[0].fenced(owned)
@@ -121,6 +123,7 @@ class Parts:
             bound_s=bound_ms / 1e3,
             pool=self._pool,
             listener=subscriptions.attachments,
+            hubs=available.list,
         )
         found.append(region)
         shedding = Shedding(region, metadata.hubs, info.address)
@@ -140,7 +143,16 @@ class Parts:
             runtime=self._runtime,
             pool=self._pool,
         )
-        return Part(region, publishing, managing, metadata, partitions, shedding, subscriptions)
+        return Part(
+            region=region,
+            publishing=publishing,
+            managing=managing,
+            metadata=metadata,
+            partitions=partitions,
+            shedding=shedding,
+            subscriptions=subscriptions,
+            available=available,
+        )
 
     def _searches(self, queue: str) -> Searches:
         def scan(topic: str, since: int, until: int) -> TopicScanner:
@@ -153,7 +165,7 @@ class Parts:
         client, settings, runtime = self._client, self._settings, self._runtime
         sessions = Sessions(settings.session_ms)
         records = SubscriptionRecords(
-            metadata.subscriptions, runtime, client.settings.operation_timeout_ms / 1e3
+            metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
         attachments = Attachments(
             records,

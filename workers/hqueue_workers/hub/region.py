@@ -5,18 +5,25 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple
 
-from hqueue import BufferFullError, HQueueError, Outcome, StoreUnavailableError, TopicAccess
+from hqueue import (
+    Address,
+    BufferFullError,
+    HQueueError,
+    Outcome,
+    StoreUnavailableError,
+    TopicAccess,
+)
 from hqueue.errors import (
     NoSubscriptionStateError,
     NotAllowedError,
     NoTopicPersistenceInfoError,
 )
-from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
+from hqueue.metadata.managers import AvailableHub, HubInfo, TopicMetadata, Verdict
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue_workers.hub.authorizer import Action, Authorizer
 from hqueue_workers.hub.committers import Committers
@@ -25,7 +32,7 @@ from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_st
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owned import OwnedListener, OwnedTopic, RedirectedError
 from hqueue_workers.hub.takeover import TakeOver
-from hqueue_workers.hub.topic_records import TopicRecords
+from hqueue_workers.hub.topic_records import Looked, TopicRecords
 
 __all__ = ["Region"]
 
@@ -67,6 +74,7 @@ class Region:
         bound_s: of what is asked of ZooKeeper and HBase for one call.
         pool: the threads.
         listener: told of topics that are left.
+        hubs: those that are available, as they were a moment ago.
         rng: chooses hubs.
     """
 
@@ -86,13 +94,16 @@ class Region:
         bound_s: float,
         pool: ThreadPoolExecutor,
         listener: OwnedListener,
+        hubs: Callable[[], Mapping[Address, AvailableHub]],
         rng: random.Random | None = None,
     ) -> None:
         self.queue = queue
         self.committers = committers
         self._me = me
         self._metadata = metadata
-        self._records = TopicRecords(queue, me, metadata, bound_s, rng or random.Random())
+        self._records = TopicRecords(
+            queue, me, metadata, hubs=hubs, bound_s=bound_s, rng=rng or random.Random()
+        )
         self._take_over = take_over
         self._partition_for = partition_for
         self._certain = certain
@@ -288,10 +299,10 @@ class Region:
         done.set_exception(error)
 
     def _flow(self, caller: str, topic: str, *, redirected: bool, create: bool) -> OwnedTopic:
-        known = self._records.look(topic)
+        looked = self._records.look(topic)
         for _ in range(STEPS_MAX):
             step = next_step(
-                known, self._me.address, redirected=redirected, choose=self._records.choose
+                looked.known, self._me.address, redirected=redirected, choose=self._records.choose
             )
             if isinstance(step, Redirect):
                 self._metrics.redirects.inc()
@@ -300,14 +311,13 @@ class Region:
                 if not create:
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
                 self._check_allowed(caller, Action.CREATE, topic, TopicAccess())
-                self._records.create(topic)
-                known = self._records.look(topic)
+                looked = self._records.create(topic, looked)
             elif step is OWN:
-                verdict, owned = self._own(topic)
-                known = (
+                verdict, owned = self._own(topic, looked)
+                looked = (
                     self._records.look(topic)
                     if verdict is None
-                    else Known(True, verdict.owner.address, verdict.won)
+                    else Looked(Known(True, verdict.owner.address, verdict.won), None, None)
                 )
             elif step is SERVE:
                 assert owned is not None
@@ -316,10 +326,11 @@ class Region:
             "the topic is created and deleted again and again", topic=topic, queue=self.queue
         )
 
-    def _own(self, topic: str) -> tuple[Verdict | None, OwnedTopic | None]:
-        """Try to become a topic's owner, and open a range if that succeeds. No verdict: the topic
-        was deleted meanwhile.
+    def _own(self, topic: str, looked: Looked) -> tuple[Verdict | None, OwnedTopic | None]:
+        """Try to become a topic's owner, and open a range if that succeeds: at first by what was
+        read. No verdict: the topic was deleted meanwhile.
         """
+        info, instead_of = looked.info, looked.instead_of
         with self._owning[hash(topic) % LOCKS]:
             with self._lock:
                 owned = self._topics.get(topic)
@@ -328,16 +339,18 @@ class Region:
                 return owned.verdict, owned
             owned = None
             for _ in range(TRIES_MAX):
-                verdict = self._records.acquire(topic)
+                verdict = self._records.acquire(topic, instead_of)
                 if not verdict.won:
                     return verdict, None
                 try:
-                    owned = self._take_over.open(topic, verdict, self._partition_for(topic))
+                    partition = self._partition_for(topic)
+                    owned = self._take_over.open(topic, verdict, partition, info)
                 except NoTopicPersistenceInfoError:
                     self._metadata.election.release(topic, verdict).result(self._bound_s)
                     return None, None
                 if owned is not None:
                     break
+                info = instead_of = None  # It is not as it was read.
             else:
                 raise StoreUnavailableError(
                     "other hubs were quicker each time", topic=topic, queue=self.queue
