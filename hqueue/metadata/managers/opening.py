@@ -188,7 +188,7 @@ def delete_topic_metadata(
         rows: opens HBase's records.
     """
     tree, layout = Tree(root, queue), Rows(root, queue)
-    blobs = BlobRecords(session.records, ZOOKEEPER_VERSION_MAX, tree.leads)
+    blobs = BlobRecords(session.records, ZOOKEEPER_VERSION_MAX, tree.leading)
     for prefix in (tree.prefix, places(root, queue)):
         blobs.clear(prefix)
     for records in (rows(), _in_memory(root)):
