@@ -126,10 +126,6 @@ class Topics:
 
         self.owners[topic] = self._call(topic, publish)
 
-    def of(self, hub: str) -> list[str]:
-        """The topics that a hub owns."""
-        return [topic for topic, owner in self.owners.items() if owner == hub]
-
     def close(self) -> None:
         self._pool.shutdown()
         self._calls.close()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 
-from hqueue import Client, MessageID, TopicScanner
-from hqueue.metadata.managers import HubInfo, TopicMetadata
+from hqueue import Client, MessageID, Queue, StoreUnavailableError, TopicScanner
+from hqueue.errors import NoTopicPersistenceInfoError
+from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
 from hqueue_workers.hub.access import AccessChanges
 from hqueue_workers.hub.attachments import Attachments
 from hqueue_workers.hub.authorizer import Authorizer
@@ -77,7 +80,8 @@ class Parts:
         metadata = client.topic_metadata(queue)
         bound_ms = client.settings.operation_timeout_ms
         found: list[Region] = []
-        subscriptions = self._subscriptions(queue, metadata)
+        own = Queue(log, client.cluster.coordinate, self._ranges_of(metadata))
+        subscriptions = self._subscriptions(own, metadata)
         available = AvailableHubs(metadata.hubs)
 
         def fenced(owned: OwnedTopic) -> None:
@@ -127,7 +131,7 @@ class Parts:
         )
         found.append(region)
         shedding = Shedding(region, metadata.hubs, info.address)
-        publishing = Publishing(region, self._searches(queue))
+        publishing = Publishing(region, self._searches(own))
         access = AccessChanges(
             region,
             metadata.persistence,
@@ -154,14 +158,31 @@ class Parts:
             available=available,
         )
 
-    def _searches(self, queue: str) -> Searches:
+    def _ranges_of(self, metadata: TopicMetadata) -> Callable[[str], Sequence[LogRange]]:
+        """Where topics lie, by the metadata that the hub has open: one request each."""
+        bound_s = self._client.settings.operation_timeout_ms / 1e3
+
+        def ranges_of(topic: str) -> Sequence[LogRange]:
+            asked = metadata.persistence.read_topic_persistence_info(topic)
+            try:
+                known = asked.result(bound_s)
+            except FutureTimeoutError as exc:
+                raise StoreUnavailableError("where a topic lies did not come in time") from exc
+            if known is None:
+                raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
+            return known.value.ranges
+
+        return ranges_of
+
+    @staticmethod
+    def _searches(queue: Queue) -> Searches:
         def scan(topic: str, since: int, until: int) -> TopicScanner:
             start, stop = MessageID.from_int(since), MessageID.from_int(until)
-            return self._client.queue(queue).scan_topic(topic, start=start, stop=stop)
+            return queue.scan_topic(topic, start=start, stop=stop)
 
         return Searches(scan)
 
-    def _subscriptions(self, queue: str, metadata: TopicMetadata) -> Subscriptions:
+    def _subscriptions(self, queue: Queue, metadata: TopicMetadata) -> Subscriptions:
         client, settings, runtime = self._client, self._settings, self._runtime
         sessions = Sessions(settings.session_ms)
         records = SubscriptionRecords(
@@ -172,7 +193,7 @@ class Parts:
             runtime=runtime,
             sessions=sessions,
             deliver=lambda store, moved: Delivering(
-                client.queue(queue),
+                queue,
                 runtime=runtime,
                 may_send=lambda: self._lease.holds,
                 store=store,
