@@ -76,6 +76,10 @@ bench: setup  ## measure, as ratios to what the servers can do; takes some minut
 bench-metadata: setup  ## measure topics' metadata: a million topics on HBase, ever more on ZooKeeper; takes some 20 minutes
 	$(BIN)/python -m tests.bench.metadata $(BENCH)
 
+.PHONY: bench-topics
+bench-topics: setup  ## measure what ever more topics cost hubs, on both stores of their metadata; takes some 40 minutes
+	$(BIN)/python -m tests.bench.topics $(BENCH)
+
 # Kafka's libraries, which nothing else needs. The broker's jars are fetched when it is started.
 $(KAFKA_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from hqueue.errors import (
@@ -149,7 +149,8 @@ class BlobRecords:
     Args:
         records: the store's.
         version_max: the largest version that a record can have there.
-        leads: whether others may lie below a key.
+        leading: the keys that are created with one, empty, for others to lie below. Of a key with
+            such ones nothing but its value is deleted.
     """
 
     partial = False
@@ -158,10 +159,10 @@ class BlobRecords:
         self,
         records: Records,
         version_max: int = 2**63 - 1,
-        leads: Callable[[str], bool] = lambda key: False,
+        leading: Callable[[str], Sequence[str]] = lambda key: (),
     ) -> None:
         self._records = records
-        self._leads = leads
+        self._leading = leading
         self._version_max = version_max
         self._known = _Known()
 
@@ -281,7 +282,7 @@ class BlobRecords:
         removed = {
             key: change.version
             for key, change in changes.items()
-            if change.value.startswith(GONE) and not self._leads(key)
+            if change.value.startswith(GONE) and not self._leading(key)
         }
         answers: dict[str, Version | None] = {}
         rest = {key: change for key, change in changes.items() if key not in removed}
@@ -300,7 +301,14 @@ class BlobRecords:
             raise
 
     def _write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
-        return self._records.write(changes)
+        led = [
+            each
+            for key, change in changes.items()
+            if change.version == NEW
+            for each in self._leading(key)
+        ]
+        done = self._records.write({**changes, **dict.fromkeys(led, Change(b"", NEW))})
+        return {key: done[key] for key in changes}
 
     def _remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
         return self._records.remove(versions)

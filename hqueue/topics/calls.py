@@ -30,7 +30,8 @@ from hqueue.topics.structs import text_of
 
 __all__ = ["HubCalls", "Method", "publish_call"]
 
-PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 2_000.0
+PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 500.0
+"""Between two tries. The topics of a hub that died are another's within the longest one."""
 
 Method = Callable[[Any, bool], Any]
 """Makes a call by a client of the IDL's service, given whether it was redirected."""

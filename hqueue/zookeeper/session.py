@@ -140,7 +140,8 @@ class Session:
                 (path, request(member.client))
                 for (path, request), member in zip(chunk, members, strict=True)
             ]
-            answers += [self._answer(path, result) for path, result in sent]
+            # The last one is waited for first: those before it have come by then, mostly.
+            answers += reversed([self._answer(path, result) for path, result in reversed(sent)])
             if by is not None:
                 self.members.check(members)
         return answers

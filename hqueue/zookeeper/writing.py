@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
 from hqueue.errors import Outcome, RequestRefusedError, StoreUnavailableError
@@ -14,9 +15,20 @@ from hqueue.metadata.ports import ANY, NEW, Change, Version
 from hqueue.runtime.clock import Deadline
 from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get, put, sync
-from hqueue.zookeeper.session import PIPELINED_MAX, Request, Session
+from hqueue.zookeeper.session import (
+    PIPELINED_MAX,
+    TRANSACTION_BYTES_MAX,
+    Request,
+    Session,
+)
 
 __all__ = ["FIRST_VERSION", "Writing", "expected"]
+
+CHANGE_BYTES = 256
+"""What a change takes of a transaction besides its path and value, about."""
+
+TOGETHER_MAX = 64
+"""Changes in a transaction: one that is refused has the others of it sent again."""
 
 ANY_VERSION = -1
 FIRST_VERSION = 0
@@ -35,6 +47,9 @@ class Writing:
       next one with another's value; if it was changed last before the request; if it is not there,
       and nothing was created or deleted beside it since;
     - nothing else. What can't be known is an error, and never repeated.
+
+    Changes are sent as few transactions: as most are done, one request does many. Of a transaction
+    that is refused each change is sent again by itself.
 
     Args:
         session: with ZooKeeper.
@@ -101,31 +116,98 @@ class Writing:
             return
         self._before = self._session.members.primary(self._deadline).client.last_zxid
         missing = self._send(self._left)
+        if missing:  # As a rule one level is, and comes with them.
+            missing = self._send(missing, above=_above(missing))
         if missing:
-            above = sorted({key.rpartition("/")[0] for key in missing})
+            above = _above(missing)
             self._session.run([(path, ensure(path)) for path in above], self._deadline)
             if self._send(missing):
                 raise StoreUnavailableError("records are deleted while they are created")
 
-    def _send(self, keys: Collection[str]) -> list[str]:
-        """Send the changes of these; returns those of which nothing is above."""
-        by = self._by(keys)
-        requests = [(key, self._request(key)) for key in keys]
-        try:
-            answers = self._session.run(requests, self._deadline, by)
-        except StoreUnavailableError as exc:
-            self._in_doubt |= exc.outcome is Outcome.UNKNOWN or len(requests) > PIPELINED_MAX
-            raise
+    def _send(self, keys: Collection[str], above: Sequence[str] = ()) -> list[str]:
+        """Send the changes of these, behind the creation of empty nodes; returns those of which
+        nothing is above.
+        """
+        alone = list(keys)
+        if not above:
+            alone = self._send_together(alone)
+        by = self._by(alone)
+        if by is not None and above:
+            by = [self._session.members.primary(self._deadline)] * len(above) + by
+        requests = [(path, create(path, b"", parents=False)) for path in above]
+        requests += [(key, self._request(key)) for key in alone]
+        answers = self._run(requests, by)[len(above) :]
         missing = []
-        for (key, _), answer in zip(requests, answers, strict=True):
+        for key, answer in zip(alone, answers, strict=True):
             if isinstance(answer, NoNodeError) and self._left[key].version == NEW:
                 missing.append(key)
                 continue
-            if isinstance(answer, NotEmptyError):
-                self.with_children.add(key)
-            self._done[key] = self._left[key].version if answer is True else _version(answer)
-            del self._left[key]
+            self._take(key, answer)
         return missing
+
+    def _send_together(self, keys: Sequence[str]) -> list[str]:
+        """Send changes as transactions; returns those of the ones that were refused."""
+        by: Sequence[Member | None] = self._by(keys) or [None] * len(keys)
+        portions = list(self._portions(zip(keys, by, strict=True)))
+        requests = [(of[0], self._transaction(of)) for _, of in portions]
+        members = [member for member, _ in portions if member is not None]
+        refused = []
+        answers = self._run(requests, members or None)
+        for (_, of), results in zip(portions, answers, strict=True):
+            if any(isinstance(result, Exception) for result in results):
+                refused += of
+                continue
+            for key, result in zip(of, results, strict=True):
+                self._take(key, result)
+        return refused
+
+    def _portions(
+        self, placed: Iterable[tuple[str, Member | None]]
+    ) -> Iterator[tuple[Member | None, list[str]]]:
+        """What goes into one transaction, of each member."""
+        open_of: dict[Member | None, list[str]] = {}
+        size_of: dict[Member | None, int] = {}
+        for key, member in placed:
+            size = CHANGE_BYTES + len(self._left[key].value) + len(key.encode())
+            portion = open_of.setdefault(member, [])
+            if portion and (
+                size_of[member] + size > TRANSACTION_BYTES_MAX or len(portion) == TOGETHER_MAX
+            ):
+                yield member, portion
+                portion = open_of[member] = []
+                size_of[member] = 0
+            portion.append(key)
+            size_of[member] = size_of.get(member, 0) + size
+        yield from open_of.items()
+
+    def _transaction(self, keys: Sequence[str]) -> Request:
+        changes = [(key, self._left[key]) for key in keys]
+
+        def send(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            for key, change in changes:
+                if self._removal:
+                    transaction.delete(key, expected(change.version))
+                elif change.version == NEW:
+                    transaction.create(key, change.value, ephemeral=self._ephemeral)
+                else:
+                    transaction.set_data(key, change.value, expected(change.version))
+            return transaction.commit_async()
+
+        return send
+
+    def _run(self, requests: Sequence[tuple[str, Request]], by: list[Member] | None) -> list[Any]:
+        try:
+            return self._session.run(requests, self._deadline, by)
+        except StoreUnavailableError as exc:
+            self._in_doubt |= exc.outcome is Outcome.UNKNOWN or len(requests) > PIPELINED_MAX
+            raise
+
+    def _take(self, key: str, answer: Any) -> None:
+        if isinstance(answer, NotEmptyError):
+            self.with_children.add(key)
+        self._done[key] = self._left[key].version if answer is True else _version(answer)
+        del self._left[key]
 
     def _by(self, keys: Collection[str]) -> list[Member] | None:
         """The members that nodes are placed with; None for the primary."""
@@ -196,6 +278,10 @@ class Writing:
                 if stats[path] is None and path != "/"
             }
         return quiet
+
+
+def _above(keys: Collection[str]) -> Sequence[str]:
+    return sorted({key.rpartition("/")[0] for key in keys}.difference(keys))
 
 
 class _Lost(enum.Enum):

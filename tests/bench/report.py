@@ -78,19 +78,19 @@ def stolen() -> str:
     return f"Other guests of the host took {share:.0%} of the processor time that was wanted."
 
 
-def write_part(folder: Path, command: str, part: str) -> Path:
-    """Write a command's part of the page, which several commands write; the page's path.
+def write_part(folder: Path, command: str, part: str, page: str = PAGE) -> Path:
+    """Write a command's part of a page, which several commands write; the page's path.
 
     It comes where it was, or at the end. The others' parts stay as they are.
     """
-    page = folder / PAGE
+    path = folder / page
     begin, end = f"<!-- {command} writes this: -->", f"<!-- That was written by {command}. -->"
-    text = page.read_text(encoding="utf-8") if page.exists() else "# Benchmarks\n"
+    text = path.read_text(encoding="utf-8") if path.exists() else "# Benchmarks\n"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     parts = (before.rstrip(), begin, part.strip(), end, after.strip())
-    page.write_text("\n\n".join(filter(None, parts)) + "\n", encoding="utf-8")
-    return page
+    path.write_text("\n\n".join(filter(None, parts)) + "\n", encoding="utf-8")
+    return path
 
 
 def versions(packages: Iterable[str]) -> str:

@@ -60,7 +60,7 @@ def test_lost_requests_and_answers_in_memory(store: str, seed: int) -> None:
         faulty = (
             FaultyFields(fields, one)
             if store == "fields"
-            else BlobRecords(FaultyRecords(server.open().records, one), leads=tree.leads)
+            else BlobRecords(FaultyRecords(server.open().records, one), leading=tree.leading)
         )
         layout = Rows("/hqueue", "q") if store == "fields" else tree
         hubs.append(TopicManagers(faulty, faulty, layout))

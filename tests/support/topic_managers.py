@@ -122,7 +122,7 @@ class BlobManagers:
         self._opened.append(
             TopicManagers(
                 PresentRecords(session, self.version_max),
-                BlobRecords(session.records, self.version_max, layout.leads),
+                BlobRecords(session.records, self.version_max, layout.leading),
                 layout,
                 session,
             )

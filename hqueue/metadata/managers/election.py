@@ -6,7 +6,8 @@ the session of their hub, it counts for as long as it is there. The rules:
 - A hub that is not available itself acquires nothing: another would take it at once.
 - Whether an owner is available is asked after its record was read, and answered as it is then: an
   owner is available before it becomes one.
-- A record that counts no more is replaced if it is still the one that was read.
+- A record that counts no more is replaced if it is still the one that was read, however long ago
+  that was: what was read on the way to an election need not be read again.
 - A hub writes its own record again, each time that it acquires the topic: what another read before,
   when this hub was not available for a moment, is not the record any more.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hqueue.errors import (
     BadVersionError,
@@ -27,8 +28,9 @@ from hqueue.errors import (
     Outcome,
     StoreUnavailableError,
 )
+from hqueue.metadata.managers.availability import Availability
+from hqueue.metadata.managers.following import Steps, follow
 from hqueue.metadata.managers.infos import HubInfo, Versioned
-from hqueue.metadata.managers.pipeline import Pipeline
 from hqueue.metadata.managers.topics import TopicOwnershipManager
 from hqueue.metadata.ports import NEW, Version
 
@@ -48,10 +50,6 @@ class Verdict(NamedTuple):
     """Whether it is the hub that asked."""
 
 
-class _Available(Protocol):
-    def is_available(self, hub: HubInfo) -> bool: ...
-
-
 def version_to_replace(found: Versioned[HubInfo] | None, hub: HubInfo) -> Version | None:
     """With which version a hub writes itself over what it found; None if that is another hub's, to
     be asked about first.
@@ -62,12 +60,12 @@ def version_to_replace(found: Versioned[HubInfo] | None, hub: HubInfo) -> Versio
 
 
 class OwnerElection:
-    """Elects the owners of a queue's topics. Thread-safe.
+    """Elects the owners of a queue's topics. Thread-safe. No thread waits for an election, so any
+    number of them go on at once.
 
     Args:
         ownership: the owners' records.
-        hubs: which hubs are available.
-        pipeline: does several things at once.
+        availability: which hubs are available.
         ephemeral: whether an owner's record ends with the session of its hub, where owners'
             records lie now.
     """
@@ -75,62 +73,75 @@ class OwnerElection:
     def __init__(
         self,
         ownership: TopicOwnershipManager,
-        hubs: _Available,
-        pipeline: Pipeline,
+        availability: Availability,
         *,
         ephemeral: Callable[[], bool],
     ) -> None:
         self._ownership = ownership
-        self._hubs = hubs
-        self._pipeline = pipeline
+        self._availability = availability
         self._ephemeral = ephemeral
 
-    def acquire(self, topic: str, hub: HubInfo) -> Future[Verdict]:
+    def acquire(
+        self, topic: str, hub: HubInfo, instead_of: Version | None = None
+    ) -> Future[Verdict]:
         """Make a hub the owner of a topic, if no other is.
 
         The future's errors are those of the store, and `StoreUnavailableError` where the hub is not
         available, or was overtaken again and again. Where the outcome is unknown the hub may have
         become the owner: to acquire it again tells.
+
+        Args:
+            topic: the topic.
+            hub: the hub.
+            instead_of: the version of an owner's record that was read, and after that found to
+                count no more; `NEW` where there was none. If it is None, or not so any more, the
+                record is read.
         """
-        return self._pipeline.run(lambda: self._acquire(topic, hub))
+        return follow(lambda: self._acquire(topic, hub, instead_of))
 
     def release(self, topic: str, owned: Verdict) -> Future[bool]:
         """Leave a topic without an owner, if it is still owned by this verdict; whether it was."""
-        return self._pipeline.run(lambda: self._release(topic, owned))
+        return follow(lambda: self._release(topic, owned))
 
-    def _acquire(self, topic: str, hub: HubInfo) -> Verdict:
-        if not self._hubs.is_available(hub):
+    def is_available(self, hub: HubInfo) -> Future[bool]:
+        """Whether an incarnation of a hub is available, at a moment after the call began."""
+        return self._availability.ask(hub)
+
+    def _acquire(self, topic: str, hub: HubInfo, instead_of: Version | None) -> Steps[Verdict]:
+        if not (yield self._availability.ask(hub)):
             raise StoreUnavailableError(
                 "a hub that is not available acquires no topic",
                 address=str(hub.address),
                 incarnation=hub.incarnation,
             )
+        version = instead_of
         for _ in range(TRIES_MAX):
-            ephemeral = self._ephemeral()
-            found = self._ownership.read_owner_info(topic).result()
-            if ephemeral != self._ephemeral():
-                continue  # They were moved meanwhile.
-            version = version_to_replace(found, hub)
             if version is None:
-                assert found is not None
-                if ephemeral or self._hubs.is_available(found.value):
-                    return Verdict(found.value, found.version, won=False)
-                version = found.version
+                ephemeral = self._ephemeral()
+                found = yield self._ownership.read_owner_info(topic)
+                if ephemeral != self._ephemeral():
+                    continue  # They were moved meanwhile.
+                version = version_to_replace(found, hub)
+                if version is None:
+                    if ephemeral or (yield self._availability.ask(found.value)):
+                        return Verdict(found.value, found.version, won=False)
+                    version = found.version
             try:
-                written = self._ownership.write_owner_info(topic, hub, version).result()
+                written = yield self._ownership.write_owner_info(topic, hub, version)
             except (BadVersionError, NoTopicOwnerInfoError):
+                version = None
                 continue
             return Verdict(hub, written, won=True)
         raise StoreUnavailableError(
             "other hubs were quicker each time", topic=topic, outcome=Outcome.NOT_APPLIED
         )
 
-    def _release(self, topic: str, owned: Verdict) -> bool:
-        found = self._ownership.read_owner_info(topic).result()
+    def _release(self, topic: str, owned: Verdict) -> Steps[bool]:
+        found = yield self._ownership.read_owner_info(topic)
         if found is None or found.value.incarnation != owned.owner.incarnation:
             return False
         try:
-            self._ownership.delete_owner_info(topic, owned.version).result()
+            yield self._ownership.delete_owner_info(topic, owned.version)
         except (BadVersionError, NoTopicOwnerInfoError):
             return False
         return True

@@ -47,6 +47,9 @@ OWNER, RANGES, ACCESS = "owner", "ranges", "access"
 PREFERENCES, STATE = "preferences", "state"
 """The fields' names."""
 
+_EVERYBODY = TopicAccess()
+"""One for all topics without rules: most have none."""
+
 
 def encode_owner_info(owner: HubInfo) -> dict[str, bytes]:
     """An owner's record."""
@@ -106,7 +109,7 @@ def decode_persistence_info(fields: Fields, path: str) -> TopicPersistenceInfo:
 
     return TopicPersistenceInfo(
         decode_fields(fields.get(RANGES, b""), path, ranges),
-        decode_fields(fields[ACCESS], path, access) if ACCESS in fields else TopicAccess(),
+        decode_fields(fields[ACCESS], path, access) if ACCESS in fields else _EVERYBODY,
     )
 
 

@@ -73,7 +73,7 @@ class Homes:
     def _make(self, home: Home) -> HomeRecords:
         if home.store == ZOOKEEPER:
             tree = Tree(self._root, self._queue, home.place)
-            blobs = BlobRecords(self._session.records, ZOOKEEPER_VERSION_MAX, tree.leads)
+            blobs = BlobRecords(self._session.records, ZOOKEEPER_VERSION_MAX, tree.leading)
             return HomeRecords(home, blobs, self._present, tree, ephemeral=True)
         if home.store == HBASE:
             rows = self._rows()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from hqueue.errors import InvalidInputError
@@ -99,9 +100,12 @@ class Tree:
         self.prefix = f"{_region(root, queue, place)}/topics"
         self.topics = self.prefix
 
-    def leads(self, key: str) -> bool:
-        """Whether others may lie below a record: a topic's owner and its subscriptions."""
-        return key.count("/") == self.topics.count("/") + 1
+    def leading(self, key: str) -> Sequence[str]:
+        """The empty nodes that are created with a record, for others lie below them: a topic's
+        subscriptions.
+        """
+        is_topic = key.count("/") == self.topics.count("/") + 1
+        return (f"{key}/subscribers",) if is_topic else ()
 
     def ranges(self, topic: str) -> str:
         return f"{self.topics}/{_topic(topic)}"

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 
 from hqueue.metadata.fields import BlobRecords, ClearableRecords, FieldRecords
+from hqueue.metadata.managers.availability import Availability
 from hqueue.metadata.managers.election import OwnerElection
 from hqueue.metadata.managers.gate import Gate
 from hqueue.metadata.managers.homes import ZOOKEEPER, ZOOKEEPER_VERSION_MAX, HomeRecords, Homes
@@ -72,7 +73,9 @@ class TopicMetadata:
         """Who subscribed to each topic."""
         self.hubs = hubs
         """Which hubs are available; always in ZooKeeper."""
-        self.election = OwnerElection(self.ownership, hubs, self._owners, ephemeral=ephemeral)
+        self.election = OwnerElection(
+            self.ownership, Availability(hubs, self._owners.run), ephemeral=ephemeral
+        )
         """Elects the topics' owners among them."""
 
     @property
@@ -185,7 +188,7 @@ def delete_topic_metadata(
         rows: opens HBase's records.
     """
     tree, layout = Tree(root, queue), Rows(root, queue)
-    blobs = BlobRecords(session.records, ZOOKEEPER_VERSION_MAX, tree.leads)
+    blobs = BlobRecords(session.records, ZOOKEEPER_VERSION_MAX, tree.leading)
     for prefix in (tree.prefix, places(root, queue)):
         blobs.clear(prefix)
     for records in (rows(), _in_memory(root)):

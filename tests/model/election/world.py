@@ -56,6 +56,8 @@ class _Hub:
     stage: str = ""
     begun_by: int = 0
     """The session that was there when it began."""
+    looks: bool = False
+    """Whether it reads before it begins, as a hub does on its way to an election."""
     seen: frozenset[HubInfo] = frozenset()
     """The available hubs, as it saw them some time ago."""
     found: Versioned[HubInfo] | None = None
@@ -118,6 +120,7 @@ class World:
                 by[hub.session],
                 by[hub.begun_by],
                 hub.stage,
+                hub.looks,
                 sorted(hub.seen, key=str),
                 hub.found and (hub.found.value, rank.get(hub.found.version, hub.found.version)),
                 rank.get(hub.version, hub.version) if hub.version is not None else None,
@@ -146,6 +149,7 @@ class World:
                     yield "lose", name
             elif self._is_wanted(hub) or (faults and present and hub.held is None):
                 yield "begin", name
+                yield "look", name
             if not faults:
                 continue
             if self._left["end"] and present:
@@ -196,11 +200,18 @@ class World:
     def _see(self, name: str) -> None:
         self.hubs[name].seen = frozenset(self.available)
 
+    def _look(self, name: str) -> None:
+        """It reads, and begins an election later: by what it read, if that may be replaced."""
+        hub = self.hubs[name]
+        hub.stage, hub.looks = "read", True
+
     def _begin(self, name: str) -> None:
         hub = self.hubs[name]
+        known, hub.looks = hub.version is not None, False
         if hub.info not in self.available:
+            hub.stage, hub.found, hub.version = "", None, None
             return
-        hub.stage, hub.begun_by = "read", hub.session
+        hub.stage, hub.begun_by = "write" if known else "read", hub.session
 
     def _read(self, name: str) -> None:
         hub = self.hubs[name]
@@ -208,6 +219,8 @@ class World:
         hub.version = version_to_replace(self.record, hub.info)
         if hub.version is None:
             hub.stage = "ask"
+        elif hub.looks:
+            hub.stage, hub.version = "begin", NEW if hub.version == NEW else None
         elif hub.version != NEW and not self.rules.writes_its_own_again:
             assert hub.found is not None
             hub.stage, hub.held = "", (hub.found.version, hub.begun_by)
@@ -225,9 +238,9 @@ class World:
         else:
             lives = any(owner.address == each.address for each in there)
         if lives or not self.rules.takes_over_from_who_is_gone:
-            hub.stage, hub.found = "", None
+            hub.stage, hub.found, hub.looks = "", None, False
         else:
-            hub.stage, hub.version = "write", hub.found.version
+            hub.stage, hub.version = "begin" if hub.looks else "write", hub.found.version
 
     def _write(self, name: str) -> None:
         hub = self.hubs[name]

@@ -130,14 +130,14 @@ def test_two_hubs_that_name_each_other_are_given_up_within_the_bound(
     one.to(other)
     other.to(one)
     clock = SteppedClock()
-    settings = HubClientSettings((one.address,), "q", redirects_max=3, operation_timeout_ms=60_540)
+    settings = HubClientSettings((one.address,), "q", redirects_max=3, operation_timeout_ms=60_620)
     with HubClient(settings, clock) as client:
         client._calls._random.random = lambda: 0.5  # type: ignore[method-assign]
         with pytest.raises(HubUnavailableError) as caught:
             client.publish("t", b"v")
     assert caught.value.outcome is Outcome.NOT_APPLIED
-    assert clock.now_ms == 60_540
-    pauses = 7 + 29  # From 20 ms on, each twice as long, up to 2 s.
+    assert clock.now_ms == 60_620
+    pauses = 5 + 120  # From 20 ms on, each twice as long, up to half a second.
     assert len(one.calls) + len(other.calls) == 4 * pauses
 
 

@@ -102,6 +102,11 @@ class Committer:
         below. To be done before a range in it is opened.
         """
         done: Future[int] = Future()
+        log = self._log
+        if log is not None and not self._closed:
+            self._used_ms = self._clock.monotonic_ms()
+            done.set_result(log.end)  # It waits for nothing that is under way.
+            return done
         self._add(lambda: self._opens.append(done))
         return done
 

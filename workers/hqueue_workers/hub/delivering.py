@@ -299,7 +299,7 @@ class Delivering:
 
 
 def _kept(subscription: Subscription, until: int) -> Iterator[ReceivedMessage]:
-    for kept in subscription.feed.kept:
+    for kept in subscription.feed.kept or ():
         if kept.end <= subscription.position:
             continue
         for number, each in enumerate(kept.messages, kept.first):

@@ -148,11 +148,7 @@ class Hub:
             if server is not None:
                 await asyncio.to_thread(server.close, 0)
             for part in self._parts.values():
-                if part.registration is not None:
-                    await asyncio.to_thread(part.registration.close)
-                part.publishing.close()
-                await asyncio.to_thread(part.region.committers.close, 1.0)
-                part.metadata.close()
+                await asyncio.to_thread(part.close)
             self._pool.shutdown(wait=False, cancel_futures=True)
             await self._delivery.close()
             await runtime.close()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 
-from hqueue import Client, MessageID, TopicScanner
-from hqueue.metadata.managers import HubInfo, TopicMetadata
+from hqueue import Client, MessageID, Queue, StoreUnavailableError, TopicScanner
+from hqueue.errors import NoTopicPersistenceInfoError
+from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
 from hqueue_workers.hub.access import AccessChanges
 from hqueue_workers.hub.attachments import Attachments
 from hqueue_workers.hub.authorizer import Authorizer
+from hqueue_workers.hub.available import AvailableHubs
 from hqueue_workers.hub.balance import choose_any, choose_hub
 from hqueue_workers.hub.committer import Committer
 from hqueue_workers.hub.committers import Committers
@@ -78,7 +82,9 @@ class Parts:
         metadata = client.topic_metadata(queue)
         bound_ms = client.settings.operation_timeout_ms
         found: list[Region] = []
-        subscriptions = self._subscriptions(queue, metadata)
+        own = Queue(log, client.cluster.coordinate, self._ranges_of(metadata))
+        subscriptions = self._subscriptions(own, metadata)
+        available = AvailableHubs(metadata.hubs)
 
         def fenced(owned: OwnedTopic) -> None:
             found[0].fenced(owned)
@@ -125,10 +131,11 @@ class Parts:
             pool=self._pool,
             listener=subscriptions.attachments,
             choose=choose_any if self._settings.choice == UNIFORM else choose_hub,
+            hubs=available.list,
         )
         found.append(region)
         shedding = Shedding(region, metadata.hubs, info.address)
-        publishing = Publishing(region, self._searches(queue))
+        publishing = Publishing(region, self._searches(own))
         access = AccessChanges(
             region,
             metadata.persistence,
@@ -144,27 +151,53 @@ class Parts:
             runtime=self._runtime,
             pool=self._pool,
         )
-        return Part(region, publishing, managing, metadata, partitions, shedding, subscriptions)
+        return Part(
+            region=region,
+            publishing=publishing,
+            managing=managing,
+            metadata=metadata,
+            partitions=partitions,
+            shedding=shedding,
+            subscriptions=subscriptions,
+            available=available,
+        )
 
-    def _searches(self, queue: str) -> Searches:
+    def _ranges_of(self, metadata: TopicMetadata) -> Callable[[str], Sequence[LogRange]]:
+        """Where topics lie, by the metadata that the hub has open: one request each."""
+        bound_s = self._client.settings.operation_timeout_ms / 1e3
+
+        def ranges_of(topic: str) -> Sequence[LogRange]:
+            asked = metadata.persistence.read_topic_persistence_info(topic)
+            try:
+                known = asked.result(bound_s)
+            except FutureTimeoutError as exc:
+                raise StoreUnavailableError("where a topic lies did not come in time") from exc
+            if known is None:
+                raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
+            return known.value.ranges
+
+        return ranges_of
+
+    @staticmethod
+    def _searches(queue: Queue) -> Searches:
         def scan(topic: str, since: int, until: int) -> TopicScanner:
             start, stop = MessageID.from_int(since), MessageID.from_int(until)
-            return self._client.queue(queue).scan_topic(topic, start=start, stop=stop)
+            return queue.scan_topic(topic, start=start, stop=stop)
 
         return Searches(scan)
 
-    def _subscriptions(self, queue: str, metadata: TopicMetadata) -> Subscriptions:
+    def _subscriptions(self, queue: Queue, metadata: TopicMetadata) -> Subscriptions:
         client, settings, runtime = self._client, self._settings, self._runtime
         sessions = Sessions(settings.session_ms)
         records = SubscriptionRecords(
-            metadata.subscriptions, runtime, client.settings.operation_timeout_ms / 1e3
+            metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
         attachments = Attachments(
             records,
             runtime=runtime,
             sessions=sessions,
             deliver=lambda store, moved: Delivering(
-                client.queue(queue),
+                queue,
                 runtime=runtime,
                 may_send=lambda: self._lease.holds,
                 store=store,

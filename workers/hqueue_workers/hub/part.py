@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from hqueue.metadata.managers import HubRegistration, TopicMetadata
+from hqueue_workers.hub.available import AvailableHubs
 from hqueue_workers.hub.managing import Managing
 from hqueue_workers.hub.partitions import HubPartitions
 from hqueue_workers.hub.publishing import Publishing
@@ -13,6 +14,8 @@ from hqueue_workers.hub.shedding import Shedding
 from hqueue_workers.hub.subscriptions import Subscriptions
 
 __all__ = ["Part"]
+
+CLOSE_S = 1.0
 
 
 @dataclasses.dataclass
@@ -26,8 +29,18 @@ class Part:
     partitions: HubPartitions
     shedding: Shedding
     subscriptions: Subscriptions
+    available: AvailableHubs
     registration: HubRegistration | None = None
 
     def start(self) -> None:
         """Let subscriptions be delivered. For the event loop."""
         self.subscriptions.attachments.start(self.region)
+
+    def close(self) -> None:
+        """End. What waits to be appended is, within `CLOSE_S`. Not for the event loop."""
+        if self.registration is not None:
+            self.registration.close()
+        self.publishing.close()
+        self.region.committers.close(CLOSE_S)
+        self.available.close()
+        self.metadata.close()

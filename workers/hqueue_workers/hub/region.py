@@ -5,18 +5,25 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple
 
-from hqueue import BufferFullError, HQueueError, Outcome, StoreUnavailableError, TopicAccess
+from hqueue import (
+    Address,
+    BufferFullError,
+    HQueueError,
+    Outcome,
+    StoreUnavailableError,
+    TopicAccess,
+)
 from hqueue.errors import (
     NoSubscriptionStateError,
     NotAllowedError,
     NoTopicPersistenceInfoError,
 )
-from hqueue.metadata.managers import HubInfo, TopicMetadata, Verdict
+from hqueue.metadata.managers import AvailableHub, HubInfo, TopicMetadata, Verdict
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue_workers.hub.authorizer import Action, Authorizer
 from hqueue_workers.hub.committers import Committers
@@ -26,7 +33,7 @@ from hqueue_workers.hub.flow import CREATE, OWN, SERVE, Known, Redirect, next_st
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owned import OwnedListener, OwnedTopic, RedirectedError
 from hqueue_workers.hub.takeover import TakeOver
-from hqueue_workers.hub.topic_records import Choose, TopicRecords
+from hqueue_workers.hub.topic_records import Choose, Looked, TopicRecords
 
 __all__ = ["Region"]
 
@@ -70,6 +77,7 @@ class Region:
         pool: the threads.
         listener: told of topics that are left.
         choose: chooses the hub that a topic without an owner goes to.
+        hubs: those that are available, as they were a moment ago.
     """
 
     def __init__(
@@ -90,13 +98,14 @@ class Region:
         pool: ThreadPoolExecutor,
         listener: OwnedListener,
         choose: Choose,
+        hubs: Callable[[], Mapping[Address, AvailableHub]],
     ) -> None:
         self.queue = queue
         self.committers = committers
         self._me = me
         self._metadata = metadata
         self._records = TopicRecords(
-            queue, me, metadata, bound_s=bound_s, rng=random.Random(), choose=choose
+            queue, me, metadata, hubs=hubs, bound_s=bound_s, rng=random.Random(), choose=choose
         )
         self._take_over = take_over
         self._partition_for = partition_for
@@ -294,10 +303,10 @@ class Region:
         done.set_exception(error)
 
     def _flow(self, caller: str, topic: str, *, redirected: bool, create: bool) -> OwnedTopic:
-        known = self._records.look(topic)
+        looked = self._records.look(topic)
         for _ in range(STEPS_MAX):
             step = next_step(
-                known, self._me.address, redirected=redirected, choose=self._records.choose
+                looked.known, self._me.address, redirected=redirected, choose=self._records.choose
             )
             if isinstance(step, Redirect):
                 self._metrics.redirects.inc()
@@ -307,14 +316,13 @@ class Region:
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
                 self._check_allowed(caller, Action.CREATE, topic, TopicAccess())
                 self._creations.count(caller)
-                self._records.create(topic)
-                known = self._records.look(topic)
+                looked = self._records.create(topic, looked)
             elif step is OWN:
-                verdict, owned = self._own(topic)
-                known = (
+                verdict, owned = self._own(topic, looked)
+                looked = (
                     self._records.look(topic)
                     if verdict is None
-                    else Known(True, verdict.owner.address, verdict.won)
+                    else Looked(Known(True, verdict.owner.address, verdict.won), None, None)
                 )
             elif step is SERVE:
                 assert owned is not None
@@ -323,10 +331,11 @@ class Region:
             "the topic is created and deleted again and again", topic=topic, queue=self.queue
         )
 
-    def _own(self, topic: str) -> tuple[Verdict | None, OwnedTopic | None]:
-        """Try to become a topic's owner, and open a range if that succeeds. No verdict: the topic
-        was deleted meanwhile.
+    def _own(self, topic: str, looked: Looked) -> tuple[Verdict | None, OwnedTopic | None]:
+        """Try to become a topic's owner, and open a range if that succeeds: at first by what was
+        read. No verdict: the topic was deleted meanwhile.
         """
+        info, instead_of = looked.info, looked.instead_of
         with self._owning[hash(topic) % LOCKS]:
             with self._lock:
                 owned = self._topics.get(topic)
@@ -335,16 +344,18 @@ class Region:
                 return owned.verdict, owned
             owned = None
             for _ in range(TRIES_MAX):
-                verdict = self._records.acquire(topic)
+                verdict = self._records.acquire(topic, instead_of)
                 if not verdict.won:
                     return verdict, None
                 try:
-                    owned = self._take_over.open(topic, verdict, self._partition_for(topic))
+                    partition = self._partition_for(topic)
+                    owned = self._take_over.open(topic, verdict, partition, info)
                 except NoTopicPersistenceInfoError:
                     self._metadata.election.release(topic, verdict).result(self._bound_s)
                     return None, None
                 if owned is not None:
                     break
+                info = instead_of = None  # It is not as it was read.
             else:
                 raise StoreUnavailableError(
                     "other hubs were quicker each time", topic=topic, queue=self.queue

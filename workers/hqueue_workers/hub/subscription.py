@@ -63,7 +63,8 @@ class Feed:
         self.end = end
         self.kept_from = end
         """What the topic has from this ID on is in memory."""
-        self.kept: collections.deque[Kept] = collections.deque()
+        self.kept: collections.deque[Kept] | None = None
+        """Of it, what there is; None for nothing: an empty one takes 600 bytes."""
         self.subscriptions: dict[str, Subscription] = {}
         self.users = 0
         """Calls that are about to attach or detach something."""
@@ -84,6 +85,8 @@ class Recent:
 
     def add(self, feed: Feed, kept: Kept) -> None:
         """Keep what was appended behind all that the feed has; the oldest of all feeds goes."""
+        if feed.kept is None:
+            feed.kept = collections.deque()
         feed.kept.append(kept)
         self._all.append((feed, kept))
         self._bytes += kept.size + KEPT_OVERHEAD_BYTES
@@ -93,11 +96,13 @@ class Recent:
             if oldest.kept and oldest.kept[0] is gone:
                 oldest.kept.popleft()
                 oldest.kept_from = gone.end
+                if not oldest.kept:
+                    oldest.kept = None
 
     @staticmethod
     def forget(feed: Feed) -> None:
         """Believe no more that what is in memory is all: from `feed.end` on it will be."""
-        feed.kept.clear()
+        feed.kept = None
         feed.kept_from = feed.end
 
 

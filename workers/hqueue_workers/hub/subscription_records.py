@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TypeVar
 
 from hqueue import MessageID, StoreUnavailableError
@@ -17,26 +17,28 @@ from hqueue.metadata.managers import (
     Versioned,
 )
 from hqueue.metadata.ports import Version
-from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["SubscriptionRecords"]
+
+ASKED_MAX = 1_000
+"""Requests at a time."""
 
 _Result = TypeVar("_Result")
 
 
 class SubscriptionRecords:
-    """The records of a queue's subscriptions, for the event loop. What waits is a thread.
+    """The records of a queue's subscriptions, for the event loop. No thread waits for one.
 
     Args:
         manager: keeps them.
-        runtime: what the hub delivers on.
         bound_s: of each thing that is asked.
     """
 
-    def __init__(self, manager: SubscriptionDataManager, runtime: Runtime, bound_s: float) -> None:
+    def __init__(self, manager: SubscriptionDataManager, bound_s: float) -> None:
         self._manager = manager
-        self._runtime = runtime
         self._bound_s = bound_s
+        # As there is always room for so many requests, none makes the event loop wait.
+        self._room = asyncio.Semaphore(ASKED_MAX)
 
     async def read(self, topic: str, subscriber: str) -> Versioned[SubscriptionData] | None:
         """A subscription, if there is one."""
@@ -110,7 +112,16 @@ class SubscriptionRecords:
                 return
 
     async def _do(self, begin: Callable[[], Future[_Result]]) -> _Result:
-        try:
-            return await self._runtime.coordinate(lambda: begin().result(self._bound_s))
-        except FutureTimeoutError as exc:
-            raise StoreUnavailableError("a subscription's record did not come in time") from exc
+        async with self._room:
+            asked = asyncio.wrap_future(begin())
+            asked.add_done_callback(_seen)
+            done, _ = await asyncio.wait({asked}, timeout=self._bound_s)
+        if not done:
+            raise StoreUnavailableError("a subscription's record did not come in time")
+        return asked.result()
+
+
+def _seen(asked: asyncio.Future[_Result]) -> None:
+    """Nobody may wait for it any more: an error of it is none of the event loop's then."""
+    if not asked.cancelled():
+        asked.exception()

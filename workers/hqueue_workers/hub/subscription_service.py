@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Any, NamedTuple, TypeVar
@@ -25,6 +26,7 @@ from hqueue_workers.node.runtime import Runtime
 __all__ = ["Subscribing", "SubscriptionService"]
 
 WAIT_MS_MAX = 30_000
+DELIVERIES_MAX = 4_096
 
 _Result = TypeVar("_Result")
 
@@ -218,7 +220,13 @@ def _delivery(given: Any) -> Delivery:
     if Address.parse(str(address)) != address:
         raise InvalidInputError("host is no host", host=host[:200])
     session = check_name(text_of(given.session, "session"))
-    return Delivery(address, session, bool(given.explicitConsume))
+    return _shared_delivery(address, session, bool(given.explicitConsume))
+
+
+@functools.lru_cache(maxsize=DELIVERIES_MAX)
+def _shared_delivery(address: Address, session: str, explicit: bool) -> Delivery:
+    """One for all subscriptions of a client, which has many."""
+    return Delivery(address, session, explicit)
 
 
 def _preferences(given: Any) -> SubscriptionPreferences:

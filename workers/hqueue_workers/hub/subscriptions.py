@@ -119,14 +119,20 @@ class Subscriptions:
     ) -> tuple[Subscription, bool]:
         """A subscription that is not attached, read or created; whether it was created."""
         key = (feed.owned.name, subscriber)
-        known = await self._records.read(*key)
+        is_likely_new = mode is not SubscribeMode.ATTACH and not feed.owned.epoch
+        known = None if is_likely_new else await self._records.read(*key)
+        if known is None and mode is SubscribeMode.ATTACH:
+            raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
         if known is None:
-            if mode is SubscribeMode.ATTACH:
-                raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
             wanted = preferences or SubscriptionPreferences()
             consumed = max(0, self.attachments.end(feed) - 1)
-            version = await self._records.create(*key, wanted, consumed)
-        else:
+            try:
+                version = await self._records.create(*key, wanted, consumed)
+            except SubscriptionStateExistsError:
+                known = await self._records.read(*key) if is_likely_new else None
+                if known is None:
+                    raise
+        if known is not None:
             if mode is SubscribeMode.CREATE:
                 raise SubscriptionStateExistsError("the subscription is there", topic=key[0])
             assert known.value.preferences is not None

@@ -1,6 +1,7 @@
 """A topic's messages come to this hub's partition: its open range is closed, another one begins.
 
-1. The hub was elected as the topic's owner. It reads the topic's ranges.
+1. The hub was elected as the topic's owner. It has read the topic's ranges, perhaps before that:
+   what it writes later is refused where others have changed them since.
 2. If the last one is open, it appends a control record to that range's partition: nobody who owned
    the topic before can write to the range any more. The range ends at that record.
 3. It writes the ranges by compare-and-set: that one closed, and a new one open, in a partition
@@ -22,6 +23,7 @@ from hqueue.metadata.managers import (
     TopicPersistenceInfo,
     TopicPersistenceManager,
     Verdict,
+    Versioned,
 )
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue_workers.hub.committers import Committers
@@ -77,10 +79,22 @@ class TakeOver:
         self._bound_ms = bound_ms
         self._clock = clock
 
-    def open(self, topic: str, verdict: Verdict, partition: int) -> OwnedTopic | None:
+    def open(
+        self,
+        topic: str,
+        verdict: Verdict,
+        partition: int,
+        known: Versioned[TopicPersistenceInfo] | None = None,
+    ) -> OwnedTopic | None:
         """Let a topic's messages go to a partition from now on, and nobody else's to where they
         went before. None if somebody was quicker, or it is not known: whether this hub is still the
         owner is to be asked then, before another try.
+
+        Args:
+            topic: the topic.
+            verdict: of the election that this hub won.
+            partition: where its messages are to go.
+            known: where they went, as it was read before the election; it is read if None.
 
         Raises:
             NoTopicPersistenceInfoError: there is no such topic: it was deleted meanwhile.
@@ -89,7 +103,8 @@ class TakeOver:
         """
         deadline = Deadline(self._clock, self._bound_ms)
         wait_s = self._bound_ms / 1e3
-        found = self._persistence.read_topic_persistence_info(topic).result(wait_s)
+        reading = self._persistence.read_topic_persistence_info
+        found = reading(topic).result(wait_s) if known is None else known
         if found is None:
             raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
         ranges = found.value.ranges

@@ -89,7 +89,7 @@ def test_what_was_emptied_by_the_first_release_is_no_record() -> None:
     records = MemoryServer().open().records
     for number, text in enumerate(GOLDEN["emptied"]):
         records.write({f"/k{number}": Change(text.encode(), NEW)})
-        store = BlobRecords(records, leads=lambda key: True)
+        store = BlobRecords(records, leading=lambda key: (f"{key}/below",))
         assert store.read([f"/k{number}"]) == {}
         assert store.delete({f"/k{number}": ANY}) == {f"/k{number}": False}
 

@@ -222,7 +222,7 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
     maker.publish("t", b"v")
     part = place.hubs[place.owner()].hub._parts[QUEUE]
     records: Any = part.subscriptions._records._manager
-    with stopped_at(records, "read_subscription_data") as (reached, go_on):
+    with stopped_at(records, "create_subscription_data") as (reached, go_on):
         ended: Future[Any] = Future()
 
         def subscribe() -> None:

@@ -1,0 +1,1 @@
+"""How the cost of hubs grows with the number of topics."""
