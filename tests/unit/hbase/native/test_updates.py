@@ -14,10 +14,10 @@ from hqueue import ClosedError, Outcome, QueueDisabledError, Settings, StoreUnav
 from hqueue.errors import HQueueError
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta, RegionMap
-from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.requests import EQUAL
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.updates import BYTES_MAX, TOGETHER_MAX, TableUpdates
+from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.record_rows import Answer, RowUpdate
 from hqueue.settings.addresses import Address
 from tests.support.region_server import RegionServer, meta_node, region_row
@@ -139,7 +139,9 @@ def begin() -> Iterator[Begin]:
                 ]
             servers = stack.enter_context(contextlib.closing(Servers(Settings(**settings))))
             node = meta_node(addresses[0])
-            meta = Meta(servers, Registry(lambda path: node if "meta" in path else None, "/hbase"))
+            meta = Meta(
+                servers, ZooKeeperRegistry(lambda path: node if "meta" in path else None, "/hbase")
+            )
             return TableUpdates(servers, TABLE, RegionMap(meta, TABLE)), served
 
         yield run
