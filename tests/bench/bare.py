@@ -16,9 +16,9 @@ from hqueue.format import encode_bodies, encode_header, rowkey
 from hqueue.hbase.native.cells import put_cells
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta, RegionMap
-from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.requests import has_value
 from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.schema import BATCH, LOG, MESSAGE
 from hqueue.zookeeper import ZooKeeperNodes
 
@@ -37,7 +37,7 @@ class BarePuts:
     def __init__(self, settings: Settings, table: str, partition: int) -> None:
         settings = dataclasses.replace(settings, request_timeout_ms=LASTS_MS_MAX)
         self._servers = Servers(settings)
-        registry = Registry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
+        registry = ZooKeeperRegistry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
         regions = RegionMap(Meta(self._servers, registry), table).regions()
         self._region = regions.of(rowkey.encode(partition, 0))
         self._table = table

@@ -14,9 +14,9 @@ from hqueue.errors import HQueueError
 from hqueue.hbase import NativeStore
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta, RegionMap
-from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.updates import UNDER_WAY_MAX, multis
+from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.record_cells import encode, version_of
 from hqueue.hbase.record_rows import RowUpdate
 from hqueue.metadata.fields import FieldRecord, Fields
@@ -41,7 +41,7 @@ class BarePuts:
         settings = dataclasses.replace(settings, request_timeout_ms=LASTS_MS_MAX)
         self._table = settings.metadata_table
         self._servers = Servers(settings)
-        registry = Registry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
+        registry = ZooKeeperRegistry(ZooKeeperNodes(settings).read, settings.hbase_znode_parent)
         self._regions = RegionMap(Meta(self._servers, registry), self._table).regions()
         with contextlib.closing(NativeStore(settings, ZooKeeperNodes(settings).read)) as store:
             found = store.fields().read([row.decode() for row in rows])
