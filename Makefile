@@ -7,6 +7,7 @@ STAMP := $(VENV)/installed
 KAFKA_STAMP := $(VENV)/installed-kafka
 DOCS_STAMP := $(VENV)/installed-docs
 SPARK ?= 4.1
+HBASE ?= 2.5
 
 .DEFAULT_GOAL := help
 
@@ -105,6 +106,12 @@ bench-kafka: setup $(KAFKA_STAMP) .venv-spark-4.0/installed  ## measure beside a
 .PHONY: test-kafka
 test-kafka: $(KAFKA_STAMP)  ## test what `make bench-kafka` measures Kafka with
 	$(BIN)/python -m pytest -m kafka tests/bench/kafka
+
+.PHONY: test-hbase
+test-hbase: setup  ## test the native way on an HBase of another version (HBASE=2.5); takes some minutes
+	HQUEUE_LOCAL_HBASE=$(HBASE) $(BIN)/python -m pytest -m 'not cluster' -k 'native or registries' \
+		$(foreach part,cluster_id fields locations registries rows tables,tests/conformance/test_$(part).py) \
+		$(foreach part,native native_everywhere,tests/integration/test_$(part).py)
 
 # What builds the site, which nothing else needs.
 $(DOCS_STAMP): $(STAMP)

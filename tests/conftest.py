@@ -20,6 +20,8 @@ import pytest
 
 import hqueue
 from hqueue import local
+from hqueue.local.jars import HBASE
+from hqueue.local.versions import hbase_jars
 from hqueue.store import StorePort
 from tests.support.backends import (
     Backend,
@@ -64,6 +66,12 @@ MARKED_BY_FIXTURE = {
 """What a test is marked with for what it uses. Those that start servers themselves say so; and no
 other fixture has one of these names.
 """
+
+
+def pytest_report_header() -> list[str]:
+    """Which HBase runs, if it is not that of all tests."""
+    chosen = hbase_jars()
+    return [] if chosen is HBASE else [f"servers: {chosen.name}"]
 
 
 ON_SERVERS = ("hbase", "native")

@@ -143,6 +143,13 @@ def test_it_names_the_cluster_its_master_and_the_server_of_meta(cluster: Cluster
     assert named_by(registry) == named_by(registry) == named_by(cluster.open()) == cluster.named
 
 
+def test_a_region_server_answers_as_masters_do(server: local.LocalServer) -> None:
+    named = _named(server)
+    settings = server.settings(hbase_masters=named.meta, zookeeper=str(NOWHERE))
+    with contextlib.ExitStack() as stack:
+        assert named_by(_Real(stack, settings, named).open()) == named
+
+
 def test_what_is_doubted_is_asked_for_again(cluster: Cluster) -> None:
     registry = cluster.open()
     named = named_by(registry)

@@ -168,7 +168,7 @@ def run_through(
     one by one goes to `writer` if it is given: the same queue, by another client.
     """
     follower = queue.scan(follow=True)
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, contextlib.closing(follower):
         following = pool.submit(list, follower)
         with Writing(writer or queue, 4) as writing, queue.producer() as producer:
             writing.await_more(50)
