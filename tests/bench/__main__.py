@@ -77,7 +77,8 @@ put costs beyond them is looking at its messages, and copying their bytes into o
 none. `Producer.send_batch` encodes a batch while others are under way, in several partitions. The
 bytes are random, so that nothing is compressed. A row a message is what happybase's `table.batch`
 writes and its `scan` reads, with as many rows a call as the batch has messages. Memory is the peak
-of a whole process, Python and the libraries included.
+of a whole process, Python and the libraries included. Where native is beside gateways, both go to
+the same server, and processor time is that of the worker's or the hub's process alone.
 """
 
 

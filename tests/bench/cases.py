@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import subprocess
@@ -14,7 +15,7 @@ import happybase
 import pyarrow as pa
 
 import hqueue
-from hqueue import GatewayAddress, Message, Messages, Producer, Queue, Settings
+from hqueue import GatewayAddress, Message, Messages, Queue, Settings
 from hqueue.settings.connection import NATIVE
 
 from .bare import BarePuts, one_message_rows, scan_rows
@@ -30,19 +31,24 @@ class Bench:
 
     Args:
         client: the client: natively, as is every other process that is measured.
-        gateway: a gateway of the same HBase, for rivals.
+        gateway: a gateway of the same HBase, for rivals, if it has one.
         rounds: measured rounds of each comparison.
         scale: 1 for the full amount of work; less for a quick look.
     """
 
     def __init__(
-        self, client: hqueue.Client, gateway: GatewayAddress, rounds: int, scale: float
+        self, client: hqueue.Client, gateway: GatewayAddress | None, rounds: int, scale: float
     ) -> None:
         self.client = client
-        self.gateway = gateway
+        self.gateways: tuple[GatewayAddress, ...] = () if gateway is None else (gateway,)
         self.rounds = rounds
         self.scale = scale
-        self.happybase = happybase.Connection(self.gateway.host, self.gateway.thrift1_port)
+
+    @functools.cached_property
+    def happybase(self) -> happybase.Connection:
+        """A connection to the gateway."""
+        (gateway,) = self.gateways
+        return happybase.Connection(gateway.host, gateway.thrift1_port)
 
     def messages(self, number: int) -> list[Message]:
         """Messages of one topic, each with a value of its own."""
@@ -59,13 +65,13 @@ class Bench:
     def settings(self, hbase: str = NATIVE, **given: object) -> Settings:
         """The settings of another client, by this way to HBase."""
         zookeeper = self.client.settings.zookeeper
-        return Settings(hbase=hbase, gateways=(self.gateway,), zookeeper=zookeeper, **given)  # type: ignore[arg-type]
+        return Settings(hbase=hbase, gateways=self.gateways, zookeeper=zookeeper, **given)  # type: ignore[arg-type]
 
     def environment(self, hbase: str = NATIVE, **given: object) -> dict[str, str]:
         """The environment of a process of its own, which finds HBase by this way."""
         settings = {
             "hbase": hbase,
-            "gateways": self.gateway,
+            "gateways": ",".join(map(str, self.gateways)),
             "zookeeper": self.client.settings.zookeeper,
             **given,
         }
@@ -149,9 +155,10 @@ def append_prefetched(bench: Bench) -> Iterator[Comparison]:
 
 
 def _send_batches(queue: Queue, batch: Messages, times: int) -> int:
-    with Producer(queue) as sender:
-        for _ in range(times):
-            sender.send_batch(batch)
+    with queue.producer() as sender:
+        sent = [sender.send_batch(batch) for _ in range(times)]
+    for delivery in sent:
+        delivery.result()
     return times * len(batch)
 
 
@@ -226,17 +233,19 @@ def producer(bench: Bench) -> Iterator[Comparison]:
     batches = bench.many(60)
 
     def send() -> int:
-        with Producer(queue) as sender:
+        with queue.producer() as sender:
             for _ in range(batches):
                 for message in messages:
-                    sender.send(message)
+                    last = sender.send(message)
+        last.result()
         return batches * len(messages)
 
     def send_value() -> int:
-        with Producer(queue) as sender:
+        with queue.producer() as sender:
             for _ in range(batches):
                 for value in values:
-                    sender.send_value("topic", value)
+                    last = sender.send_value("topic", value)
+        last.result()
         return batches * len(messages)
 
     contenders = {"send": rate(send), "send_value": rate(send_value)}

@@ -15,11 +15,13 @@ LOG_LINES = 20
 
 
 @contextlib.contextmanager
-def fresh_server() -> Iterator[local.LocalServer]:
-    """A standalone server without data. When a benchmark fails, what it said last is shown."""
+def fresh_server(*, gateways: bool = True) -> Iterator[local.LocalServer]:
+    """A standalone server without data; with gateways, for rivals that need them. When a benchmark
+    fails, what it said last is shown.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="hqueue-bench-") as home,
-        local.start(gateways=True, home=home) as server,
+        local.start(gateways=gateways, home=home) as server,
     ):
         try:
             yield server

@@ -111,7 +111,7 @@ def spark_settings(bench: Bench, hbase: str = NATIVE) -> dict[str, str]:
     """Options of the data source for this way to HBase."""
     return {
         "hqueue.hbase": hbase,
-        "hqueue.gateways": str(bench.gateway),
+        "hqueue.gateways": ",".join(map(str, bench.gateways)),
         "hqueue.zookeeper": bench.client.settings.zookeeper,
     }
 

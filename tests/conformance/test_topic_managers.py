@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hqueue import InvalidInputError, UnsupportedFormatError
+from hqueue import InvalidInputError, Outcome, UnsupportedFormatError
 from hqueue.errors import (
     BadVersionError,
     MetadataError,
@@ -276,12 +276,12 @@ def test_of_many_deletions_at_once_one_counts(
     for version in (None, ANY):
         written = kind.write(hubs[0], "t", kind.value(0), NEW).result()
         deleted = [kind.delete(hub, "t", version or written) for hub in hubs for _ in range(3)]
-        done = [future for future in deleted if future.exception() is None]
-        assert len(done) == 1
-        assert {type(f.exception()) for f in deleted if f not in done} <= {
-            kind.missing,
-            BadVersionError,
-        }
+        errors = [future.exception() for future in deleted]
+        assert errors.count(None) == 1
+        for error in errors:
+            # A "no" that a slow gateway may have given to a repetition of its own is not certain.
+            is_uncertain = getattr(error, "outcome", None) is Outcome.UNKNOWN
+            assert error is None or is_uncertain or type(error) in (kind.missing, BadVersionError)
 
 
 def test_changes_of_one_record_are_made_in_the_order_of_the_calls(managers: TopicManagers) -> None:

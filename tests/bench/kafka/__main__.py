@@ -15,7 +15,6 @@ import typer
 from rich.console import Console
 
 import hqueue
-from hqueue.settings.connection import NATIVE
 
 from ..cases import Bench
 from ..measure import Comparison, await_calm
@@ -61,14 +60,12 @@ def main(
     if folder is None and chosen == known and scale == 1.0:
         folder = DOCS
     with (
-        fresh_server() as server,
+        fresh_server(gateways=False) as server,
         tempfile.TemporaryDirectory(prefix="hqueue-bench-kafka-") as data,
         running_broker(Path(data), CONSOLE.print) as broker,
-        hqueue.connect(
-            server.settings(hbase=NATIVE, operation_timeout_ms=ADMINISTRATION_MS)
-        ) as client,
+        hqueue.connect(server.settings(operation_timeout_ms=ADMINISTRATION_MS)) as client,
     ):
-        bench = Bench(client, server.gateways[0], rounds, scale)
+        bench = Bench(client, None, rounds, scale)
         arena = Arena(
             bench,
             HQueue(bench),

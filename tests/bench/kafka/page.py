@@ -23,7 +23,7 @@ its defaults) and the standalone local HBase are both up, and **rounds take turn
 library does its work once, after two rounds that aren't counted. So what makes the machine faster
 or slower meets all of them. Neither server is stopped in between: a server that was just started
 runs uncompiled code for a while, so every library works for half a minute before anything is
-measured. The server whose turn it isn't is idle: HBase with its gateways then takes
+measured. The server whose turn it isn't is idle: HBase then takes
 {hbase_idle:.1f} % of a core, and the broker {kafka_idle:.1f} %.
 
 A ratio is the median over the rounds, with the lowest and the highest. Absolute figures are this
