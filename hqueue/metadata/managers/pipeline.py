@@ -26,6 +26,9 @@ ASKING_MAX = 2
 THREADS_MAX = 16
 """Of each kind of requests. Those that don't ask call callbacks."""
 
+IDLE_S = 0.25
+"""How long a thread waits for more to ask before it ends: to start one takes longer than to ask."""
+
 Input = TypeVar("Input")
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
@@ -35,9 +38,10 @@ class Pipeline:
     """Reads and changes records of a store, each by a future. Thread-safe.
 
     What is asked for while requests are under way goes with the next ones, as many together as
-    `TOGETHER_MAX`; so each store does many at once in its own way. Threads end with the requests,
-    but for `SCANS_MAX`. Changes of the same record are made in the order of the calls. Reads are
-    in no order with changes: what is to be read after a change is asked for when that is done.
+    `TOGETHER_MAX`; so each store does many at once in its own way. Threads end soon after the
+    requests, but for `SCANS_MAX`. Changes of the same record are made in the order of the calls.
+    Reads are in no order with changes: what is to be read after a change is asked for when that is
+    done.
 
     A future can be cancelled until its request is sent. Its callbacks run in the threads of the
     pipeline, and should return soon. They may ask for more, and wait for that; for what was asked
@@ -156,11 +160,16 @@ class _Lane(Generic[Input, Answer]):
     ) -> None:
         self._ask = ask
         self._wait_s = wait_s
-        self._work = threading.Condition()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
         self._waiting: collections.deque[tuple[str, Input, Future[Answer]]] = collections.deque()
         self._under_way: set[str] = set()
+        self._idle_work = threading.Condition(self._lock)
         self._asking = 0
         self._threads = 0
+        self._idle = 0
+        self._called = 0
+        """How many of the idle threads are to ask."""
         self._closed = False
 
     def submit(self, key: str, what: Input) -> Future[Answer]:
@@ -185,7 +194,13 @@ class _Lane(Generic[Input, Answer]):
 
     def _start(self) -> None:
         """Let a further thread ask, if there may be one."""
-        if self._waiting and self._asking < ASKING_MAX and self._threads < THREADS_MAX:
+        if not self._waiting or self._asking >= ASKING_MAX:
+            return
+        if self._called < self._idle:
+            self._asking += 1
+            self._called += 1
+            self._idle_work.notify()
+        elif self._threads < THREADS_MAX:
             self._asking += 1
             self._threads += 1
             threading.Thread(target=self._run, name="hqueue-metadata", daemon=True).start()
@@ -210,7 +225,18 @@ class _Lane(Generic[Input, Answer]):
                 if asks:
                     self._asking += 1
                 else:
+                    asks = self._is_called()
+                if not asks:
                     self._threads -= 1
+
+    def _is_called(self) -> bool:
+        """Wait for more to ask, but not for long."""
+        self._idle += 1
+        called = self._idle_work.wait_for(lambda: self._called, IDLE_S)
+        self._idle -= 1
+        if called:
+            self._called -= 1
+        return bool(called)
 
     def _portion(self) -> dict[str, tuple[Input, Future[Answer]]]:
         """What goes next: no key twice, nor one that is under way, nor one before its elder."""
