@@ -26,6 +26,9 @@ ASKING_MAX = 2
 THREADS_MAX = 16
 """Of each kind of requests. Those that don't ask call callbacks."""
 
+IDLE_S = 0.25
+"""How long a thread waits for more to ask before it ends: to start one takes longer than to ask."""
+
 Input = TypeVar("Input")
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
@@ -40,9 +43,10 @@ class Pipeline:
     Thread-safe.
 
     What is asked for while requests are under way goes with the next ones, as many together as
-    `TOGETHER_MAX`; so each store does many at once in its own way. Threads end with the requests,
-    but for `SCANS_MAX`. Changes of the same record are made in the order of the calls. Reads are
-    in no order with changes: what is to be read after a change is asked for when that is done.
+    `TOGETHER_MAX`; so each store does many at once in its own way. Threads end soon after the
+    requests, but for `SCANS_MAX`. Changes of the same record are made in the order of the calls.
+    Reads are in no order with changes: what is to be read after a change is asked for when that is
+    done.
 
     A future can be cancelled until its request is sent. Its callbacks run in the threads of the
     pipeline, and should return soon. They may ask for more, and wait for that; for what was asked
@@ -151,11 +155,11 @@ def _answers(
         return {key: _Failed(own_copy(exc)) for key in asked}
 
 
-class _Request(NamedTuple, Generic[Input]):
+class _Request(NamedTuple):
     """What waits to be asked, or was asked."""
 
     key: str
-    what: Input
+    what: Any
     then: Callable[[Any], Any]
     future: Future[Any]
 
@@ -166,11 +170,16 @@ class _Lane(Generic[Input]):
     def __init__(self, ask: Callable[[dict[str, Input]], Mapping[str, Any]], wait_s: float) -> None:
         self._ask = ask
         self._wait_s = wait_s
-        self._work = threading.Condition()
-        self._waiting: collections.deque[_Request[Input]] = collections.deque()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._waiting: collections.deque[_Request] = collections.deque()
         self._under_way: set[str] = set()
+        self._idle_work = threading.Condition(self._lock)
         self._asking = 0
         self._threads = 0
+        self._idle = 0
+        self._called = 0
+        """How many of the idle threads are to ask."""
         self._closed = False
 
     def submit(self, key: str, what: Input, then: Callable[[Any], Any]) -> Future[Any]:
@@ -195,7 +204,13 @@ class _Lane(Generic[Input]):
 
     def _start(self) -> None:
         """Let a further thread ask, if there may be one."""
-        if self._waiting and self._asking < ASKING_MAX and self._threads < THREADS_MAX:
+        if not self._waiting or self._asking >= ASKING_MAX:
+            return
+        if self._called < self._idle:
+            self._asking += 1
+            self._called += 1
+            self._idle_work.notify()
+        elif self._threads < THREADS_MAX:
             self._asking += 1
             self._threads += 1
             threading.Thread(target=self._run, name="hqueue-metadata", daemon=True).start()
@@ -220,12 +235,23 @@ class _Lane(Generic[Input]):
                 if asks:
                     self._asking += 1
                 else:
+                    asks = self._is_called()
+                if not asks:
                     self._threads -= 1
 
-    def _portion(self) -> dict[str, _Request[Input]]:
+    def _is_called(self) -> bool:
+        """Wait for more to ask, but not for long."""
+        self._idle += 1
+        called = self._idle_work.wait_for(lambda: self._called, IDLE_S)
+        self._idle -= 1
+        if called:
+            self._called -= 1
+        return bool(called)
+
+    def _portion(self) -> dict[str, _Request]:
         """What goes next: no key twice, nor one that is under way, nor one before its elder."""
-        portion: dict[str, _Request[Input]] = {}
-        passed: list[_Request[Input]] = []
+        portion: dict[str, _Request] = {}
+        passed: list[_Request] = []
         held: set[str] = set(self._under_way)
         while self._waiting and len(portion) < TOGETHER_MAX and len(passed) < TOGETHER_MAX:
             request = self._waiting.popleft()
@@ -239,7 +265,7 @@ class _Lane(Generic[Input]):
         return portion
 
 
-def _settle(request: _Request[Any], answer: object) -> None:
+def _settle(request: _Request, answer: object) -> None:
     """Let a future have what its caller makes of the answer."""
     future = request.future
     if isinstance(answer, _Failed):

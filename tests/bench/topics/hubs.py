@@ -23,7 +23,7 @@ from ..push import await_condition
 __all__ = ["SESSION_MS", "Hubs", "Topics"]
 
 HUBS = 3
-THREADS = 32
+THREADS = 64
 SESSION_MS = 10_000
 TIMEOUT_MS = 300_000
 

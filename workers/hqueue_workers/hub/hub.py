@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX
 IDLE_MS_MAX = 10_000
+RESOLVING_A_THREAD = 4
+"""Topics that are taken over at a time, for each thread that reads calls: they mostly wait, and the
+more of them do, the more go together."""
 
 
 class Hub:
@@ -79,7 +82,7 @@ class Hub:
         self._service: HubService | None = None
         self._api: ApiServer | None = None
         self._metrics = HubMetrics(self._figures, self._pending)
-        self._pool = ThreadPoolExecutor(settings.threads, "hqueue-hub-resolve")
+        self._pool = ThreadPoolExecutor(RESOLVING_A_THREAD * settings.threads, "hqueue-hub-resolve")
 
     async def run(
         self, stopping: asyncio.Event, on_ready: Callable[[Address], None] = lambda address: None
