@@ -6,6 +6,7 @@ is done with one record is written down as if it were alone, and a thousand need
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -44,7 +45,8 @@ Work = Generator[Step, Any, Result]
 """Yields steps, and is sent what comes of them; what a request raised is raised in it."""
 
 
-class Worked(NamedTuple, Generic[Result]):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Worked(Generic[Result]):
     """What came of each record's work, by its key. Those that were not begun are not there."""
 
     done: dict[str, Result]

@@ -294,7 +294,8 @@ class RowRecords:
     ) -> dict[str, Result]:
         """Change each record, all together."""
         works = ((key, work(key, each)) for key, each in inputs.items())
-        done, failed, refused = work_together(self._rows, self._clock, deadline, works)
+        worked = work_together(self._rows, self._clock, deadline, works)
+        done, failed, refused = worked.done, worked.failed, worked.refused
         if refused:
             unknown = [exc for exc in refused.values() if exc.outcome is Outcome.UNKNOWN]
             error = (unknown or [*refused.values()])[0]

@@ -18,6 +18,7 @@ from hqueue.metadata.managers import (
     MemoryFields,
     TopicMetadata,
     Verdict,
+    Versioned,
     open_topic_metadata,
 )
 from hqueue.metadata.ports import ANY
@@ -219,7 +220,7 @@ def test_a_topic_is_taken_over_when_its_hubs_session_ends(
     taken = answer(theirs.election.acquire("t", second))
     assert (taken.owner, taken.won) == (second, True)
     known = theirs.ownership.read_owner_info("t").result(WAIT_S)
-    assert known == (second, taken.version)
+    assert known == Versioned(second, taken.version)
     if taken.version != won.version:
         third = open_metadata(open_store())
         assert not third.election.release("t", won).result(WAIT_S)

@@ -11,7 +11,13 @@ import pytest
 from hqueue import UnsupportedFormatError
 from hqueue.errors import BadVersionError, NoTopicOwnerInfoError
 from hqueue.metadata import MetadataStore
-from hqueue.metadata.managers import Pipeline, PresentRecords, TopicOwnershipManager, Tree
+from hqueue.metadata.managers import (
+    Pipeline,
+    PresentRecords,
+    TopicOwnershipManager,
+    Tree,
+    Versioned,
+)
 from hqueue.metadata.ports import ANY, NEW, Change
 from hqueue.zookeeper import ZooKeeperStore
 from tests.support.metadata_kinds import owner
@@ -70,7 +76,7 @@ def test_a_topic_is_free_when_its_owner_s_session_ends(
     one.write_owner_info("u", owner(1), NEW).result()
     stores[0].close()
     wait_for(lambda: other.read_owner_info("u").result() is None, "the other has no owner")
-    assert other.read_owner_info("t").result() == (owner(2), version)
+    assert other.read_owner_info("t").result() == Versioned(owner(2), version)
 
 
 def test_a_hub_owns_a_topic_again_that_it_left(open_store: Open, layout: Tree) -> None:
@@ -97,7 +103,7 @@ def test_another_hub_takes_the_owner_s_record_away_by_its_version(
     with pytest.raises(BadVersionError):
         one.write_owner_info("t", owner(1), NEW).result()
     stores[0].close()  # It is not the first one's any more.
-    assert other.read_owner_info("t").result() == (owner(2), version)
+    assert other.read_owner_info("t").result() == Versioned(owner(2), version)
 
 
 def test_what_was_left_takes_up_no_room_in_a_session(open_store: Open, layout: Tree) -> None:

@@ -110,15 +110,20 @@ def get(
             whole = metadata.persistence.read_topic_persistence_info(topic).result()
             owner = metadata.ownership.read_owner_info(topic).result()
             if whole is not None:
-                documents.append(write_document(queue, Subject("persistence", topic), *whole))
+                documents.append(
+                    write_document(queue, Subject("persistence", topic), whole.value, whole.version)
+                )
             if owner is not None:
-                documents.append(write_document(queue, Subject("ownership", topic), *owner))
+                documents.append(
+                    write_document(queue, Subject("ownership", topic), owner.value, owner.version)
+                )
             there = metadata.subscriptions.read_subscriptions(topic).result()
         else:
             one = metadata.subscriptions.read_subscription_data(topic, subscriber).result()
             there = {} if one is None else {subscriber: one}
         for name, found in sorted(there.items()):
-            documents.append(write_document(queue, Subject("subscription", topic, name), *found))
+            subject = Subject("subscription", topic, name)
+            documents.append(write_document(queue, subject, found.value, found.version))
     for document in documents:
         write_json(document)
     if not documents:
@@ -162,7 +167,7 @@ def export(
     ):
         problems = _Problems()
         for subject, found in problems.readable(_entries(metadata, kind), bar):
-            output.write(_line(write_document(queue, subject, *found)))
+            output.write(_line(write_document(queue, subject, found.value, found.version)))
     problems.end()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID
@@ -38,7 +38,8 @@ NAMES_MAX = 256
 """Names in a rule, at most."""
 
 
-class Versioned(NamedTuple, Generic[Value]):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Versioned(Generic[Value]):
     """What was read, and what a later write of it compares."""
 
     value: Value

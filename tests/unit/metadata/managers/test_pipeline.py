@@ -21,6 +21,7 @@ from hqueue.metadata.managers import (
     SubscriptionDataManager,
     TopicOwnershipManager,
     TopicPersistenceManager,
+    Versioned,
     pipeline,
 )
 from hqueue.metadata.outcomes import partly_done
@@ -298,7 +299,7 @@ def test_hundreds_of_operations_are_awaited_with_few_threads() -> None:
         name = f"t{number}"
         version = await asyncio.wrap_future(owners.write_owner_info(name, owner(number), NEW))
         read = await asyncio.wrap_future(owners.read_owner_info(name))
-        assert read == (owner(number), version)
+        assert read == Versioned(owner(number), version)
         await asyncio.wrap_future(
             persistence.write_topic_persistence_info(name, ranges(number), NEW)
         )
