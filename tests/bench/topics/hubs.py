@@ -95,7 +95,7 @@ class Topics:
     def __init__(self, queue: str, hubs: Sequence[str], subscriber: Subscriber) -> None:
         settings = HubClientSettings(hubs=tuple(map(Address.parse, hubs)), queue=queue)
         self._calls = HubCalls(settings, SYSTEM_CLOCK)
-        self._queue = queue
+        self.queue = queue
         self._delivery = subscriber.delivery()
         self._pool = ThreadPoolExecutor(THREADS)
         self.owners: dict[str, str] = {}
@@ -113,7 +113,7 @@ class Topics:
         """The same for one, by the caller's thread."""
 
         def subscribe(hub: Any, redirected: bool) -> Any:
-            return hub.subscribe(self._queue, "s", topic, 2, self._delivery, None, redirected)
+            return hub.subscribe(self.queue, "s", topic, 2, self._delivery, None, redirected)
 
         self.owners[topic] = self._call(topic, subscribe)
 
@@ -122,7 +122,7 @@ class Topics:
         message = load("subscriber").TMessage(topic=b"", value=b"v")
 
         def publish(hub: Any, redirected: bool) -> Any:
-            return hub.publish(self._queue, "bench", topic, message, redirected)
+            return hub.publish(self.queue, "bench", topic, message, redirected)
 
         self.owners[topic] = self._call(topic, publish)
 
@@ -132,6 +132,6 @@ class Topics:
 
     def _call(self, topic: str, method: Callable[[Any, bool], Any]) -> str:
         _, owner = self._calls.call(
-            self._queue, topic, method, timeout_ms=TIMEOUT_MS, repeatable=True
+            self.queue, topic, method, timeout_ms=TIMEOUT_MS, repeatable=True
         )
         return str(owner)
