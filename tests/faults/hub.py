@@ -11,8 +11,8 @@ from unittest import mock
 import hqueue
 from hqueue import Address, Client, HQueueError
 from hqueue.zookeeper import ZooKeeperStore
-from hqueue_workers.hub import balance
 from hqueue_workers.hub.hub import Hub
+from hqueue_workers.hub.owning import balance
 from hqueue_workers.hub.settings import HubSettings
 from tests.support.zookeeper_faults import expire
 

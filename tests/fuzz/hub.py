@@ -22,13 +22,13 @@ from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.metrics import HubMetrics
-from hqueue_workers.hub.numbers import Newest
-from hqueue_workers.hub.owned import Numbered, OwnedTopic, Published
-from hqueue_workers.hub.service import HubService, hub_service
-from hqueue_workers.hub.sessions import Detached, DetachedReason
-from hqueue_workers.hub.subscription import Delivery
-from hqueue_workers.hub.subscription_service import Subscribing, SubscriptionService
-from hqueue_workers.hub.subscriptions import Subscribed, SubscribeMode
+from hqueue_workers.hub.serving.service import HubService, hub_service
+from hqueue_workers.hub.serving.subscription_service import Subscribing, SubscriptionService
+from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason
+from hqueue_workers.hub.subscribing.subscription import Delivery
+from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode
+from hqueue_workers.hub.writing.numbers import Newest
+from hqueue_workers.hub.writing.owned import Numbered, OwnedTopic, Published
 from hqueue_workers.node.runtime import Runtime
 from tests.support.extras import headers, keys
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
-from hqueue_workers.hub import balance
-from hqueue_workers.hub.shedding import Shedding
+from hqueue_workers.hub.owning import balance
+from hqueue_workers.hub.owning.shedding import Shedding
 from tests.support.backends import Backend
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for

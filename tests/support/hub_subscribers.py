@@ -16,7 +16,7 @@ from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
-from hqueue_workers.hub.service import hub_service
+from hqueue_workers.hub.serving.service import hub_service
 
 __all__ = ["IDL", "Subscriber"]
 

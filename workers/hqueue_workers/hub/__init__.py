@@ -1,6 +1,7 @@
 """Topics with owners: hubs share a queue's topics, and publish what they are called with.
 
-What a call comes to is decided by `flow`, which is pure. `region` is a hub's part in one queue;
-`takeover` makes a topic its own; `committer` appends what waits for one partition, together.
-`service` is what is called, and `hub` the process.
+A call comes to `serving`. Whether this hub has the topic, or who should have it, is `owning`'s
+matter: what a call comes to is decided by `owning.flow`, which is pure. What is published is
+appended by `writing`; it says whom an append concerns, and `subscribing` brings it to them.
+`opening` puts together what a hub has of one queue, and `hub` is the process.
 """

@@ -25,9 +25,9 @@ from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
 from hqueue_workers.hub.opening import Parts
 from hqueue_workers.hub.part import Part
-from hqueue_workers.hub.service import HubService, hub_service
+from hqueue_workers.hub.serving.service import HubService, hub_service
+from hqueue_workers.hub.serving.subscription_service import Subscribing, SubscriptionService
 from hqueue_workers.hub.settings import HubSettings
-from hqueue_workers.hub.subscription_service import Subscribing, SubscriptionService
 from hqueue_workers.node.health import Answer, serve_health
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime

@@ -9,29 +9,29 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from hqueue import Client, MessageID, Queue, StoreUnavailableError, TopicScanner
 from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
-from hqueue_workers.hub.access import AccessChanges
-from hqueue_workers.hub.attachments import Attachments
 from hqueue_workers.hub.authorizer import Authorizer
-from hqueue_workers.hub.available import AvailableHubs
-from hqueue_workers.hub.balance import choose_any, choose_hub
-from hqueue_workers.hub.committer import Committer
-from hqueue_workers.hub.committers import Committers
-from hqueue_workers.hub.creations import Creations
-from hqueue_workers.hub.delivering import Delivering
-from hqueue_workers.hub.managing import Managing
 from hqueue_workers.hub.metrics import HubMetrics
-from hqueue_workers.hub.owned import OwnedTopic
+from hqueue_workers.hub.owning.available import AvailableHubs
+from hqueue_workers.hub.owning.balance import choose_any, choose_hub
+from hqueue_workers.hub.owning.creations import Creations
+from hqueue_workers.hub.owning.partitions import HubPartitions
+from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.shedding import Shedding
+from hqueue_workers.hub.owning.takeover import TakeOver
 from hqueue_workers.hub.part import Part
-from hqueue_workers.hub.partitions import HubPartitions
-from hqueue_workers.hub.publishing import Publishing
-from hqueue_workers.hub.region import Region
-from hqueue_workers.hub.searches import Searches
-from hqueue_workers.hub.sessions import Sessions
+from hqueue_workers.hub.serving.access import AccessChanges
+from hqueue_workers.hub.serving.managing import Managing
+from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.settings import UNIFORM, HubSettings
-from hqueue_workers.hub.shedding import Shedding
-from hqueue_workers.hub.subscription_records import SubscriptionRecords
-from hqueue_workers.hub.subscriptions import Subscriptions
-from hqueue_workers.hub.takeover import TakeOver
+from hqueue_workers.hub.subscribing.attachments import Attachments
+from hqueue_workers.hub.subscribing.delivering import Delivering
+from hqueue_workers.hub.subscribing.sessions import Sessions
+from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.subscribing.subscriptions import Subscriptions
+from hqueue_workers.hub.writing.committer import Committer
+from hqueue_workers.hub.writing.committers import Committers
+from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.searches import Searches
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from hqueue.metadata.managers import HubRegistration, TopicMetadata
-from hqueue_workers.hub.available import AvailableHubs
-from hqueue_workers.hub.managing import Managing
-from hqueue_workers.hub.partitions import HubPartitions
-from hqueue_workers.hub.publishing import Publishing
-from hqueue_workers.hub.region import Region
-from hqueue_workers.hub.shedding import Shedding
-from hqueue_workers.hub.subscriptions import Subscriptions
+from hqueue_workers.hub.owning.available import AvailableHubs
+from hqueue_workers.hub.owning.partitions import HubPartitions
+from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.owning.shedding import Shedding
+from hqueue_workers.hub.serving.managing import Managing
+from hqueue_workers.hub.serving.publishing import Publishing
+from hqueue_workers.hub.subscribing.subscriptions import Subscriptions
 
 __all__ = ["Part"]
 

@@ -16,9 +16,9 @@ import pytest
 
 import hqueue
 from hqueue import HubClient, Message, MessageID, Outcome, StoreUnavailableError
-from hqueue_workers.hub import delivering
-from hqueue_workers.hub.owned import Published, RedirectedError
 from hqueue_workers.hub.part import Part
+from hqueue_workers.hub.subscribing import delivering
+from hqueue_workers.hub.writing.owned import Published, RedirectedError
 from tests.support.backends import LossyWay, MemoryBackend
 from tests.support.hub_subscribers import Subscriber
 from tests.support.hubs import HubThread

@@ -14,8 +14,8 @@ import hqueue
 from hqueue import Message, Outcome, StoreUnavailableError
 from hqueue.errors import NoSubscriptionStateError
 from hqueue.metadata.managers import LogRange
-from hqueue_workers.hub.owned import Published, RedirectedError
-from hqueue_workers.hub.region import Region
+from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.writing.owned import Published, RedirectedError
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.stopping import stopped_at

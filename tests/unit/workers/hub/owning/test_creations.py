@@ -1,0 +1,91 @@
+"""How many topics a caller may create, and what a hub does with one that creates more."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+
+import pytest
+
+import hqueue
+from hqueue import BufferFullError, HubUnavailableError, Outcome
+from hqueue_workers.hub.owning import creations
+from hqueue_workers.hub.owning.creations import HOUR_MS, Creations
+from hqueue_workers.hub.settings import HubSettings
+from hqueue_workers.hub_command import hub as command
+from hqueue_workers.node.api_settings import ApiSettings
+from tests.support.backends import MemoryBackend
+from tests.support.doubles import SteppedClock
+from tests.support.hubs import HubThread
+
+QUEUE = "q"
+
+
+def created(limit: Creations, caller: str) -> int:
+    """How many it may create now."""
+    for count in range(1_000):
+        try:
+            limit.count(caller)
+        except BufferFullError:
+            return count
+    raise AssertionError("it may create without an end")
+
+
+@pytest.mark.parametrize("per_hour_max", [1, 7, 360])
+def test_so_many_are_created_at_once_and_so_many_an_hour_from_then_on(per_hour_max: int) -> None:
+    clock = SteppedClock()
+    limit = Creations(per_hour_max, clock)
+    assert created(limit, "me") == per_hour_max
+    assert created(limit, "you") == per_hour_max, "each caller has its own"
+    clock.now_ms += HOUR_MS / per_hour_max
+    assert created(limit, "me") == 1
+    clock.now_ms += 5 * HOUR_MS
+    assert created(limit, "me") == per_hour_max
+
+
+def test_callers_that_are_as_if_they_had_created_nothing_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(creations, "CALLERS_KEPT", 8)
+    clock = SteppedClock()
+    limit = Creations(100, clock)
+    assert created(limit, "busy") == 100
+    for number in range(1_000):
+        clock.now_ms += HOUR_MS / 1_000
+        limit.count(f"caller{number}")
+        assert len(limit._free_ms) <= 32
+    assert created(limit, "busy") == 100
+
+
+def test_a_caller_that_creates_more_topics_than_it_may_is_refused_and_goes_on_with_those() -> None:
+    backend = MemoryBackend().apart(10_000)
+    with contextlib.ExitStack() as stack:
+        connected = stack.enter_context(backend.connect())
+        connected.create_queue(QUEUE, partitions=2)
+        hub = stack.enter_context(HubThread(connected, QUEUE, creations_per_hour_max=2))
+
+        def client(publisher: str) -> hqueue.HubClient:
+            return stack.enter_context(
+                hqueue.connect(
+                    hubs=hub.address, queue=QUEUE, publisher=publisher, operation_timeout_ms=1_000
+                )
+            )
+
+        me, you = client("me"), client("you")
+        me.publish("a", b"v")
+        me.publish("b", b"v")
+        with pytest.raises(HubUnavailableError) as caught:
+            me.publish("c", b"v")
+        assert caught.value.outcome is Outcome.NOT_APPLIED
+        with connected.topic_metadata(QUEUE) as metadata:
+            assert metadata.persistence.read_topic_persistence_info("c").result(60) is None
+        assert me.publish("a", b"v")
+        assert you.publish("c", b"v")
+        assert me.publish("c", b"v")
+
+
+def test_each_setting_of_a_hub_is_an_option_of_its_command() -> None:
+    of_api = {field.name for field in dataclasses.fields(ApiSettings)} - {"api_port", "api_host"}
+    settings = {field.name for field in dataclasses.fields(HubSettings)} - of_api
+    assert settings == set(inspect.signature(command).parameters) - {"context", "queues"}

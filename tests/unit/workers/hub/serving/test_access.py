@@ -1,0 +1,239 @@
+"""A topic's rules: who may do what, from when on, and who may change them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import InvalidInputError, Outcome, SettingsError, StoreUnavailableError, TopicAccess
+from hqueue.errors import NotAllowedError
+from hqueue_workers.hub.authorizer import Action, AllowAll, ByRules
+from hqueue_workers.hub.serving.access import AccessChanges
+from hqueue_workers.hub.settings import HubSettings
+from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
+from tests.support.stopping import stopped_at
+from tests.support.waiting import wait_for
+
+QUEUE = "q"
+WAIT_S = 60.0
+RULES = {"authorizer": "rules", "creators": "maker,admin", "administrators": "admin"}
+
+
+class Place:
+    """Two hubs of one queue, that go by rules, and clients that give names."""
+
+    def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
+        self._stack = stack
+        cluster = MemoryBackend().apart(10_000)
+        with cluster.connect() as client:
+            client.create_queue(QUEUE, partitions=2)
+        self.hubs = [
+            stack.enter_context(
+                HubThread(
+                    stack.enter_context(cluster.connect(metadata_store=store)),
+                    QUEUE,
+                    balance_ms=3_600_000,
+                    **RULES,
+                )
+            )
+            for _ in range(2)
+        ]
+
+    def client(self, name: str, **settings: Any) -> hqueue.HubClient:
+        hubs = [hub.address for hub in self.hubs]
+        return self._stack.enter_context(
+            hqueue.connect(hubs=hubs, queue=QUEUE, publisher=name, **settings)
+        )
+
+    def access(self, number: int) -> AccessChanges:
+        return self.hubs[number].hub._parts[QUEUE].managing._access
+
+    def owner(self) -> int:
+        (number,) = [number for number in range(2) if "t" in self.hubs[number].owns(QUEUE)]
+        return number
+
+
+@pytest.fixture(params=["zookeeper", "hbase"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield Place(stack, request.param)
+
+
+def test_rules_stand_for_names_and_beginnings_of_names() -> None:
+    rules = TopicAccess(publish=["a", "b-*", "a"], subscribe=[], manage="*"[:1].split())
+    assert rules.publish == ("a", "b-*")
+    by = ByRules(["maker"], ["root"])
+
+    def may(caller: str, action: Action) -> bool:
+        assert AllowAll().allows(caller, action, QUEUE, "t", rules)
+        return by.allows(caller, action, QUEUE, "t", rules)
+
+    assert [may(name, Action.PUBLISH) for name in ("a", "ab", "b-", "b-1", "b", "root")] == [
+        *[True, False, True, True, False, True]
+    ]
+    assert [may(name, Action.SUBSCRIBE) for name in ("a", "root")] == [False, True]
+    assert [may(name, Action.CREATE) for name in ("a", "maker", "root")] == [False, True, True]
+    assert may("anybody", Action.MANAGE)
+
+
+@pytest.mark.parametrize("names", ["a", b"a", 7, [7], ["a b"], [""], ["a**"], ["*a"], ["x"] * 257])
+def test_what_is_no_rule_is_refused(names: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        TopicAccess(publish=names)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"authorizer": "some"}, {"authorizer": "rules", "creators": "a b"}]
+)
+def test_settings_that_say_nothing_of_who_may_are_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(SettingsError):
+        HubSettings.load(wrong, {})
+
+
+def test_who_is_not_named_may_not(place: Place) -> None:
+    maker, other = place.client("maker"), place.client("other")
+    with pytest.raises(NotAllowedError):
+        other.publish("t", b"v")
+    with pytest.raises(InvalidInputError, match="no such topic"):
+        maker.allow("t")
+    assert maker.allow("t", publish=["pub-*"], manage=["maker"]) == TopicAccess(
+        ["pub-*"], manage=["maker"]
+    )
+    assert place.client("pub-1").publish("t", b"v")
+    refused: list[Callable[[], Any]] = [
+        lambda: maker.publish("t", b"v"),
+        lambda: maker.newest_number("t"),
+        lambda: other.publish_once("t", [b"v"], number=1),
+        lambda: other.allow("t"),
+        lambda: other.allow("t", manage=["other"]),
+        lambda: other.move_topic("t", place.hubs[0].address),
+        lambda: other.delete_topic("t"),
+        lambda: other.allow("another", publish=["other"]),
+    ]
+    for call in refused:
+        with pytest.raises(NotAllowedError):
+            call()
+    maker.allow("t", manage=[])
+    with pytest.raises(NotAllowedError):
+        maker.allow("t")
+    admin = place.client("admin")
+    assert admin.allow("t", manage=["maker"]).publish == ("pub-*",)
+    assert maker.delete_topic("t")
+    assert maker.allow("t", subscribe=["s"]) == TopicAccess(subscribe=["s"]), "it is another topic"
+
+
+def test_who_may_not_subscribe_any_more_gets_nothing_more(place: Place) -> None:
+    maker = place.client("maker")
+    maker.publish("t", b"0")
+    came: list[bytes] = []
+    kept = maker.subscribe("t", "kept", lambda messages: came.extend(m.value for m in messages))
+    ended = maker.subscribe("t", "ended", lambda _: None)
+    maker.allow("t", subscribe=["kept"])
+    with pytest.raises(NotAllowedError):
+        ended.wait(WAIT_S)
+    for call in (
+        lambda: maker.subscribe("t", "ended", lambda _: None),
+        lambda: maker.unsubscribe("t", "ended"),
+    ):
+        with pytest.raises(NotAllowedError):
+            call()
+    maker.publish("t", b"1")
+    wait_for(lambda: came == [b"1"], "the other goes on")
+    assert not kept.ended
+    maker.allow("t", subscribe=["*"])
+    maker.subscribe("t", "ended", lambda _: None, mode=hqueue.SubscribeMode.ATTACH)
+
+
+def test_rules_go_with_the_topic_to_every_hub(place: Place) -> None:
+    maker = place.client("maker")
+    maker.publish("t", b"v")
+    maker.allow("t", publish=["pub"])
+    for hub in (*place.hubs, *place.hubs):
+        maker.move_topic("t", hub.address)
+        with pytest.raises(NotAllowedError):
+            maker.publish("t", b"v")
+        assert place.client("pub").publish("t", b"v")
+    place.hubs[place.owner()].terminate()
+    with pytest.raises(NotAllowedError):
+        maker.publish("t", b"v")
+
+
+def test_a_hub_that_lost_a_topic_changes_no_rules_of_it(place: Place) -> None:
+    maker = place.client("maker")
+    maker.allow("t", publish=["first"])
+    maker.move_topic("t", place.hubs[0].address)
+    part = place.hubs[0].hub._parts[QUEUE]
+    persistence = place.access(0)._persistence
+    with stopped_at(persistence, "write_topic_persistence_info") as (reached, go_on):
+        late = part.managing.change_access("maker", "t", {"publish": ("late",)}, redirected=False)
+        assert reached.wait(WAIT_S)
+        part.region.abandon("t").result(WAIT_S)
+        other = place.hubs[1].hub._parts[QUEUE].managing
+        changed = other.change_access("maker", "t", {"manage": ("maker",)}, redirected=True)
+        assert changed.result(WAIT_S) == TopicAccess(["first"], manage=["maker"])
+        go_on.set()
+        error = late.exception(WAIT_S)
+    assert isinstance(error, StoreUnavailableError)
+    assert error.outcome is Outcome.NOT_APPLIED
+    assert maker.allow("t") == TopicAccess(["first"], manage=["maker"])
+    assert place.owner() == 1
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_is_kept_holds_where_it_is_not_known_what_became_of_a_change(
+    place: Place, *, stored: bool
+) -> None:
+    maker = place.client("maker")
+    maker.publish("t", b"v")
+    persistence: Any = place.access(place.owner())._persistence
+    write = persistence.write_topic_persistence_info
+
+    def unanswered(*given: Any) -> Future[Any]:
+        if stored:
+            write(*given).result(WAIT_S)
+        failed: Future[Any] = Future()
+        failed.set_exception(StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN))
+        return failed
+
+    managing = place.hubs[place.owner()].hub._parts[QUEUE].managing
+    persistence.write_topic_persistence_info = unanswered
+    try:
+        changed = managing.change_access("maker", "t", {"publish": ()}, redirected=False)
+        error = changed.exception(WAIT_S)
+    finally:
+        del persistence.write_topic_persistence_info
+    assert isinstance(error, StoreUnavailableError)
+    assert error.outcome is Outcome.UNKNOWN
+    assert maker.allow("t") == (TopicAccess(publish=[]) if stored else TopicAccess())
+    with pytest.raises(NotAllowedError) if stored else contextlib.nullcontext():
+        maker.publish("t", b"v")
+
+
+def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_meanwhile(
+    place: Place,
+) -> None:
+    maker = place.client("maker")
+    maker.publish("t", b"v")
+    part = place.hubs[place.owner()].hub._parts[QUEUE]
+    records: Any = part.subscriptions._records._manager
+    with stopped_at(records, "create_subscription_data") as (reached, go_on):
+        ended: Future[Any] = Future()
+
+        def subscribe() -> None:
+            try:
+                ended.set_result(maker.subscribe("t", "s", lambda _: None))
+            except hqueue.HQueueError as exc:
+                ended.set_exception(exc)
+
+        part.managing._pool.submit(subscribe)
+        assert reached.wait(WAIT_S)
+        place.client("maker").allow("t", subscribe=[])
+        go_on.set()
+        assert isinstance(ended.exception(WAIT_S), NotAllowedError)
+    assert part.subscriptions.attachments.attached == 0

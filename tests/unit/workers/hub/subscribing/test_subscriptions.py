@@ -1,0 +1,326 @@
+"""What subscribers of a hub get, and what becomes of their marks: on stores in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from hqueue import Message, MessageID, ReceivedMessage, Status
+from hqueue_workers.hub.owning.region import Region
+from tests.support.backends import MemoryBackend
+from tests.support.hub_subscribers import IDL, Subscriber
+from tests.support.hubs import HubThread
+from tests.support.waiting import wait_for
+
+WAIT_S = 60.0
+QUEUE = "q"
+
+
+class Place:
+    """Hubs, a queue, and subscribers."""
+
+    def __init__(self, stack: contextlib.ExitStack, store: str) -> None:
+        self.stack = stack
+        self.backend = MemoryBackend().apart(10_000)
+        self.store = store
+        self.client = stack.enter_context(self.backend.connect(metadata_store=store))
+        self.client.create_queue(QUEUE, partitions=2)
+        self.metadata = stack.enter_context(self.client.topic_metadata(QUEUE))
+        self.hubs: list[HubThread] = []
+
+    def hub(self, **settings: object) -> HubThread:
+        client = self.stack.enter_context(self.backend.connect(metadata_store=self.store))
+        given: dict[str, Any] = {"balance_ms": 3_600_000, **settings}
+        self.hubs.append(self.stack.enter_context(HubThread(client, QUEUE, **given)))
+        return self.hubs[-1]
+
+    def subscriber(self, **named: Any) -> Subscriber:
+        made = Subscriber(QUEUE, lambda: [hub.address for hub in self.hubs], **named)
+        return self.stack.enter_context(made)
+
+    def region(self, number: int = 0) -> Region:
+        return self.hubs[number].hub._parts[QUEUE].region
+
+    def publish(self, *values: bytes, number: int = 0) -> MessageID:
+        """Publish at a hub; the last message's ID."""
+        for value in values:
+            done = (
+                self.hubs[number]
+                .hub._parts[QUEUE]
+                .publishing.publish("me", "t", [Message("t", value)], len(value), redirected=True)
+            )
+            last = done.result(WAIT_S).id
+        return last
+
+    def mark(self) -> MessageID | None:
+        """As it is stored."""
+        found = self.metadata.subscriptions.read_subscription_data("t", "sub").result(WAIT_S)
+        if found is None:
+            return None
+        assert found.value.state is not None
+        return found.value.state.consumed
+
+    def counted(self, name: str) -> float:
+        metrics = self.hubs[0].hub._metrics
+        return float(getattr(metrics, name)._value.get())
+
+
+@pytest.fixture(params=["zookeeper", "hbase"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield Place(stack, request.param)
+
+
+def test_a_new_subscription_gets_what_is_published_after_it_and_its_mark_is_stored(
+    place: Place,
+) -> None:
+    place.hub()
+    place.publish(b"before")
+    sub = place.subscriber()
+    found = sub.subscribe("t", 0, consumeInterval=3, application={"a": "b"})
+    assert found.created
+    assert (found.preferences.consumeInterval, found.preferences.application) == (3, {"a": "b"})
+    assert found.sessionMs == 60_000
+    values = [b"%d" % number for number in range(20)]
+    last = place.publish(*values)
+    wait_for(lambda: sub.values == values, "all came, in order")
+    wait_for(lambda: place.mark() == last, "its mark is stored")
+    assert place.counted("delivered") == 20
+
+
+def test_modes_say_what_may_be_there_already(place: Place) -> None:
+    place.hub()
+    sub = place.subscriber()
+    with pytest.raises(IDL.TNoSuchSubscription):
+        sub.subscribe("t", 1)
+    assert place.hubs[0].owns(QUEUE) == set(), "no topic was created for that"
+    assert sub.subscribe("t", 0).created
+    with pytest.raises(IDL.TSubscriptionExists):
+        sub.subscribe("t", 0)
+    assert not sub.subscribe("t", 1).created
+    assert not sub.subscribe("t", 2).created
+
+
+def test_a_closed_subscription_goes_on_at_its_mark_when_it_is_attached_again(place: Place) -> None:
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t")
+    last = place.publish(b"a", b"b")
+    wait_for(lambda: sub.values == [b"a", b"b"], "they came")
+    sub.close_subscription("t")
+    assert place.mark() == last, "it is stored on return"
+    with pytest.raises(IDL.TNoSuchSubscription):
+        sub.close_subscription("t")
+    later = place.publish(b"c", b"d")
+    again = place.subscriber(session="life2")
+    found = again.subscribe("t", 1)
+    assert (found.consumed.timestamp, found.consumed.sequenceID) == (last.timestamp, last.sequence)
+    wait_for(lambda: again.values == [b"c", b"d"], "what came meanwhile")
+    wait_for(lambda: place.mark() == later, "its mark is stored")
+    assert sub.values == [b"a", b"b"]
+
+
+def test_what_is_to_be_retried_comes_again_and_what_is_rejected_is_a_dead_letter(
+    place: Place,
+) -> None:
+    place.hub()
+    answers = iter([Status.RETRY, Status.DONE, Status.REJECT])
+    sub = place.subscriber(answer=lambda _: next(answers, Status.DONE))
+    sub.subscribe("t")
+    for value in (b"a", b"b", b"c"):
+        last = place.publish(value)
+        wait_for(lambda at=last: place.mark() == at, "it is done with")  # type: ignore[misc]
+    assert sub.calls == [[b"a"], [b"a"], [b"b"], [b"c"]]
+    letters = list(place.client.queue(QUEUE).dead_letters.waiting("sub"))
+    assert [each.message.value for each in letters] == [b"b"]
+    names = ("retried", "dead_letters", "delivered")
+    assert [place.counted(name) for name in names] == [1, 1, 2]
+
+
+def test_no_more_than_the_consume_interval_is_delivered_behind_the_stored_mark(
+    place: Place,
+) -> None:
+    place.hub()
+    behind: list[int] = []
+
+    def answer(messages: Sequence[ReceivedMessage]) -> Status:
+        stored = place.mark()
+        assert stored is not None
+        behind.append(sum(each.id > stored for each in [*sub.messages, *messages]))
+        return Status.DONE
+
+    sub = place.subscriber(answer=answer)
+    sub.subscribe("t", consumeInterval=4)
+    values = [b"%d" % number for number in range(40)]
+    for value in values:
+        place.publish(value)
+    wait_for(lambda: sub.values == values, "all came")
+    # Those of a call, and as many as were consumed since the mark was stored.
+    assert max(behind) < 2 * 4
+
+
+def test_preferences_are_kept_and_given_back_by_whichever_hub_has_the_topic(place: Place) -> None:
+    place.hub()
+    place.hub()
+    sub = place.subscriber()
+    wanted = {
+        "messageBound": 7,
+        "consumeInterval": 5,
+        "deliveryWindow": 3,
+        "application": {"team": "billing", "\u00fc": ""},
+    }
+    sub.subscribe("t", 0, **wanted)
+    owner = [hub.address for hub in place.hubs].index(sub.owner)
+    place.region(owner).abandon("t").result(WAIT_S)
+    found = sub.subscribe("t", 1, at=place.hubs[1 - owner].address)
+    given = {name: getattr(found.preferences, name) for name in wanted}
+    assert given == wanted
+    changed = sub.subscribe("t", 1, deliveryWindow=9)
+    assert changed.preferences.deliveryWindow == 9
+    assert not changed.preferences.application, "they are changed as a whole"
+
+
+def test_explicit_consume_moves_the_mark_and_the_window_bounds_what_is_out(place: Place) -> None:
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t", explicit=True, deliveryWindow=3)
+    before = place.mark()
+    place.publish(*[b"%d" % number for number in range(8)])
+    wait_for(lambda: len(sub.values) == 3, "as many as the window has")
+    assert place.mark() == before
+    sub.consume("t", sub.messages[1].id)
+    wait_for(lambda: len(sub.values) == 5, "there is room for two more")
+    wait_for(lambda: place.mark() == sub.messages[1].id, "the mark is stored")
+    with pytest.raises(IDL.TIllegalArgument):
+        sub.consume("t", MessageID(sub.messages[-1].id.timestamp + 10**9))
+    again = place.subscriber(session="life2")
+    again.subscribe("t")
+    wait_for(lambda: again.values == [b"%d" % n for n in range(2, 8)], "what was not consumed")
+    assert sub.detached() == [("t", IDL.TDetachedReason.REPLACED)]
+
+
+def test_a_message_bound_drops_the_oldest_and_counts_them(place: Place) -> None:
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t", attach=False, messageBound=4)
+    last = place.publish(*[b"%d" % number for number in range(10)])
+    sub.subscribe("t", 1)
+    wait_for(lambda: sub.values == [b"6", b"7", b"8", b"9"], "the newest came")
+    wait_for(lambda: place.mark() == last, "its mark is stored")
+    assert place.counted("dropped") == 6
+
+
+def test_a_message_bound_holds_while_a_subscriber_is_slow(place: Place) -> None:
+    place.hub()
+    go_on = threading.Event()
+
+    def answer(messages: Sequence[ReceivedMessage]) -> Status:
+        assert go_on.wait(WAIT_S)
+        return Status.DONE
+
+    sub = place.subscriber(answer=answer)
+    sub.subscribe("t", messageBound=2)
+    place.publish(b"0")
+    wait_for(lambda: sub.calls == [[b"0"]], "a call is under way")
+    place.publish(*[b"%d" % number for number in range(1, 8)])
+    go_on.set()
+    wait_for(lambda: sub.values == [b"0", b"6", b"7"], "the oldest are dropped")
+    assert place.counted("dropped") == 5
+
+
+def test_another_session_replaces_and_unsubscribe_ends_it(place: Place) -> None:
+    place.hub()
+    first, second = place.subscriber(), place.subscriber(session="life2")
+    first.subscribe("t")
+    place.publish(b"a")
+    wait_for(lambda: first.values == [b"a"], "it came")
+    second.subscribe("t")
+    assert first.detached(1_000) == [("t", IDL.TDetachedReason.REPLACED)]
+    assert first.detached() == []
+    place.publish(b"b")
+    wait_for(lambda: second.values == [b"b"], "it came")
+    assert first.values == [b"a"]
+    first.call("unsubscribe", "t")
+    assert second.detached(1_000) == [("t", IDL.TDetachedReason.UNSUBSCRIBED)]
+    assert place.mark() is None
+    with pytest.raises(IDL.TNoSuchSubscription):
+        first.call("unsubscribe", "t")
+    with pytest.raises(IDL.TIllegalArgument):
+        place.subscriber(session="unknown").detached(0, first.owner)
+
+
+def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(place: Place) -> None:
+    place.hub()
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t", at=place.hubs[0].address)
+    owner = [hub.address for hub in place.hubs].index(sub.owner)
+    sent, at = [], sub.owner
+    for number in range(5):
+        sent.append(b"%d" % number)
+        last = place.publish(sent[-1], number=owner)
+        place.region(owner).abandon("t").result(WAIT_S)
+        assert sub.detached(30_000, at) == [("t", IDL.TDetachedReason.TOPIC_LEFT)]
+        owner = 1 - owner
+        sent.append(b"m%d" % number)
+        place.publish(sent[-1], number=owner)
+        at = place.hubs[owner].address
+        sub.subscribe("t", 1, at=at)
+        wait_for(lambda: sub.values == sent, "none is lost, none comes twice, in order")
+    assert last < sub.messages[-1].id
+
+
+def test_a_silent_session_is_over(place: Place) -> None:
+    place.hub(session_ms=1_000)
+    sub = place.subscriber()
+    sub.subscribe("t")
+    figures = place.hubs[0].hub._figures
+    assert figures()[QUEUE].subscriptions == 1
+    wait_for(lambda: figures()[QUEUE].subscriptions == 0, "it is detached")
+    last = place.publish(b"a")
+    again = place.subscriber(session="life2")
+    again.subscribe("t", 1)
+    wait_for(lambda: again.values == [b"a"], "it is delivered where somebody is")
+    wait_for(lambda: place.mark() == last, "its mark is stored")
+    assert sub.values == []
+
+
+def test_no_more_are_attached_than_may_be(place: Place) -> None:
+    place.hub(subscriptions_max=1)
+    sub = place.subscriber()
+    sub.subscribe("t")
+    with pytest.raises(IDL.TBusy):
+        sub.subscribe("u")
+    sub.close_subscription("t")
+    sub.subscribe("u")
+
+
+def test_bad_input_is_refused_before_anything_happens(place: Place) -> None:
+    place.hub()
+    sub = place.subscriber()
+    good = sub.delivery()
+    for name, topic, mode, delivery, preferences in (
+        ("", "t", 2, good, None),
+        ("sub", "", 2, good, None),
+        ("sub", "t", 7, good, None),
+        ("sub", "t", 2, IDL.TDelivery("h h", 1, "s"), None),
+        ("sub", "t", 2, IDL.TDelivery("h", 0, "s"), None),
+        ("sub", "t", 2, IDL.TDelivery("h", 1, "\n"), None),
+        ("sub", "t", 2, IDL.TDelivery(None, None, None), None),
+        ("sub", "t", 2, good, IDL.TPreferences(messageBound=0)),
+        ("sub", "t", 2, good, IDL.TPreferences(application={"a": "b" * 2_000})),
+    ):
+        sub.name = name
+        with pytest.raises(IDL.TIllegalArgument):
+            sub.call("subscribe", topic, mode, delivery, preferences)
+    sub.name = "sub"
+    for wait_ms in (-1, 30_001):
+        with pytest.raises(IDL.TIllegalArgument):
+            sub.detached(wait_ms, place.hubs[0].address)
+    with pytest.raises(IDL.TNoSuchSubscription):
+        sub.consume("t", MessageID(1))
+    assert place.hubs[0].owns(QUEUE) == set()

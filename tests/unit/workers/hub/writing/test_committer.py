@@ -1,0 +1,271 @@
+"""What waits for a partition goes together; what is fenced does not go at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+
+import pytest
+
+from hqueue import Address, InvalidInputError, Message, Outcome, StoreUnavailableError
+from hqueue.metadata.managers import HubInfo, Verdict
+from hqueue_workers.hub.writing.committer import Committer
+from hqueue_workers.hub.writing.owned import FencedTopicError, OwnedTopic, Published
+from tests.support.doubles import SteppedClock
+from tests.support.waiting import wait_for
+
+WAIT_S = 60.0
+VERDICT = Verdict(HubInfo(Address("hub", 1), "a"), 0, won=True)
+
+
+class Log:
+    """A partition in memory. Appends wait while `gate` is not set."""
+
+    def __init__(
+        self, on_fence: Callable[[str, int], None], on_settled: Callable[[int | None], None]
+    ) -> None:
+        self.on_fence = on_fence
+        self.on_settled = on_settled
+        self.unsettled: tuple[int | None] | None = None
+        """What will turn out to have become of an append of unknown outcome."""
+        self.end = 0
+        self.batches: list[list[bytes]] = []
+        self.closed: list[dict[str, int]] = []
+        self.owned: dict[str, int] = {}
+        self.opened = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+        self.failure: Exception | None = None
+        self.meet: list[tuple[str, int]] = []
+        """Control records that are met when the slot of the next append is lost."""
+
+    def open(self) -> int:
+        self.opened += 1
+        return self.end
+
+    def own(self, topic: str, epoch: int) -> None:
+        self.owned[topic] = epoch
+
+    def disown(self, topic: str) -> None:
+        self.owned.pop(topic, None)
+
+    def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
+        self.closed.append(dict(topics))
+        self.end = max(self.end, floor) + 1
+        return self.end - 1
+
+    def append(self, make: Callable[[], tuple[Sequence[Message], int] | None]) -> int | None:
+        self.entered.release()
+        if self.unsettled is not None:
+            (first,), self.unsettled = self.unsettled, None
+            self.on_settled(first)
+        made = make()
+        assert self.gate.wait(WAIT_S)
+        if self.failure is not None:
+            raise self.failure
+        if self.meet:
+            for topic, epoch in self.meet:
+                self.on_fence(topic, epoch)
+            self.meet = []
+            made = make()
+        if made is None:
+            return None
+        messages, floor = made
+        base = max(self.end, floor)
+        self.end = base + len(messages)
+        self.batches.append([message.value for message in messages])
+        return base
+
+
+class Place:
+    """A committer over a log in memory."""
+
+    def __init__(self) -> None:
+        self.logs: list[Log] = []
+        self.clock = SteppedClock(0.0)
+        self.fenced: list[OwnedTopic] = []
+
+        def open_log(
+            partition: int,
+            on_fence: Callable[[str, int], None],
+            on_settled: Callable[[int | None], None],
+        ) -> Log:
+            self.logs.append(Log(on_fence, on_settled))
+            return self.logs[-1]
+
+        self.committer = Committer(0, open_log, on_fence=self.fenced.append, clock=self.clock)
+        self.committer.open().result(WAIT_S)
+
+    @property
+    def log(self) -> Log:
+        return self.logs[-1]
+
+    def own(self, topic: str, epoch: int = 0, first: int = 0) -> OwnedTopic:
+        owned = OwnedTopic(topic, 0, epoch, VERDICT, 0.0, first=first)
+        self.committer.register(owned)
+        return owned
+
+    def put(self, owned: OwnedTopic, *values: bytes) -> Future[Published]:
+        messages = [Message(owned.name, value) for value in values]
+        return self.committer.submit(owned, messages, sum(map(len, values)))
+
+    def hold(self, owned: OwnedTopic) -> Future[Published]:
+        """Let an append be under way that does not end before the gate is opened."""
+        self.log.gate.clear()
+        held = self.put(owned, b"first")
+        assert self.log.entered.acquire(timeout=WAIT_S)
+        return held
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    made = Place()
+    yield made
+    made.log.gate.set()
+    made.committer.close(WAIT_S)
+
+
+def test_what_waits_while_an_append_is_under_way_goes_together_in_its_order(place: Place) -> None:
+    topics = [place.own(f"t{number}") for number in range(3)]
+    held = place.hold(topics[0])
+    waiting = [place.put(topics[n % 3], b"%d a" % n, b"%d b" % n) for n in range(60)]
+    place.log.gate.set()
+    wait([held, *waiting], WAIT_S)
+    assert len(place.log.batches) == 2
+    assert place.log.batches[1] == [b"%d %s" % (n, c) for n in range(60) for c in (b"a", b"b")]
+    assert [each.result().id for each in waiting] == [1 + 2 * n for n in range(60)]
+    assert all(each.result().count == 2 for each in waiting)
+
+
+def test_a_batch_is_bounded_and_a_large_publish_goes_alone(place: Place) -> None:
+    owned = place.own("t")
+    held = place.hold(owned)
+    large = bytes(3 * 1024 * 1024)
+    waiting = [place.put(owned, large) for _ in range(3)]
+    place.log.gate.set()
+    wait([held, *waiting], WAIT_S)
+    assert [len(batch) for batch in place.log.batches] == [1, 1, 1, 1]
+
+
+def test_ids_are_not_below_the_first_of_a_range(place: Place) -> None:
+    owned = place.own("t", first=1_000)
+    assert place.put(owned, b"a").result(WAIT_S).id == 1_000
+    assert place.put(owned, b"b").result(WAIT_S).id == 1_001
+
+
+def test_what_is_fenced_while_it_waits_is_refused_and_the_others_go(place: Place) -> None:
+    mine, lost = place.own("mine", 3), place.own("lost", 3)
+    held = place.hold(mine)
+    waiting = [place.put(owned, b"%d" % n) for n, owned in enumerate([lost, mine, lost, mine])]
+    place.log.meet = [("lost", 4), ("mine", 3), ("stranger", 9)]
+    place.log.gate.set()
+    wait([held, *waiting], WAIT_S)
+    assert [value for batch in place.log.batches for value in batch] == [b"first", b"1", b"3"]
+    for each in (waiting[0], waiting[2]):
+        assert isinstance(each.exception(), FencedTopicError)
+    assert place.fenced == [lost]
+    with pytest.raises(FencedTopicError):
+        place.put(lost, b"later")
+
+
+def test_what_is_fenced_between_two_tries_for_a_slot_is_taken_out_of_the_batch(
+    place: Place,
+) -> None:
+    mine, lost = place.own("mine", 3), place.own("lost", 3)
+    place.log.gate.clear()
+    first = place.put(lost, b"lost")
+    assert place.log.entered.acquire(timeout=WAIT_S)
+    second = place.put(mine, b"mine")
+    place.log.meet = [("lost", 4)]
+    place.log.gate.set()
+    assert isinstance(first.exception(WAIT_S), FencedTopicError)
+    assert second.result(WAIT_S).id == 0
+    assert place.log.batches == [[b"mine"]]
+
+
+def test_a_topic_that_comes_again_with_a_higher_epoch_fences_what_waits_of_the_one_before(
+    place: Place,
+) -> None:
+    before = place.own("t", 3)
+    held = place.hold(before)
+    late = place.put(before, b"late")
+    now = place.own("t", 4)
+    newer = place.put(now, b"newer")
+    place.log.gate.set()
+    held.result(WAIT_S)
+    assert isinstance(late.exception(WAIT_S), FencedTopicError)
+    newer.result(WAIT_S)
+    assert place.log.batches == [[b"first"], [b"newer"]]
+    assert place.log.owned == {"t": 4}
+
+
+def test_ranges_that_are_closed_at_once_share_a_record(place: Place) -> None:
+    held = place.hold(place.own("t"))
+    closing = [place.committer.close_range(f"t{n}", n + 1, 10 * n) for n in range(50)]
+    place.log.gate.set()
+    held.result(WAIT_S)
+    assert {each.result(WAIT_S) for each in closing} == {490}
+    assert place.log.closed == [{f"t{n}": n + 1 for n in range(50)}]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_each_publish_of_a_failed_append_has_its_outcome_and_the_topic_stays(
+    place: Place, outcome: Outcome
+) -> None:
+    owned = place.own("t")
+    place.log.failure = StoreUnavailableError("away", outcome=outcome)
+    for _ in range(2):
+        error = place.put(owned, b"a").exception(WAIT_S)
+        assert isinstance(error, StoreUnavailableError)
+        assert error.outcome is outcome
+    place.log.failure = None
+    assert place.put(owned, b"b").result(WAIT_S)
+    assert owned.waiting == 0
+
+
+def test_a_publish_that_can_be_no_batch_harms_no_other(place: Place) -> None:
+    owned = place.own("t")
+    place.log.failure = InvalidInputError("too large")
+    assert isinstance(place.put(owned, b"a").exception(WAIT_S), InvalidInputError)
+    place.log.failure = None
+    assert place.put(owned, b"b").result(WAIT_S)
+
+
+def test_all_topics_are_lost_with_the_thread_of_the_log(place: Place) -> None:
+    owned = place.own("t")
+    place.log.failure = ValueError("the log can't be followed")
+    assert isinstance(place.put(owned, b"a").exception(WAIT_S), ValueError)
+    wait_for(lambda: owned.fenced, "it is given up")
+    assert place.fenced == [owned]
+    with pytest.raises(StoreUnavailableError):
+        place.own("t", 1)
+    assert place.committer.open().result(WAIT_S) == 0
+    assert len(place.logs) == 2
+    assert place.put(place.own("t", 1), b"b").result(WAIT_S)
+
+
+def test_one_without_topics_ends_after_a_while_and_one_with_a_topic_does_not(place: Place) -> None:
+    owned = place.own("t")
+    place.put(owned, b"a").result(WAIT_S)
+    place.clock.now_ms += 1e9
+    assert not place.committer.close_if_idle()
+    assert place.committer.drained(owned, WAIT_S)
+    place.committer.forget(owned)
+    assert place.log.owned == {}
+    assert place.committer.close_if_idle()
+    with pytest.raises(StoreUnavailableError):
+        place.put(owned, b"b")
+
+
+def test_what_waits_at_the_end_is_appended(place: Place) -> None:
+    owned = place.own("t")
+    held = place.hold(owned)
+    waiting = [place.put(owned, b"%d" % n) for n in range(3)]
+    ending = threading.Thread(target=place.committer.close, args=(WAIT_S,))
+    ending.start()
+    place.log.gate.set()
+    ending.join(WAIT_S)
+    assert all(each.done() for each in (held, *waiting))
+    assert place.log.batches == [[b"first"], [b"0", b"1", b"2"]]

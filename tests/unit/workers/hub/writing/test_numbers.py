@@ -1,0 +1,285 @@
+"""What publishers number is in a topic once: by what was appended, settled, and read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+
+import pytest
+
+import hqueue
+from hqueue import (
+    Address,
+    BufferFullError,
+    HubClient,
+    InvalidInputError,
+    Message,
+    MessageID,
+    Outcome,
+    StoreUnavailableError,
+)
+from hqueue.metadata.managers import HubInfo, Verdict
+from hqueue_workers.hub.writing.committer import Committer
+from hqueue_workers.hub.writing.numbers import (
+    NUMBER,
+    PUBLISHER,
+    Newest,
+    Numbers,
+    newest_of,
+    numbered_messages,
+)
+from hqueue_workers.hub.writing.owned import (
+    Numbered,
+    OwnedTopic,
+    Publish,
+    Published,
+    UnknownNumbersError,
+)
+from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
+
+WAIT_S = 60.0
+QUEUE = "q"
+VERDICT = Verdict(HubInfo(Address("hub", 1), "a"), 0, won=True)
+
+
+def topic(name: str = "t", known_from: int = 0) -> OwnedTopic:
+    return OwnedTopic(name, 0, 0, VERDICT, 0.0, known_from=known_from)
+
+
+def publish(owned: OwnedTopic, number: int, count: int = 1, since: int = 0) -> Publish:
+    messages = [Message(owned.name, b"%d" % (number + n)) for n in range(count)]
+    return Publish(owned, messages, 1, Future(), Numbered("me", number, since))
+
+
+def test_what_is_noted_is_left_out_later() -> None:
+    numbers, owned = Numbers(), topic()
+    numbers.note([(publish(owned, 5, 3), 100)])
+    assert numbers.newest(owned, "me", 0) == Newest(7, 102)
+    assert numbers.newest(owned, "you", 0) is None
+    again = publish(owned, 6, 4)
+    assert numbers.leave_out(again) == Newest(7, 102)
+    assert (again.dropped, [m.value for m in again.messages], again.last) == (2, [b"8", b"9"], 9)
+    numbers.leave_out(again)
+    assert (again.dropped, len(again.messages)) == (2, 2), "looked at again nothing more is"
+    whole = publish(owned, 5, 3)
+    numbers.leave_out(whole)
+    assert (whole.dropped, whole.messages) == (3, [])
+
+
+def test_what_lies_before_is_learned_once_and_joined_with_what_was_noted() -> None:
+    numbers, owned = Numbers(), topic(known_from=50)
+    with pytest.raises(UnknownNumbersError):
+        numbers.leave_out(publish(owned, 1, since=49))
+    assert numbers.leave_out(publish(owned, 1, since=50)) is None
+    numbers.note([(publish(owned, 9), 60)])
+    numbers.learn(owned, 10, 50, {"me": Newest(4, 20), "you": Newest(2, 30)})
+    assert owned.known_from == 10
+    assert numbers.newest(owned, "me", 10) == Newest(9, 60)
+    assert numbers.newest(owned, "you", 10) == Newest(2, 30)
+
+
+def test_the_topic_that_was_used_longest_ago_is_forgotten_and_has_to_be_learned_again() -> None:
+    numbers, first, second = Numbers(publishers_max=1), topic("a"), topic("b")
+    numbers.note([(publish(first, 1), 7)])
+    numbers.note([(publish(second, 1), 8)])
+    assert first.known_from == 8
+    with pytest.raises(UnknownNumbersError):
+        numbers.newest(first, "me", 0)
+    assert numbers.newest(second, "me", 0) == Newest(1, 8)
+    numbers.learn(first, 0, 7, {"me": Newest(1, 7)})
+    assert first.known_from == 8, "what was learned up to an earlier ID leaves a gap"
+    with pytest.raises(BufferFullError):
+        numbers.learn(first, 0, 8, {"me": Newest(1, 7), "you": Newest(1, 6)})
+    numbers.forget(second)
+    assert numbers.newest(second, "me", 0) is None
+
+
+def test_numbers_are_carried_by_headers_which_nobody_else_sets() -> None:
+    given = [Message("t", b"a", headers=[(PUBLISHER, b"forged"), ("x", b"y"), (NUMBER, b"9")])] * 2
+    plain, _ = numbered_messages(given, None)
+    assert [each.headers for each in plain] == [(("x", b"y"),)] * 2
+    made, size = numbered_messages(given, Numbered("me", 4, 0))
+    assert made[1].headers == (("x", b"y"), (PUBLISHER, b"me"), (NUMBER, b"5"))
+    assert size == sum(each.size for each in made)
+    read = [
+        hqueue.ReceivedMessage("t", b"", MessageID.from_int(n), 0, headers=each.headers)
+        for n, each in enumerate(made)
+    ]
+    strange = hqueue.ReceivedMessage(
+        "t", b"", MessageID(1, 0), 0, headers=((PUBLISHER, b"me"), (NUMBER, b"-7"))
+    )
+    assert newest_of([*read, strange]) == {"me": Newest(5, 1)}
+
+
+class Log:
+    """A partition in memory whose appends fail as they are told to."""
+
+    def __init__(self, on_settled: Callable[[int | None], None]) -> None:
+        self.on_settled = on_settled
+        self.end = 0
+        self.values: list[bytes] = []
+        self.fails: list[bool] = []
+        """Whether the appends that fail next, with an unknown outcome, are in the log."""
+        self._unsettled: list[int | None] = []
+
+    def open(self) -> int:
+        return self.end
+
+    def own(self, topic: str, epoch: int) -> None:
+        """Nobody else owns it."""
+
+    def disown(self, topic: str) -> None:
+        """Nobody else owns it."""
+
+    def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
+        raise NotImplementedError
+
+    def append(self, make: Callable[[], tuple[Sequence[Message], int] | None]) -> int | None:
+        while self._unsettled:
+            self.on_settled(self._unsettled.pop())
+        made = make()
+        if made is None:
+            return None
+        fails = bool(self.fails)
+        stored = self.fails.pop(0) if fails else True
+        base = self.end
+        if stored:
+            self.values += [message.value for message in made[0]]
+            self.end += len(made[0])
+        if fails:
+            self._unsettled.append(base if stored else None)
+            raise StoreUnavailableError("away", outcome=Outcome.UNKNOWN)
+        return base
+
+
+@pytest.fixture
+def committer() -> Iterator[tuple[Committer, Log]]:
+    logs: list[Log] = []
+
+    def open_log(partition: int, on_fence: object, on_settled: Callable[[int | None], None]) -> Log:
+        logs.append(Log(on_settled))
+        return logs[-1]
+
+    made = Committer(0, open_log)
+    made.open().result(WAIT_S)
+    yield made, logs[0]
+    made.close(WAIT_S)
+
+
+def submit(to: Committer, owned: OwnedTopic, number: int, count: int = 1) -> Future[Published]:
+    asked = publish(owned, number, count)
+    return to.submit(owned, asked.messages, 1, asked.numbered)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_unknown_outcome_is_settled_before_the_same_numbers_are_judged(
+    committer: tuple[Committer, Log], *, stored: bool
+) -> None:
+    to, log = committer
+    owned = topic()
+    to.register(owned)
+    log.fails = [stored]
+    assert submit(to, owned, 1, 2).exception(WAIT_S) is not None
+    again = submit(to, owned, 1, 3).result(WAIT_S)
+    assert log.values == [b"1", b"2", b"3"]
+    assert (again.dropped, again.count) == ((2, 1) if stored else (0, 3))
+    third = submit(to, owned, 2, 2).result(WAIT_S)
+    assert (third.dropped, third.count, third.newest) == (2, 0, MessageID.from_int(2))
+    assert log.values == [b"1", b"2", b"3"]
+
+
+def test_the_same_numbers_that_wait_together_are_stored_once(
+    committer: tuple[Committer, Log],
+) -> None:
+    to, log = committer
+    owned = topic()
+    to.register(owned)
+    waiting = [submit(to, owned, number // 3) for number in range(60)]
+    wait(waiting, WAIT_S)
+    assert log.values == [b"%d" % number for number in range(20)]
+    assert sum(each.result().count for each in waiting) == 20
+
+
+@pytest.fixture(params=["zookeeper", "hbase"])
+def hubs(request: pytest.FixtureRequest) -> Iterator[list[HubThread]]:
+    with contextlib.ExitStack() as stack:
+        backend = MemoryBackend().apart(10_000)
+        first = stack.enter_context(backend.connect(metadata_store=request.param))
+        first.create_queue(QUEUE, partitions=2)
+        yield [
+            stack.enter_context(
+                HubThread(
+                    stack.enter_context(backend.connect(metadata_store=request.param)),
+                    QUEUE,
+                    balance_ms=3_600_000,
+                )
+            )
+            for _ in range(2)
+        ]
+
+
+def connect(hubs: list[HubThread], publisher: str = "me") -> HubClient:
+    return hqueue.connect(hubs=[hub.address for hub in hubs], queue=QUEUE, publisher=publisher)
+
+
+def values(hubs: list[HubThread]) -> list[bytes]:
+    with hubs[0].client.queue(QUEUE).scan_topic("t") as scanner:
+        return [message.value for message in scanner]
+
+
+def leave(hubs: list[HubThread]) -> None:
+    """Have the topic owned anew."""
+    for hub in hubs:
+        hub.hub._parts[QUEUE].region.abandon("t").result(WAIT_S)
+
+
+def test_numbers_are_known_to_every_later_owner(hubs: list[HubThread]) -> None:
+    with connect(hubs) as me, connect(hubs, "you") as you:
+        assert me.newest_number("t") is None, "there is no such topic"
+        assert me.publish_once("t", [b"1", b"2"], number=1).dropped == 0
+        assert you.publish_once("t", [b"you"], number=1).dropped == 0
+        for number in (2, 3, 4):
+            leave(hubs)
+            done = me.publish_once("t", [b"%d" % number, b"%d" % (number + 1)], number=number)
+            assert (done.dropped, len(done.ids), done.newest) == (1, 1, done.ids[0])
+    leave(hubs)
+    with connect(hubs) as again:  # It begins anew, and knows nothing.
+        assert again.newest_number("t") == 5
+        done = again.publish_once("t", [b"4", b"5"], number=4)
+        assert (done.dropped, len(done.ids)) == (2, 0)
+        assert again.publish_once("t", [b"9"], number=9, since=done.newest).dropped == 0
+    assert values(hubs) == [b"1", b"2", b"you", b"3", b"4", b"5", b"9"]
+
+
+def test_a_call_whose_answer_was_lost_is_made_again_by_the_client(hubs: list[HubThread]) -> None:
+    with connect(hubs) as me:
+        me.publish_once("t", [b"1"], number=1)
+        call_one, lost = me._calls.call_one, []
+
+        def lose_one(*given: object) -> object:
+            answer = call_one(*given)  # type: ignore[arg-type]
+            if not lost:
+                lost.append(answer)
+                leave(hubs)
+                raise hqueue.HubUnavailableError("lost", outcome=Outcome.UNKNOWN)
+            return answer
+
+        me._calls.call_one = lose_one  # type: ignore[method-assign,assignment]
+        assert me.publish_once("t", [b"2"], number=2).dropped == 1
+    assert values(hubs) == [b"1", b"2"]
+
+
+def test_what_makes_no_sense_is_refused(hubs: list[HubThread]) -> None:
+    with connect(hubs, "hqueue") as nobody, pytest.raises(InvalidInputError, match="name"):
+        nobody.publish_once("t", [b"v"], number=1)
+    with connect(hubs) as me:
+        for number in (-1, 2**63 - 1, True):
+            with pytest.raises(InvalidInputError):
+                me.publish_once("t", [b"v"], number=number)
+        with pytest.raises(InvalidInputError):
+            me.publish_once("t", [], number=1)
+        with pytest.raises(InvalidInputError):
+            me.newest_number("")
+    assert not hubs[0].owns(QUEUE) | hubs[1].owns(QUEUE)

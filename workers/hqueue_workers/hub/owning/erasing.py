@@ -1,0 +1,39 @@
+"""What is known of a topic is deleted: in such an order that a deletion that ends half-way can be
+done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from hqueue.errors import NoSubscriptionStateError, StoreUnavailableError
+from hqueue.metadata.managers import TopicMetadata
+from hqueue_workers.hub.writing.committer import Committer
+from hqueue_workers.hub.writing.owned import OwnedTopic
+
+__all__ = ["erase"]
+
+
+def erase(owned: OwnedTopic, metadata: TopicMetadata, committer: Committer, bound_s: float) -> None:
+    """Delete a topic that this hub owns, and appends nothing to any more.
+
+    First its range is closed in the log, so that nobody who owned it before appends to it; then its
+    subscriptions go, and where it lies at last: by that it is there. What it has to itself, the
+    owner's record, is left to the caller.
+
+    Raises:
+        StoreUnavailableError: another hub has taken it over.
+        HQueueError, TimeoutError: not now. It is there still, maybe without its subscriptions.
+    """
+    topic = owned.name
+    committer.close_range(topic, owned.epoch + 1, owned.first).result(bound_s)
+    subscriptions = metadata.subscriptions
+    for name, found in subscriptions.read_subscriptions(topic).result(bound_s).items():
+        with contextlib.suppress(NoSubscriptionStateError):
+            subscriptions.delete_subscription_data(topic, name, found.version).result(bound_s)
+    known = metadata.persistence.read_topic_persistence_info(topic).result(bound_s)
+    if known is None:
+        return
+    if not known.value.ranges or known.value.ranges[-1].epoch != owned.epoch:
+        raise StoreUnavailableError("another hub has taken the topic over", topic=topic)
+    metadata.persistence.delete_topic_persistence_info(topic, known.version).result(bound_s)

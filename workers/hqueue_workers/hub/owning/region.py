@@ -1,0 +1,399 @@
+"""A hub's part in one queue: the topics that it owns, and what comes of a call."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import NamedTuple
+
+from hqueue import (
+    Address,
+    BufferFullError,
+    HQueueError,
+    Outcome,
+    StoreUnavailableError,
+    TopicAccess,
+)
+from hqueue.errors import (
+    NoSubscriptionStateError,
+    NotAllowedError,
+    NoTopicPersistenceInfoError,
+)
+from hqueue.metadata.managers import AvailableHub, HubInfo, TopicMetadata, Verdict
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue_workers.hub.authorizer import Action, Authorizer
+from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.owning.creations import Creations
+from hqueue_workers.hub.owning.erasing import erase
+from hqueue_workers.hub.owning.flow import CREATE, OWN, SERVE, Known, Redirect, next_step
+from hqueue_workers.hub.owning.takeover import TakeOver
+from hqueue_workers.hub.owning.topic_records import Choose, Looked, TopicRecords
+from hqueue_workers.hub.writing.committers import Committers
+from hqueue_workers.hub.writing.owned import OwnedListener, OwnedTopic, RedirectedError
+
+__all__ = ["Region"]
+
+logger = logging.getLogger(__name__)
+
+STEPS_MAX = 10
+LOCKS = 64
+TRIES_MAX = 10
+"""How often others may take a topic over at the same time before it is given up."""
+
+
+class _Asked(NamedTuple):
+    """Who asks for what."""
+
+    caller: str
+    topic: str
+    redirected: bool
+    create: bool
+
+
+class Region:
+    """The topics of a queue that this hub owns, or makes its own when they are called for.
+    Thread-safe.
+
+    A call for a topic that it owns asks nobody. Any other goes through `flow`, in one of a few
+    threads; of several for one topic the flow is gone through once.
+
+    Args:
+        queue: the queue.
+        me: this hub.
+        metadata: of the queue's topics.
+        take_over: opens ranges.
+        committers: writes to partitions.
+        partition_for: where a topic's messages go.
+        certain: whether the hub's session certainly lives.
+        authorizer: who may do what.
+        metrics: counts.
+        topics_max: topics owned at a time.
+        creations: how many topics each caller may create.
+        bound_s: of what is asked of ZooKeeper and HBase for one call.
+        pool: the threads.
+        listener: told of topics that are left.
+        choose: chooses the hub that a topic without an owner goes to.
+        hubs: those that are available, as they were a moment ago.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        me: HubInfo,
+        metadata: TopicMetadata,
+        *,
+        take_over: TakeOver,
+        committers: Committers,
+        partition_for: Callable[[str], int],
+        certain: Callable[[], bool],
+        authorizer: Authorizer,
+        metrics: HubMetrics,
+        topics_max: int,
+        creations: Creations,
+        bound_s: float,
+        pool: ThreadPoolExecutor,
+        listener: OwnedListener,
+        choose: Choose,
+        hubs: Callable[[], Mapping[Address, AvailableHub]],
+    ) -> None:
+        self.queue = queue
+        self.committers = committers
+        self._me = me
+        self._metadata = metadata
+        self._records = TopicRecords(
+            queue, me, metadata, hubs=hubs, bound_s=bound_s, rng=random.Random(), choose=choose
+        )
+        self._take_over = take_over
+        self._partition_for = partition_for
+        self._certain = certain
+        self._authorizer = authorizer
+        self._metrics = metrics
+        self._topics_max = topics_max
+        self._creations = creations
+        self._bound_s = bound_s
+        self._pool = pool
+        self._listener = listener
+        self._lock = threading.Lock()
+        self._topics: dict[str, OwnedTopic] = {}
+        self._resolving: dict[_Asked, Future[OwnedTopic]] = {}
+        self._owning = [threading.Lock() for _ in range(LOCKS)]
+        """Held while a topic is made this hub's own, so that it is once."""
+        self._leaving: dict[str, Future[None]] = {}
+        self._sessions = 0
+        """How many sessions were lost: what was begun with one does not count with the next."""
+        self._closing = False
+
+    def serve(
+        self, caller: str, topic: str, *, redirected: bool, create: bool
+    ) -> Future[OwnedTopic]:
+        """The topic, once this hub owns it.
+
+        The future's errors are `RedirectedError` where another hub owns it, `NotAllowedError`,
+        `BufferFullError` where this hub owns as many topics as it may, the store's, and
+        `NoSubscriptionStateError` where there is no such topic and it is not to be created.
+        """
+        owned = self.serving(topic)
+        if owned is None:
+            return self._resolve(caller, topic, redirected=redirected, create=create)
+        done: Future[OwnedTopic] = Future()
+        done.set_result(owned)
+        return done
+
+    def serving(self, topic: str) -> OwnedTopic | None:
+        """The topic, if this hub certainly owns it now."""
+        owned = self._topics.get(topic)
+        return owned if owned is not None and not owned.fenced and self._certain() else None
+
+    def is_owned(self, owned: OwnedTopic) -> bool:
+        """Whether this ownership lasts."""
+        return self._topics.get(owned.name) is owned and not owned.fenced
+
+    def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None:
+        """See that a caller may do this with a topic, by the rules that it has now.
+
+        Raises:
+            NotAllowedError: it may not.
+        """
+        self._check_allowed(caller, action, owned.name, owned.access)
+
+    def end_of(self, owned: OwnedTopic) -> int:
+        """No message that is appended to the topic from now on has an ID below this one.
+
+        Raises:
+            StoreUnavailableError: that is not known now.
+        """
+        return max(owned.first, self.committers.of(owned.partition).end)
+
+    def owned(self) -> list[OwnedTopic]:
+        """The topics that it owns now."""
+        with self._lock:
+            return list(self._topics.values())
+
+    def lose(self) -> None:
+        """The session was lost: its topics may be others' by now."""
+        with self._lock:
+            self._sessions += 1
+            lost, self._topics = list(self._topics.values()), {}
+        for owned in lost:
+            self.committers.of(owned.partition).forget(owned)
+        self._listener.lost(lost)
+
+    def fenced(self, owned: OwnedTopic) -> None:
+        """Another owner closed a topic's range."""
+        with self._lock:
+            if self._topics.get(owned.name) is owned:
+                del self._topics[owned.name]
+                self._metrics.fenced.inc()
+        self._listener.lost([owned])
+
+    def abandon(self, topic: str) -> Future[None]:
+        """Leave a topic to other hubs: accept no more of it, append what waits, release it. Calls
+        that come meanwhile wait, and are looked at anew then.
+        """
+        with self._lock:
+            leaving = self._leaving.get(topic)
+            if leaving is not None:
+                return leaving
+            owned = self._topics.pop(topic, None)
+            done: Future[None] = Future()
+            if owned is None:
+                done.set_result(None)
+                return done
+            self._leaving[topic] = done
+        self._pool.submit(self._leave, owned, done)
+        return done
+
+    def delete(self, topic: str) -> Future[None]:
+        """Delete a topic that this hub owns: accept no more of it, append what waits, close its
+        range for good, delete what is known of it, release it. What failed half-way is done by
+        another call.
+
+        The future's errors are the store's.
+        """
+        deleted: Future[None] = Future()
+        with self._lock:
+            owned = self._topics.get(topic)
+            if owned is None or topic in self._leaving:
+                deleted.set_exception(
+                    StoreUnavailableError("the topic is changing hands", topic=topic)
+                )
+                return deleted
+            del self._topics[topic]
+            done = self._leaving[topic] = Future()
+        self._pool.submit(self._leave, owned, done, deleted)
+        return deleted
+
+    def close(self, wait_s: float) -> None:
+        """Abandon all topics, those too that are just becoming its own, as many as can be in that
+        time.
+        """
+        deadline = Deadline(SYSTEM_CLOCK, wait_s * 1e3)
+        with self._lock:
+            self._closing = True
+            resolving = list(self._resolving.values())
+        wait(resolving, deadline.remaining_ms / 1e3)
+        with self._lock:
+            topics = list(self._topics)
+        ended = [self.abandon(topic) for topic in topics]
+        not_ended = wait(ended, deadline.remaining_ms / 1e3).not_done
+        if not_ended:  # Others take them over when this hub is gone.
+            logger.info("%d topics were not released in time", len(not_ended))
+
+    def _check_allowed(self, caller: str, action: Action, topic: str, access: TopicAccess) -> None:
+        if not self._authorizer.allows(caller, action, self.queue, topic, access):
+            raise NotAllowedError(f"the caller may not {action.value} the topic", topic=topic)
+
+    def _resolve(
+        self, caller: str, topic: str, *, redirected: bool, create: bool = True
+    ) -> Future[OwnedTopic]:
+        """Go through the flow, once for all that ask at the same time."""
+        if not self._certain():
+            raise StoreUnavailableError(
+                "the hub's session with ZooKeeper is not certain now", queue=self.queue
+            )
+        key = _Asked(caller, topic, redirected, create)
+        with self._lock:
+            if self._closing:
+                raise StoreUnavailableError("the hub is ending", queue=self.queue)
+            under_way = self._resolving.get(key)
+            if under_way is not None:
+                return under_way
+            if topic not in self._topics and len(self._topics) >= self._topics_max:
+                raise BufferFullError(
+                    "the hub owns as many topics as it may", topics_max=self._topics_max
+                )
+            done = self._resolving[key] = Future()
+            leaving = self._leaving.get(topic)
+
+        def start(_: object = None) -> None:
+            try:
+                self._pool.submit(self._go_through, key, done)
+            except RuntimeError:
+                self._end(key, done, StoreUnavailableError("the hub is ending", queue=self.queue))
+
+        if leaving is None:
+            start()
+        else:
+            leaving.add_done_callback(start)
+        return done
+
+    def _go_through(self, key: _Asked, done: Future[OwnedTopic]) -> None:
+        try:
+            owned = self._flow(key.caller, key.topic, redirected=key.redirected, create=key.create)
+        except FutureTimeoutError as exc:
+            late = StoreUnavailableError("ZooKeeper or HBase did not answer in time")
+            late.__cause__ = exc
+            self._end(key, done, late)
+        except BaseException as exc:
+            if isinstance(exc, HQueueError):  # Whatever came of it, nothing was published.
+                exc.outcome = Outcome.NOT_APPLIED
+            self._end(key, done, exc)
+        else:
+            with self._lock:
+                del self._resolving[key]
+            done.set_result(owned)
+
+    def _end(self, key: _Asked, done: Future[OwnedTopic], error: BaseException) -> None:
+        with self._lock:
+            self._resolving.pop(key, None)
+        done.set_exception(error)
+
+    def _flow(self, caller: str, topic: str, *, redirected: bool, create: bool) -> OwnedTopic:
+        looked = self._records.look(topic)
+        for _ in range(STEPS_MAX):
+            step = next_step(
+                looked.known, self._me.address, redirected=redirected, choose=self._records.choose
+            )
+            if isinstance(step, Redirect):
+                self._metrics.redirects.inc()
+                raise RedirectedError(step.address)
+            if step is CREATE:
+                if not create:
+                    raise NoSubscriptionStateError("there is no such topic", topic=topic)
+                self._check_allowed(caller, Action.CREATE, topic, TopicAccess())
+                self._creations.count(caller)
+                looked = self._records.create(topic, looked)
+            elif step is OWN:
+                verdict, owned = self._own(topic, looked)
+                looked = (
+                    self._records.look(topic)
+                    if verdict is None
+                    else Looked(Known(True, verdict.owner.address, verdict.won), None, None)
+                )
+            elif step is SERVE:
+                assert owned is not None
+                return owned
+        raise StoreUnavailableError(
+            "the topic is created and deleted again and again", topic=topic, queue=self.queue
+        )
+
+    def _own(self, topic: str, looked: Looked) -> tuple[Verdict | None, OwnedTopic | None]:
+        """Try to become a topic's owner, and open a range if that succeeds: at first by what was
+        read. No verdict: the topic was deleted meanwhile.
+        """
+        info, instead_of = looked.info, looked.instead_of
+        with self._owning[hash(topic) % LOCKS]:
+            with self._lock:
+                owned = self._topics.get(topic)
+                sessions = self._sessions
+            if owned is not None and not owned.fenced:
+                return owned.verdict, owned
+            owned = None
+            for _ in range(TRIES_MAX):
+                verdict = self._records.acquire(topic, instead_of)
+                if not verdict.won:
+                    return verdict, None
+                try:
+                    partition = self._partition_for(topic)
+                    owned = self._take_over.open(topic, verdict, partition, info)
+                except NoTopicPersistenceInfoError:
+                    self._metadata.election.release(topic, verdict).result(self._bound_s)
+                    return None, None
+                if owned is not None:
+                    break
+                info = instead_of = None  # It is not as it was read.
+            else:
+                raise StoreUnavailableError(
+                    "other hubs were quicker each time", topic=topic, queue=self.queue
+                )
+            self._metrics.take_overs.inc()
+            with self._lock:
+                if sessions == self._sessions and not owned.fenced:
+                    self._topics[topic] = owned
+                # Else it may be another's: what was called for is appended if it is not fenced.
+            return verdict, owned
+
+    def _leave(
+        self, owned: OwnedTopic, done: Future[None], deleted: Future[None] | None = None
+    ) -> None:
+        error: BaseException | None = None
+        try:
+            committer = self.committers.of(owned.partition)
+            committer.drained(owned, self._bound_s)
+            committer.forget(owned)
+            # The next owner is to read what is stored now.
+            leaving = self._listener.leave(owned, deleted=deleted is not None)
+            leaving.result(self._bound_s)
+            if deleted is not None:
+                erase(owned, self._metadata, committer, self._bound_s)
+            self._metadata.election.release(owned.name, owned.verdict).result(self._bound_s)
+        except (
+            HQueueError,
+            FutureTimeoutError,
+        ) as exc:  # It is this hub's still, and is made its own again.
+            logger.info("topic %r was not released: %s", owned.name, exc)
+            error = exc
+        finally:
+            with self._lock:
+                self._leaving.pop(owned.name, None)
+            done.set_result(None)
+            if deleted is not None and error is None:
+                deleted.set_result(None)
+            elif deleted is not None:
+                late = StoreUnavailableError("the topic is not deleted, or not wholly")
+                late.__cause__ = error
+                deleted.set_exception(late)

@@ -1,0 +1,70 @@
+"""How much a hub has to do, and giving up topics where that is more than its share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from hqueue import Address
+from hqueue.metadata.managers import Hubs
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue_workers.hub.owning.balance import OwnedTopic, load_of, topics_to_release
+from hqueue_workers.hub.owning.region import Region
+
+__all__ = ["Shedding"]
+
+logger = logging.getLogger(__name__)
+
+
+class Shedding:
+    """The load of a hub in one queue, in the unit of `balance`, and what it gives up of it. Used by
+    one thread.
+
+    Args:
+        region: this hub's part in the queue.
+        hubs: which hubs are available, with their loads.
+        me: this hub.
+        release: gives up a topic.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        hubs: Hubs,
+        me: Address,
+        release: Callable[[str], object] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._region = region
+        self._hubs = hubs
+        self._me = me
+        self._release = release or region.abandon
+        self._clock = clock
+        self._topics: list[OwnedTopic] = []
+
+    def measure(self) -> int:
+        """How much there is to do, by what was published since the last time."""
+        now_ms = self._clock.monotonic_ms()
+        measured = []
+        for owned in self._region.owned():
+            before_ms, before = owned.rated
+            seconds = max(now_ms - max(before_ms, owned.since_ms), 1.0) / 1e3
+            load = load_of((owned.published - before) / seconds)
+            owned.rated = now_ms, owned.published
+            measured.append(OwnedTopic(owned.name, load, owned.since_ms))
+        self._topics = measured
+        return round(sum(each.load for each in measured))
+
+    def shed(self) -> None:
+        """Give up what was measured to be too much: few topics at a time. Calls for them wait, and
+        go to other hubs.
+        """
+        others = [hub.load for address, hub in self._hubs.list().items() if address != self._me]
+        own = sum(each.load for each in self._topics)
+        released = topics_to_release(
+            own, others, self._topics, len(self._topics), self._clock.monotonic_ms()
+        )
+        for topic in released:
+            logger.info("topic %r is left to other hubs", topic)
+            self._release(topic)

@@ -1,0 +1,157 @@
+"""A topic's messages come to this hub's partition: its open range is closed, another one begins.
+
+1. The hub was elected as the topic's owner. It has read the topic's ranges, perhaps before that:
+   what it writes later is refused where others have changed them since.
+2. If the last one is open, it appends a control record to that range's partition: nobody who owned
+   the topic before can write to the range any more. The range ends at that record.
+3. It writes the ranges by compare-and-set: that one closed, and a new one open, in a partition
+   whose end it knew before. From then on the topic's messages may be appended there.
+
+A hub that dies between the steps leaves an open range, which the next one closes likewise. Of two
+that do it at once one wins the compare-and-set; the other begins anew with a higher epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from hqueue import MessageID, Outcome, StoreUnavailableError
+from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
+from hqueue.metadata.managers import (
+    LogRange,
+    TopicPersistenceInfo,
+    TopicPersistenceManager,
+    Verdict,
+    Versioned,
+)
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue_workers.hub.writing.committers import Committers
+from hqueue_workers.hub.writing.owned import OwnedTopic
+
+__all__ = ["TakeOver", "ranges_after"]
+
+logger = logging.getLogger(__name__)
+
+
+def ranges_after(
+    ranges: Sequence[LogRange], opened: LogRange, closed_at: int | None, oldest: int
+) -> tuple[LogRange, ...]:
+    """A topic's ranges, with another one open.
+
+    Args:
+        ranges: those that were read.
+        opened: the new one.
+        closed_at: the ID of the record that closes the last of them; None if none was open.
+        oldest: ranges that end before this ID have no messages any more.
+    """
+    kept = [each for each in ranges if each.last is None or each.last >= oldest]
+    if kept and kept[-1].last is None:
+        assert closed_at is not None
+        last = kept.pop()
+        kept.append(LogRange(last.partition, last.first, MessageID.from_int(closed_at), last.epoch))
+    return (*kept, opened)
+
+
+class TakeOver:
+    """Takes topics over. Thread-safe.
+
+    Args:
+        persistence: the topics' ranges.
+        committers: writes control records.
+        ttl_ms: how long messages are kept; None for ever.
+        bound_ms: of one take-over.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        persistence: TopicPersistenceManager,
+        committers: Committers,
+        *,
+        ttl_ms: int | None,
+        bound_ms: float,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._persistence = persistence
+        self._committers = committers
+        self._ttl_ms = ttl_ms
+        self._bound_ms = bound_ms
+        self._clock = clock
+
+    def open(
+        self,
+        topic: str,
+        verdict: Verdict,
+        partition: int,
+        known: Versioned[TopicPersistenceInfo] | None = None,
+    ) -> OwnedTopic | None:
+        """Let a topic's messages go to a partition from now on, and nobody else's to where they
+        went before. None if somebody was quicker, or it is not known: whether this hub is still the
+        owner is to be asked then, before another try.
+
+        Args:
+            topic: the topic.
+            verdict: of the election that this hub won.
+            partition: where its messages are to go.
+            known: where they went, as it was read before the election; it is read if None.
+
+        Raises:
+            NoTopicPersistenceInfoError: there is no such topic: it was deleted meanwhile.
+            StoreUnavailableError: not now. Nothing is lost by it: the next owner closes what is
+                open.
+        """
+        deadline = Deadline(self._clock, self._bound_ms)
+        wait_s = self._bound_ms / 1e3
+        reading = self._persistence.read_topic_persistence_info
+        found = reading(topic).result(wait_s) if known is None else known
+        if found is None:
+            raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
+        ranges = found.value.ranges
+        epoch = ranges[-1].epoch + 1 if ranges else 0
+        committer = self._committers.of(partition)
+        tail = committer.open().result(deadline.remaining_ms / 1e3)
+        now_ms = self._clock.monotonic_ms()
+        owned = OwnedTopic(topic, partition, epoch, verdict, now_ms, found.value.access)
+        # From here on what closes the new range is not missed, however soon it comes.
+        committer.register(owned)
+        closed_at = None
+        if ranges and ranges[-1].last is None:
+            before = self._committers.of(ranges[-1].partition)
+            closed = before.close_range(topic, epoch, int(ranges[-1].first))
+            closed_at = closed.result(deadline.remaining_ms / 1e3)
+        owned.first = self._first(ranges, closed_at, tail)
+        owned.known_from = owned.first if ranges else 0
+        opened = LogRange(partition, MessageID.from_int(owned.first), None, epoch)
+        wanted = TopicPersistenceInfo(
+            ranges_after(ranges, opened, closed_at, self._oldest()), owned.access
+        )
+        try:
+            self._persistence.write_topic_persistence_info(topic, wanted, found.version).result(
+                wait_s
+            )
+        except (BadVersionError, NoTopicPersistenceInfoError):
+            committer.forget(owned)
+            return None
+        except StoreUnavailableError as exc:
+            committer.forget(owned)
+            if exc.outcome is Outcome.UNKNOWN:
+                # If it was written, the range is open, and is closed by the next try.
+                logger.info("it is not known whether topic %r was taken over: %s", topic, exc)
+                return None
+            raise
+        return None if owned.fenced else owned
+
+    @staticmethod
+    def _first(ranges: Sequence[LogRange], closed_at: int | None, tail: int) -> int:
+        """Where the new range begins: above all that came before."""
+        if not ranges:
+            return tail
+        ended = ranges[-1].last if closed_at is None else closed_at
+        assert ended is not None
+        return int(ended) + 1
+
+    def _oldest(self) -> int:
+        if self._ttl_ms is None:
+            return 0
+        return int(MessageID(max(0, self._clock.wall_ms() - 2 * self._ttl_ms)))

@@ -1,0 +1,1 @@
+"""The calls of clients, and what comes of each."""

@@ -1,0 +1,94 @@
+"""A topic's rules are changed by its owner, where they are kept and for the calls that come."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+
+from hqueue import HQueueError, Outcome, StoreUnavailableError, TopicAccess
+from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
+from hqueue.metadata.managers import TopicPersistenceManager
+from hqueue_workers.hub.keyed_locks import KeyedLocks
+from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.subscribing.attachments import Attachments
+from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["AccessChanges"]
+
+
+class AccessChanges:
+    """Changes topics' rules: on the event loop.
+
+    Rules lie in the record of the topic's ranges, which each new owner writes when it takes the
+    topic over: so a hub that is not the owner any more changes nothing, and the next one has what
+    was changed last.
+
+    Args:
+        region: the topics.
+        persistence: where rules are kept.
+        attachments: the subscriptions that are attached.
+        runtime: what the hub delivers on.
+        bound_s: of each thing that is asked.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        persistence: TopicPersistenceManager,
+        attachments: Attachments,
+        *,
+        runtime: Runtime,
+        bound_s: float,
+    ) -> None:
+        self._region = region
+        self._persistence = persistence
+        self._attachments = attachments
+        self._runtime = runtime
+        self._bound_s = bound_s
+        self._locks = KeyedLocks()
+
+    async def change(self, owned: OwnedTopic, given: Mapping[str, tuple[str, ...]]) -> TopicAccess:
+        """Change those rules that are given, by their names; all as they are then. They hold for
+        every call from then on, and who may not subscribe any more is detached.
+
+        Raises:
+            StoreUnavailableError: not now. If it is not known what became of it the topic is
+                released, and the next owner has what was kept.
+        """
+        async with self._locks.of(owned.name):
+            if not given:
+                return owned.access
+            access = dataclasses.replace(owned.access, **given)
+            try:
+                await self._runtime.coordinate(lambda: self._write(owned, access))
+            except (HQueueError, FutureTimeoutError) as exc:
+                if not isinstance(exc, HQueueError) or exc.outcome is not Outcome.NOT_APPLIED:
+                    self._region.abandon(owned.name)
+                if isinstance(exc, HQueueError):
+                    raise
+                raise StoreUnavailableError(
+                    "the topic's record did not come in time", outcome=Outcome.UNKNOWN
+                ) from exc
+            owned.access = access
+            await self._attachments.restrict(owned)
+            return access
+
+    def _write(self, owned: OwnedTopic, access: TopicAccess) -> None:
+        found = self._persistence.read_topic_persistence_info(owned.name).result(self._bound_s)
+        if found is None or not found.value.ranges or found.value.ranges[-1].epoch != owned.epoch:
+            raise _left(owned)
+        changed = dataclasses.replace(found.value, access=access)
+        try:
+            self._persistence.write_topic_persistence_info(
+                owned.name, changed, found.version
+            ).result(self._bound_s)
+        except (BadVersionError, NoTopicPersistenceInfoError) as exc:
+            raise _left(owned) from exc
+
+
+def _left(owned: OwnedTopic) -> HQueueError:
+    return StoreUnavailableError(
+        "the topic changes hands", topic=owned.name, outcome=Outcome.NOT_APPLIED
+    )

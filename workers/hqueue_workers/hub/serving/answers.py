@@ -1,0 +1,103 @@
+"""What the hub's service says: errors and texts as the IDL has them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from concurrent.futures import CancelledError
+from typing import Any
+
+from hqueue import BufferFullError, HQueueError, InvalidInputError, MessageID, TopicAccess
+from hqueue.errors import (
+    NoSubscriptionStateError,
+    NotAllowedError,
+    Outcome,
+    QueueNotFoundError,
+    SubscriptionStateExistsError,
+)
+from hqueue.metadata.managers import check_names
+from hqueue.rpc.services import load
+from hqueue_workers.hub.writing.owned import RedirectedError
+
+__all__ = ["as_thrift", "message_id_of", "rules_of", "rules_struct", "text_of"]
+
+
+def as_thrift(error: BaseException) -> Exception:
+    """An error as the IDL has it. What nobody expected is said to be unknown, and its text kept
+    to itself.
+    """
+    idl = load("hub")
+    made: Exception
+    match error:
+        case RedirectedError():
+            made = idl.TRedirect(error.address.host, error.address.port)
+        case InvalidInputError():
+            made = idl.TIllegalArgument(str(error))
+        case QueueNotFoundError():
+            made = idl.TNoSuchQueue(str(error))
+        case NotAllowedError():
+            made = idl.TNotAllowed(str(error))
+        case BufferFullError():
+            made = idl.TBusy(str(error))
+        case SubscriptionStateExistsError():
+            made = idl.TSubscriptionExists(str(error))
+        case NoSubscriptionStateError():
+            made = idl.TNoSuchSubscription(str(error))
+        case HQueueError():
+            unknown = error.outcome is Outcome.UNKNOWN
+            outcome = idl.TOutcome.UNKNOWN if unknown else idl.TOutcome.NOT_APPLIED
+            made = idl.TUnavailable(str(error), outcome)
+        case CancelledError() | asyncio.CancelledError():
+            made = idl.TUnavailable("the hub is ending", idl.TOutcome.UNKNOWN)
+        case _:
+            made = idl.TUnavailable(f"the hub failed: {type(error).__name__}", idl.TOutcome.UNKNOWN)
+    return made
+
+
+def text_of(given: Any, name: str) -> str:
+    """A text of a call.
+
+    Raises:
+        InvalidInputError: it is missing, or no UTF-8.
+    """
+    if given is None:
+        raise InvalidInputError(f"{name} is missing")
+    try:
+        return given if isinstance(given, str) else bytes(given).decode()
+    except UnicodeDecodeError as exc:
+        raise InvalidInputError(f"{name} must be UTF-8") from exc
+
+
+def message_id_of(given: Any, name: str) -> MessageID:
+    """A message's ID in a call.
+
+    Raises:
+        InvalidInputError: it is missing, or none.
+    """
+    if given is None or given.timestamp is None or given.sequenceID is None:
+        raise InvalidInputError(f"{name} is missing")
+    return MessageID(given.timestamp, given.sequenceID)
+
+
+def rules_of(given: Any) -> dict[str, tuple[str, ...]]:
+    """Those rules that a call gives, by their names.
+
+    Raises:
+        InvalidInputError: a rule is none.
+    """
+    names = [field.name for field in dataclasses.fields(TopicAccess)]
+    rules = {name: getattr(given, name, None) for name in names}
+    return {
+        name: check_names([text_of(each, name) for each in rule], option=name)
+        for name, rule in rules.items()
+        if rule is not None
+    }
+
+
+def rules_struct(access: TopicAccess) -> Any:
+    """A topic's rules, as the IDL has them."""
+    return load("hub").TTopicAccess(
+        publish=list(access.publish),
+        subscribe=list(access.subscribe),
+        manage=list(access.manage),
+    )

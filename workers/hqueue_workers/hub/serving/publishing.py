@@ -1,0 +1,158 @@
+"""Publishing to the topics of a queue, wherever they come to lie meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from hqueue import Message, StoreUnavailableError
+from hqueue_workers.hub.authorizer import Action
+from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.writing.numbers import Newest
+from hqueue_workers.hub.writing.owned import (
+    FencedTopicError,
+    Numbered,
+    OwnedTopic,
+    Published,
+    UnknownNumbersError,
+)
+from hqueue_workers.hub.writing.searches import Searches
+
+__all__ = ["Publishing"]
+
+ANEW_MAX = 3
+"""How often a call whose topic was fenced meanwhile is looked at anew."""
+
+
+class _Call(NamedTuple):
+    """What is called for, and what does it for a topic that this hub owns."""
+
+    caller: str
+    topic: str
+    create: bool
+    since: int | None
+    """From where on it has to be known what was numbered; None if it need not be."""
+    act: Callable[[OwnedTopic], Future[Any]]
+
+
+class Publishing:
+    """Publishes to the topics of a queue. Thread-safe.
+
+    A publish to a topic that this hub owns asks nobody: it waits for the log alone, and holds no
+    thread. Of numbered messages it is read from the log once, before the first is appended, what
+    their publishers have numbered already.
+
+    Args:
+        region: the topics.
+        searches: learn what was numbered.
+    """
+
+    def __init__(self, region: Region, searches: Searches) -> None:
+        self._region = region
+        self._searches = searches
+
+    def publish(
+        self,
+        caller: str,
+        topic: str,
+        messages: Sequence[Message],
+        size: int,
+        *,
+        redirected: bool,
+        numbered: Numbered | None = None,
+    ) -> Future[Published]:
+        """Append messages of a topic, all together, once this hub owns it; of numbered ones those
+        that the topic does not have.
+
+        The future's errors are those of `Region.serve`, `NotAllowedError`, and the log's.
+        """
+
+        def submit(owned: OwnedTopic) -> Future[Published]:
+            committer = self._region.committers.of(owned.partition)
+            return committer.submit(owned, messages, size, numbered)
+
+        since = None if numbered is None else numbered.since
+        return self._served(_Call(caller, topic, True, since, submit), redirected=redirected)
+
+    def newest(
+        self, caller: str, topic: str, since: int, *, redirected: bool
+    ) -> Future[Newest | None]:
+        """The caller's newest numbered message from an ID on; it may be an older one.
+
+        The future's errors are those of `Region.serve`, `NotAllowedError`, and the log's.
+        """
+
+        def look(owned: OwnedTopic) -> Future[Newest | None]:
+            found: Future[Newest | None] = Future()
+            numbers = self._region.committers.of(owned.partition).numbers
+            found.set_result(numbers.newest(owned, caller, since))
+            return found
+
+        return self._served(_Call(caller, topic, False, since, look), redirected=redirected)
+
+    def close(self) -> None:
+        """Read no log any more."""
+        self._searches.close()
+
+    def _served(self, call: _Call, *, redirected: bool) -> Future[Any]:
+        done: Future[Any] = Future()
+        self._begin(done, call, redirected=redirected, tries=ANEW_MAX)
+        return done
+
+    def _begin(self, done: Future[Any], call: _Call, *, redirected: bool, tries: int) -> None:
+        """Find the owner, see that the caller may, learn what was numbered, act: each when the one
+        before is done.
+        """
+
+        def failed(error: BaseException) -> None:
+            if isinstance(error, (FencedTopicError, UnknownNumbersError)) and tries:
+                self._begin(done, call, redirected=False, tries=tries - 1)
+            else:
+                done.set_exception(_plain(error))
+
+        def then(step: Callable[[Any], object]) -> Callable[[Future[Any]], None]:
+            def taken(ended: Future[Any]) -> None:
+                error = ended.exception()
+                if error is not None:
+                    failed(error)
+                    return
+                try:
+                    step(ended.result())
+                except Exception as exc:
+                    failed(exc)
+
+            return taken
+
+        def act(owned: OwnedTopic) -> None:
+            call.act(owned).add_done_callback(then(done.set_result))
+
+        def learn(owned: OwnedTopic) -> None:
+            self._region.check_allowed(call.caller, Action.PUBLISH, owned)
+            if call.since is None:
+                act(owned)
+                return
+            numbers = self._region.committers.of(owned.partition).numbers
+            if numbers.knows(owned, call.since):
+                act(owned)
+                return
+            learning = self._searches.learn(owned, numbers, call.since)
+            learning.add_done_callback(then(lambda _: act(owned)))
+
+        try:
+            owned = self._region.serving(call.topic)
+            if owned is not None:
+                learn(owned)
+                return
+            self._region.serve(
+                call.caller, call.topic, redirected=redirected, create=call.create
+            ).add_done_callback(then(learn))
+        except Exception as exc:
+            failed(exc)
+
+
+def _plain(error: BaseException) -> BaseException:
+    """A topic that changes hands again and again is unavailable for the moment."""
+    if isinstance(error, (FencedTopicError, UnknownNumbersError)):
+        return StoreUnavailableError("the topic changes hands", topic=error.topic)
+    return error

@@ -1,0 +1,384 @@
+"""What is called: ``HQueueHubService``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from hqueue import (
+    Address,
+    BufferFullError,
+    HQueueError,
+    InvalidInputError,
+    Message,
+    MessageID,
+    MessageTooLargeError,
+)
+from hqueue.errors import NoSubscriptionStateError, QueueNotFoundError
+from hqueue.message import Headers, topic_bytes
+from hqueue.metadata import check_name
+from hqueue.rpc.services import load
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.serving.answers import (
+    as_thrift,
+    message_id_of,
+    rules_of,
+    rules_struct,
+    text_of,
+)
+from hqueue_workers.hub.serving.managing import Managing
+from hqueue_workers.hub.serving.publishing import Publishing
+from hqueue_workers.hub.serving.subscription_service import SubscriptionService
+from hqueue_workers.hub.writing.numbers import Newest, numbered_messages
+from hqueue_workers.hub.writing.owned import Numbered, Published, RedirectedError
+
+__all__ = ["HubService", "hub_service"]
+
+NUMBER_MAX = 2**63 - 1
+
+_Part = TypeVar("_Part")
+
+
+def hub_service() -> Any:
+    """The service of the IDL. Reading the IDL takes a while, the first time."""
+    return load("hub").HQueueHubService
+
+
+class HubService:
+    """The service's handler. Each call is checked before anything happens, and its answer is a
+    future. What waits is bounded in bytes.
+
+    Args:
+        publishing: by queue.
+        managing: by queue.
+        metrics: counts.
+        pending_bytes_max: of messages that wait.
+        subscribing: handles what is about subscriptions.
+        api_address: where the Thrift API is served; empty if it is not.
+        clock: measures latencies.
+    """
+
+    def __init__(
+        self,
+        publishing: Mapping[str, Publishing],
+        managing: Mapping[str, Managing],
+        metrics: HubMetrics,
+        pending_bytes_max: int,
+        subscribing: SubscriptionService,
+        *,
+        api_address: str = "",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._idl = load("hub")
+        self._message_id = load("subscriber").TMessageID
+        self._publishing = publishing
+        self._managing = managing
+        self._metrics = metrics
+        self._pending_bytes_max = pending_bytes_max
+        self._subscribing = subscribing
+        self._api_address = api_address
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.pending_bytes = 0
+
+    def publish(
+        self, queue: Any, publisher: Any, topic: Any, message: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        messages = None if message is None else [message]
+        return self.publishMessages(queue, publisher, topic, messages, redirected)
+
+    def publishMessages(  # noqa: N802  (the IDL's)
+        self, queue: Any, publisher: Any, topic: Any, messages: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        return self._publish(queue, publisher, topic, messages, redirected, None, self._published)
+
+    def publishOnce(  # noqa: N802, PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        publisher: Any,
+        topic: Any,
+        messages: Any,
+        number: Any,
+        since: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        given = (queue, publisher, topic, messages, redirected)
+        return self._publish(*given, (number, since), self._published_once)
+
+    def newestNumber(  # noqa: N802  (the IDL's)
+        self,
+        queue: Any,
+        publisher: Any,
+        topic: Any,
+        since: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        answer: Future[Any] = Future()
+
+        def ended(found: Future[Newest | None]) -> None:
+            error = found.exception()
+            if isinstance(error, NoSubscriptionStateError):
+                answer.set_result(self._newest(None))  # There is no such topic.
+            elif error is None:
+                answer.set_result(self._newest(found.result()))
+            else:
+                answer.set_exception(self._thrift(error))
+
+        try:
+            publishing = _of(self._publishing, queue)
+            caller, name = self._who(publisher, topic)
+            from_id = 0 if since is None else int(message_id_of(since, "since"))
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+        found = publishing.newest(caller, name, from_id, redirected=bool(redirected))
+        found.add_done_callback(ended)
+        return answer
+
+    def moveTopic(  # noqa: N802, PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        caller: Any,
+        topic: Any,
+        host: Any,
+        port: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        try:
+            managing = _of(self._managing, queue)
+            name, of = self._who(caller, topic)
+            to = Address.parse(f"{text_of(host, 'host')}:{port}")
+            return self._told(managing.move(name, of, to, redirected=bool(redirected)))
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+
+    def deleteTopic(  # noqa: N802  (the IDL's)
+        self, queue: Any, caller: Any, topic: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        try:
+            managing = _of(self._managing, queue)
+            name, of = self._who(caller, topic)
+            return self._told(managing.delete(name, of, redirected=bool(redirected)))
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+
+    def changeAccess(  # noqa: N802  (the IDL's)
+        self, queue: Any, caller: Any, topic: Any, rules: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        try:
+            managing = _of(self._managing, queue)
+            name, of = self._who(caller, topic)
+            given = rules_of(rules)
+            changed = managing.change_access(name, of, given, redirected=bool(redirected))
+            return self._told(changed, rules_struct)
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+
+    def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
+        """As the IDL has it."""
+        return self._api_address
+
+    def subscribe(  # noqa: PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        subscriber: Any,
+        topic: Any,
+        mode: Any,
+        delivery: Any,
+        preferences: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        given = (queue, subscriber, topic, mode, delivery, preferences, redirected)
+        return self._begun(self._subscribing.subscribe, *given)
+
+    def unsubscribe(self, queue: Any, subscriber: Any, topic: Any, redirected: Any) -> Future[Any]:
+        """As the IDL has it."""
+        return self._begun(self._subscribing.unsubscribe, queue, subscriber, topic, redirected)
+
+    def closeSubscription(  # noqa: N802  (the IDL's)
+        self, queue: Any, subscriber: Any, topic: Any, session: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        return self._begun(self._subscribing.close_subscription, queue, subscriber, topic, session)
+
+    def consume(
+        self,
+        queue: Any,
+        subscriber: Any,
+        topic: Any,
+        messageID: Any,  # noqa: N803
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        given = (queue, subscriber, topic, messageID, redirected)
+        return self._begun(self._subscribing.consume, *given)
+
+    def detached(self, queue: Any, session: Any, waitMs: Any) -> Future[Any]:  # noqa: N803
+        """As the IDL has it."""
+        return self._begun(self._subscribing.detached, queue, session, waitMs)
+
+    @staticmethod
+    def _begun(call: Callable[..., Future[Any]], *given: Any) -> Future[Any]:
+        try:
+            return call(*given)
+        except HQueueError as exc:
+            raise as_thrift(exc) from exc
+
+    def _publish(  # noqa: PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        publisher: Any,
+        topic: Any,
+        messages: Any,
+        redirected: Any,
+        numbers: tuple[Any, Any] | None,
+        answered: Callable[[Published], Any],
+    ) -> Future[Any]:
+        try:
+            publishing = _of(self._publishing, queue)
+            caller = check_name(text_of(publisher, "publisher"))
+            name, given = _read(topic, messages)
+            numbered = None if numbers is None else _numbered(caller, *numbers, len(given))
+            read, size = numbered_messages(given, numbered)
+            if size > BATCH_BYTES_MAX:
+                raise MessageTooLargeError(
+                    "these messages are larger than a batch may be",
+                    bytes=size,
+                    bytes_max=BATCH_BYTES_MAX,
+                )
+            self._make_room(size)
+        except HQueueError as exc:
+            raise self._thrift(exc) from exc
+        began_ms = self._clock.monotonic_ms()
+        answer: Future[Any] = Future()
+
+        def ended(published: Future[Published]) -> None:
+            with self._lock:
+                self.pending_bytes -= size
+            error = published.exception()
+            if error is None:
+                self._metrics.published.inc(published.result().count)
+                self._metrics.latency.observe((self._clock.monotonic_ms() - began_ms) / 1e3)
+                answer.set_result(answered(published.result()))
+            else:
+                answer.set_exception(self._thrift(error))
+
+        publishing.publish(
+            caller, name, read, size, redirected=bool(redirected), numbered=numbered
+        ).add_done_callback(ended)
+        return answer
+
+    @staticmethod
+    def _who(caller: Any, topic: Any) -> tuple[str, str]:
+        name = text_of(topic, "topic")
+        topic_bytes(name)
+        return check_name(text_of(caller, "caller")), name
+
+    def _told(
+        self, done: Future[Any], say: Callable[[Any], Any] = lambda told: told
+    ) -> Future[Any]:
+        """An answer that is what was done, or its error."""
+        answer: Future[Any] = Future()
+
+        def ended(found: Future[Any]) -> None:
+            error = found.exception()
+            if error is None:
+                answer.set_result(say(found.result()))
+            else:
+                answer.set_exception(self._thrift(error))
+
+        done.add_done_callback(ended)
+        return answer
+
+    def _make_room(self, size: int) -> None:
+        with self._lock:
+            # One that is larger than all of the room is taken when nothing else waits.
+            if self.pending_bytes and self.pending_bytes + size > self._pending_bytes_max:
+                raise BufferFullError("as much waits to be appended as may")
+            self.pending_bytes += size
+
+    def _published(self, published: Published) -> Any:
+        return self._idl.TPublished(self._id(published.id), published.partition, published.count)
+
+    def _published_once(self, published: Published) -> Any:
+        assert published.newest is not None
+        return self._idl.TPublishedOnce(
+            published.dropped,
+            self._published(published) if published.count else None,
+            self._id(published.newest),
+        )
+
+    def _newest(self, newest: Newest | None) -> Any:
+        if newest is None:
+            return self._idl.TNewestNumber()
+        return self._idl.TNewestNumber(newest.number, self._id(MessageID.from_int(newest.id)))
+
+    def _id(self, at: MessageID) -> Any:
+        return self._message_id(at.timestamp, at.sequence)
+
+    def _thrift(self, error: BaseException) -> Exception:
+        """An error as the IDL has it; it is counted, but for redirects."""
+        if not isinstance(error, RedirectedError):
+            self._metrics.failed.inc()
+        return as_thrift(error)
+
+
+def _of(parts: Mapping[str, _Part], queue: Any) -> _Part:
+    name = text_of(queue, "queue")
+    found = parts.get(name)
+    if found is None:
+        raise QueueNotFoundError("this hub does not serve that queue", queue=name[:200])
+    return found
+
+
+def _numbered(caller: str, number: Any, since: Any, count: int) -> Numbered:
+    if number is None or not 0 <= number <= NUMBER_MAX - count + 1:
+        raise InvalidInputError(
+            "a number is whole, and not below 0", number=number, number_max=NUMBER_MAX
+        )
+    return Numbered(caller, number, 0 if since is None else int(message_id_of(since, "since")))
+
+
+def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:
+    """The topic's name, and the messages as the library has them."""
+    name = text_of(topic, "topic")
+    if not messages or None in messages:
+        raise InvalidInputError("at least one message is published, and none is missing")
+    if len(messages) > BATCH_MESSAGES_MAX:
+        raise InvalidInputError(
+            "these are more messages than a batch may have",
+            messages=len(messages),
+            messages_max=BATCH_MESSAGES_MAX,
+        )
+    return name, [_message(name, each) for each in messages]
+
+
+def _message(topic: str, given: Any) -> Message:
+    if given.topic and text_of(given.topic, "a message's topic") != topic:
+        raise InvalidInputError("a message has another topic than the call", topic=topic)
+    if given.value is None:
+        raise InvalidInputError("a message has a value")
+    headers: Headers = ()
+    if given.headers:
+        if any(each is None or each.name is None or each.value is None for each in given.headers):
+            raise InvalidInputError("a header has a name and a value")
+        headers = tuple(
+            (text_of(each.name, "a name"), _bytes(each.value)) for each in given.headers
+        )
+    key = None if given.key is None else _bytes(given.key)
+    return Message(topic, _bytes(given.value), key, headers)
+
+
+def _bytes(given: Any) -> bytes:
+    return given.encode() if isinstance(given, str) else bytes(given)

@@ -1,0 +1,241 @@
+"""What is called to subscribe: the part of ``HQueueHubService`` that is about subscriptions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
+from typing import Any, NamedTuple, TypeVar
+
+from hqueue import Address, InvalidInputError, MessageID
+from hqueue.errors import QueueNotFoundError
+from hqueue.message import topic_bytes
+from hqueue.metadata import check_name
+from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.rpc.services import load
+from hqueue.settings.numbers import check_whole
+from hqueue_workers.hub.authorizer import Action
+from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.serving.answers import as_thrift, message_id_of, text_of
+from hqueue_workers.hub.subscribing.sessions import Detached
+from hqueue_workers.hub.subscribing.subscription import Delivery
+from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode, Subscriptions
+from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["Subscribing", "SubscriptionService"]
+
+WAIT_MS_MAX = 30_000
+DELIVERIES_MAX = 4_096
+
+_Result = TypeVar("_Result")
+
+
+class Subscribing(NamedTuple):
+    """What a hub has of a queue's subscriptions."""
+
+    region: Region
+    subscriptions: Subscriptions
+
+
+class SubscriptionService:
+    """Handles the calls. Each is checked before anything happens, and its answer is a future.
+
+    Args:
+        queues: by name.
+        runtime: what the hub delivers on.
+        session_ms: how long a session may be silent.
+    """
+
+    def __init__(
+        self,
+        queues: Mapping[str, Subscribing],
+        runtime: Runtime,
+        session_ms: int,
+    ) -> None:
+        self._idl = load("hub")
+        self._message_id = load("subscriber").TMessageID
+        self._queues = queues
+        self._runtime = runtime
+        self._session_ms = session_ms
+
+    def subscribe(  # noqa: PLR0917  (the IDL's)
+        self,
+        queue: Any,
+        subscriber: Any,
+        topic: Any,
+        mode: Any,
+        delivery: Any,
+        preferences: Any,
+        redirected: Any,
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        at = self._queue(queue)
+        name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
+        try:
+            wanted_mode = SubscribeMode(mode)
+        except ValueError as exc:
+            raise InvalidInputError("mode is none", mode=mode) from exc
+        where = None if delivery is None else _delivery(delivery)
+        wanted = None if preferences is None else _preferences(preferences)
+        return self._served(
+            at,
+            (name, on),
+            lambda owned: at.subscriptions.subscribe(owned, name, wanted_mode, where, wanted),
+            self._subscribed,
+            redirected=bool(redirected),
+            create=wanted_mode is not SubscribeMode.ATTACH,
+        )
+
+    def unsubscribe(self, queue: Any, subscriber: Any, topic: Any, redirected: Any) -> Future[Any]:
+        """As the IDL has it."""
+        at = self._queue(queue)
+        name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
+        return self._served(
+            at,
+            (name, on),
+            lambda owned: at.subscriptions.unsubscribe(owned, name),
+            lambda _: None,
+            redirected=bool(redirected),
+        )
+
+    def close_subscription(
+        self, queue: Any, subscriber: Any, topic: Any, session: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        at = self._queue(queue)
+        name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
+        of = check_name(text_of(session, "session"))
+        return self._answer(at.subscriptions.close_subscription(on, name, of), lambda _: None)
+
+    def consume(
+        self, queue: Any, subscriber: Any, topic: Any, message_id: Any, redirected: Any
+    ) -> Future[Any]:
+        """As the IDL has it."""
+        at = self._queue(queue)
+        name, on = check_name(text_of(subscriber, "subscriber")), _topic(topic)
+        consumed = int(message_id_of(message_id, "messageID"))
+        return self._served(
+            at,
+            (name, on),
+            lambda owned: at.subscriptions.consume(owned, name, consumed),
+            lambda _: None,
+            redirected=bool(redirected),
+        )
+
+    def detached(self, queue: Any, session: Any, wait_ms: Any) -> Future[Any]:
+        """As the IDL has it."""
+        at = self._queue(queue)
+        name = check_name(text_of(session, "session"))
+        wait = check_whole(wait_ms, 0, WAIT_MS_MAX, option="waitMs")
+        return self._answer(at.subscriptions.detached(name, wait), self._told)
+
+    def _queue(self, queue: Any) -> Subscribing:
+        name = text_of(queue, "queue")
+        found = self._queues.get(name)
+        if found is None:
+            raise QueueNotFoundError("this hub does not serve that queue", queue=name[:200])
+        return found
+
+    def _served(
+        self,
+        at: Subscribing,
+        who: tuple[str, str],
+        work: Callable[[OwnedTopic], Coroutine[Any, Any, _Result]],
+        say: Callable[[_Result], Any],
+        *,
+        redirected: bool,
+        create: bool = False,
+    ) -> Future[Any]:
+        """Do something once this hub owns the topic, and the subscriber may."""
+        name, topic = who
+        answer: Future[Any] = Future()
+
+        def owned(found: Future[OwnedTopic]) -> None:
+            try:
+                at.region.check_allowed(name, Action.SUBSCRIBE, found.result())
+                _pass_on(self._answer(work(found.result()), say), answer)
+            except Exception as exc:
+                answer.set_exception(as_thrift(exc))
+
+        at.region.serve(name, topic, redirected=redirected, create=create).add_done_callback(owned)
+        return answer
+
+    def _answer(
+        self, work: Coroutine[Any, Any, _Result], say: Callable[[_Result], Any]
+    ) -> Future[Any]:
+        answer: Future[Any] = Future()
+
+        def ended(done: Future[_Result]) -> None:
+            try:
+                answer.set_result(say(done.result()))
+            except (Exception, CancelledError) as exc:
+                answer.set_exception(as_thrift(exc))
+
+        self._runtime.submit(work).add_done_callback(ended)
+        return answer
+
+    def _subscribed(self, found: Subscribed) -> Any:
+        kept = found.preferences
+        at = MessageID.from_int(found.consumed)
+        return self._idl.TSubscribed(
+            self._message_id(at.timestamp, at.sequence),
+            found.created,
+            self._idl.TPreferences(
+                kept.message_bound,
+                kept.consume_interval,
+                kept.delivery_window,
+                dict(kept.application),
+            ),
+            self._session_ms,
+        )
+
+    def _told(self, found: list[Detached]) -> list[Any]:
+        return [
+            self._idl.TDetached(each.subscriber, each.topic, int(each.reason)) for each in found
+        ]
+
+
+def _pass_on(done: Future[Any], to: Future[Any]) -> None:
+    def ended(_: object) -> None:
+        error = done.exception()
+        if error is None:
+            to.set_result(done.result())
+        else:
+            to.set_exception(error)
+
+    done.add_done_callback(ended)
+
+
+def _topic(given: Any) -> str:
+    topic = text_of(given, "topic")
+    topic_bytes(topic)
+    return topic
+
+
+def _delivery(given: Any) -> Delivery:
+    host, port = text_of(given.host, "host"), given.port
+    check_whole(port, 1, 65_535, option="port")
+    address = Address(host, port)
+    if Address.parse(str(address)) != address:
+        raise InvalidInputError("host is no host", host=host[:200])
+    session = check_name(text_of(given.session, "session"))
+    return _shared_delivery(address, session, bool(given.explicitConsume))
+
+
+@functools.lru_cache(maxsize=DELIVERIES_MAX)
+def _shared_delivery(address: Address, session: str, explicit: bool) -> Delivery:
+    """One for all subscriptions of a client, which has many."""
+    return Delivery(address, session, explicit)
+
+
+def _preferences(given: Any) -> SubscriptionPreferences:
+    application = {
+        text_of(name, "application"): text_of(value, "application")
+        for name, value in (given.application or {}).items()
+    }
+    if any(len(name) + len(value) > 1_000 for name, value in application.items()):
+        raise InvalidInputError("an application's preference has 1000 characters at most")
+    return SubscriptionPreferences(
+        given.messageBound, given.consumeInterval, given.deliveryWindow, application
+    )

@@ -1,0 +1,1 @@
+"""Subscriptions that are attached to a hub's topics, and what they are sent."""

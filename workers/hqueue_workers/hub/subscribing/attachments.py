@@ -1,0 +1,366 @@
+"""What is attached at this hub: appends wake it, its marks are stored, and it is detached."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from hqueue import HQueueError, Outcome, StoreUnavailableError
+from hqueue.errors import BadVersionError, NoSubscriptionStateError, NotAllowedError
+from hqueue_workers.hub.authorizer import Action
+from hqueue_workers.hub.keyed_locks import KeyedLocks
+from hqueue_workers.hub.subscribing.delivering import Delivering
+from hqueue_workers.hub.subscribing.sessions import DetachedReason, Sessions
+from hqueue_workers.hub.subscribing.subscription import Delivery, Feed, Kept, Recent, Subscription
+from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.writing.owned import OwnedTopic, Publish
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["Attachments"]
+
+logger = logging.getLogger(__name__)
+
+RECENT_BYTES_MAX = 32 * 1024 * 1024
+LOOK_MS = 1_000.0
+"""How often marks that moved are stored, and silent sessions looked for."""
+GRACE_S = 5.0
+"""How long a call under way is waited for when a subscription is detached."""
+TOGETHER = 64
+
+_Store = Callable[[Subscription], Awaitable[None]]
+_Moved = Callable[[Subscription], None]
+
+
+class _Region(Protocol):
+    """What is asked of the hub's part in the queue."""
+
+    def is_owned(self, owned: OwnedTopic) -> bool: ...
+
+    def end_of(self, owned: OwnedTopic) -> int: ...
+
+    def check_allowed(self, caller: str, action: Action, owned: OwnedTopic) -> None: ...
+
+
+class Attachments:
+    """The attached subscriptions of one queue. `appended`, `leave`, `lost` are for any thread; all
+    else is used by the event loop.
+
+    The hub is the only writer of a topic that it owns, so it is an append that wakes a
+    subscription; one at rest is an object, and nothing else. Its mark is stored from what was read:
+    when somebody else has changed the record, the subscription is detached.
+
+    Args:
+        records: where subscriptions are kept.
+        runtime: what the hub delivers on.
+        sessions: the subscribers'.
+        deliver: makes what delivers, given what stores a mark, and what is told of one to be
+            stored before long.
+    """
+
+    def __init__(
+        self,
+        records: SubscriptionRecords,
+        *,
+        runtime: Runtime,
+        sessions: Sessions,
+        deliver: Callable[[_Store, _Moved], Delivering],
+    ) -> None:
+        self._records = records
+        self._runtime = runtime
+        self._sessions = sessions
+        self._region: _Region
+        self._feeds: dict[str, Feed] = {}
+        self._recent = Recent(RECENT_BYTES_MAX)
+        self._moved: set[Subscription] = set()
+        self._delivering = deliver(self._store, self._moved.add)
+        self.locks = KeyedLocks()
+        """By topic and subscriber: held while one is attached, changed or detached."""
+        self.writing = KeyedLocks()
+        """Held while the record of one that is attached is written."""
+        self.attached = 0
+        """Subscriptions that are attached now."""
+
+    def start(self, region: _Region) -> None:
+        """Begin, given the hub's part in the queue."""
+        self._region = region
+        self._runtime.start(self._look_after())
+
+    def find(self, topic: str, subscriber: str) -> Subscription | None:
+        """A subscription that is attached."""
+        feed = self._feeds.get(topic)
+        return None if feed is None else feed.subscriptions.get(subscriber)
+
+    def wake(self, subscription: Subscription) -> None:
+        """It was changed: it may have something to get, and its mark may have moved."""
+        if subscription.dirty:
+            self._moved.add(subscription)
+        self._delivering.wake(subscription)
+
+    def attach(self, opened: Subscription, delivery: Delivery) -> None:
+        """Deliver to a subscription from now on.
+
+        Raises:
+            NotAllowedError: the subscriber may not any more.
+            StoreUnavailableError: the topic is not this hub's any more.
+        """
+        feed = opened.feed
+        self._region.check_allowed(opened.subscriber, Action.SUBSCRIBE, feed.owned)
+        if feed.left or not self._region.is_owned(feed.owned):
+            raise _left(feed.owned)
+        opened.delivery = delivery
+        if opened.position >= feed.end:
+            opened.waiting = 0
+        feed.subscriptions[opened.subscriber] = opened
+        self.attached += 1
+        self._sessions.attached(delivery.session, *opened.key)
+        self._delivering.wake(opened)
+
+    def appended(
+        self, publishes: Sequence[tuple[Publish, int]], uncertain: Sequence[OwnedTopic], end: int
+    ) -> None:
+        """As `OwnedListener`."""
+        feeds = self._feeds
+        if not feeds:
+            return
+        came = [
+            (publish.owned, Kept(first, publish.owned.partition, publish.messages, publish.size))
+            for publish, first in publishes
+            if publish.owned.name in feeds
+        ]
+        unsure = [owned for owned in uncertain if owned.name in feeds]
+        if came or unsure:
+            self._runtime.call(lambda: self._came(came, unsure, end))
+
+    def leave(self, owned: OwnedTopic, *, deleted: bool = False) -> Future[None]:
+        """As `OwnedListener`. Done when all marks are stored, or can't be."""
+        reason = DetachedReason.UNSUBSCRIBED if deleted else DetachedReason.TOPIC_LEFT
+        return self._runtime.submit(self._leave(owned, reason))
+
+    def lost(self, topics: Sequence[OwnedTopic]) -> None:
+        """As `OwnedListener`. Nothing is stored: others are at it."""
+        self._runtime.call(lambda: self._lost(topics))
+
+    @contextlib.asynccontextmanager
+    async def feed(self, owned: OwnedTopic) -> AsyncIterator[Feed]:
+        """The topic's feed, for as long as that is needed."""
+        feed = self._feeds.get(owned.name)
+        if feed is not None and feed.owned is not owned:
+            self._drop_feed(feed)
+            feed = None
+        if feed is None:
+            # From here on appends are told; what was appended before lies below the end.
+            feed = self._feeds[owned.name] = Feed(owned, 0)
+            try:
+                feed.end = feed.kept_from = self._region.end_of(owned)
+            except BaseException:
+                del self._feeds[owned.name]
+                raise
+        feed.users += 1
+        try:
+            if not self._region.is_owned(owned):
+                self._drop_feed(feed)
+                raise _left(owned)
+            yield feed
+        finally:
+            feed.users -= 1
+            self._forget_if_unused(feed)
+
+    def _forget_if_unused(self, feed: Feed) -> None:
+        if not (feed.users or feed.subscriptions) and self._feeds.get(feed.owned.name) is feed:
+            del self._feeds[feed.owned.name]
+
+    def end(self, feed: Feed) -> int:
+        """No message that comes from now on has an ID below this one."""
+        return max(feed.end, self._region.end_of(feed.owned))
+
+    def _came(
+        self, came: Sequence[tuple[OwnedTopic, Kept]], uncertain: Sequence[OwnedTopic], end: int
+    ) -> None:
+        for owned in uncertain:
+            feed = self._feeds.get(owned.name)
+            if feed is not None and feed.owned is owned:
+                feed.end = max(feed.end, end)
+                self._recent.forget(feed)
+                for each in feed.subscriptions.values():
+                    each.waiting = None
+        woken = {owned.name for owned in uncertain}
+        for owned, kept in came:
+            feed = self._feeds.get(owned.name)
+            if feed is None or feed.owned is not owned:
+                continue
+            woken.add(owned.name)
+            if kept.first >= feed.end:
+                feed.end = kept.end
+                self._recent.add(feed, kept)
+                for each in feed.subscriptions.values():
+                    if each.waiting is not None and kept.first >= each.position:
+                        each.waiting += len(kept.messages)
+        for name in woken & self._feeds.keys():
+            for each in self._feeds[name].subscriptions.values():
+                self._delivering.wake(each)
+
+    async def _leave(self, owned: OwnedTopic, reason: DetachedReason) -> None:
+        feed = self._feeds.get(owned.name)
+        if feed is None or feed.owned is not owned:
+            return
+        feed.left = True
+        leaving = list(feed.subscriptions.values())
+        for each in leaving:
+            each.left = True
+        await self._detach_all(feed, leaving, reason)
+        self._drop_feed(feed)
+
+    async def restrict(self, owned: OwnedTopic) -> None:
+        """The topic's rules were changed: detach those that may not subscribe any more. They are
+        told so when they subscribe again.
+        """
+        feed = self._feeds.get(owned.name)
+        if feed is not None and feed.owned is owned:
+            refused = [each for each in feed.subscriptions.values() if not self._may(each)]
+            await self._detach_all(feed, refused, DetachedReason.TOPIC_LEFT)
+
+    def _may(self, subscription: Subscription) -> bool:
+        owned = subscription.feed.owned
+        try:
+            self._region.check_allowed(subscription.subscriber, Action.SUBSCRIBE, owned)
+        except NotAllowedError:
+            return False
+        return True
+
+    async def _detach_all(
+        self, feed: Feed, subscriptions: Sequence[Subscription], reason: DetachedReason
+    ) -> None:
+        async def end(each: Subscription) -> None:
+            async with self.locks.of(each.key):
+                if feed.subscriptions.get(each.subscriber) is each:
+                    with contextlib.suppress(HQueueError):  # Logged; the mark is an older one then.
+                        await self.detach(each, reason)
+
+        for some in _parts(subscriptions):
+            await asyncio.gather(*map(end, some))
+
+    def _lost(self, topics: Sequence[OwnedTopic]) -> None:
+        for owned in topics:
+            feed = self._feeds.get(owned.name)
+            if feed is not None and feed.owned is owned:
+                self._drop_feed(feed)
+
+    def _drop_feed(self, feed: Feed) -> None:
+        """Detach what is left of a topic that is another's."""
+        feed.left = True
+        if self._feeds.get(feed.owned.name) is feed:
+            del self._feeds[feed.owned.name]
+        for each in list(feed.subscriptions.values()):
+            self._cut_off(each, DetachedReason.TOPIC_LEFT)
+
+    def _cut_off(self, subscription: Subscription, reason: DetachedReason | None) -> None:
+        """Detach at once: what a call under way comes to counts no more."""
+        subscription.over = True
+        feed = subscription.feed
+        subscription.left = True
+        if feed.subscriptions.get(subscription.subscriber) is not subscription:
+            return
+        del feed.subscriptions[subscription.subscriber]
+        self.attached -= 1
+        if reason is not None:
+            self._sessions.detached(subscription.delivery.session, *subscription.key, reason)
+        self._forget_if_unused(feed)
+
+    async def detach(
+        self, subscription: Subscription, reason: DetachedReason | None, *, store: bool = True
+    ) -> None:
+        """Detach, when the call under way has ended, or that takes too long; then store its mark.
+
+        Raises:
+            HQueueError: the mark could not be stored. It is detached all the same.
+        """
+        subscription.left = True
+        if subscription.running:
+            subscription.ended = asyncio.get_running_loop().create_future()
+            await asyncio.wait({subscription.ended}, timeout=GRACE_S)
+        self._cut_off(subscription, reason)
+        if store:
+            await self._store(subscription)
+
+    async def _store(self, subscription: Subscription) -> None:
+        """Store its mark, if it moved. If somebody else changed the record, detach it.
+
+        Raises:
+            StoreUnavailableError: not now.
+        """
+        async with self.writing.of(subscription.key):
+            consumed, since = subscription.consumed, subscription.since
+            if not subscription.dirty:
+                return
+            tried, subscription.tried = subscription.tried, consumed
+            try:
+                try:
+                    version = await self._records.update(
+                        *subscription.key, subscription.version, consumed=consumed
+                    )
+                except BadVersionError:
+                    # Perhaps it is what was written here without an answer.
+                    found = await self._records.read(*subscription.key)
+                    state = None if found is None else found.value.state
+                    if found is None or state is None or int(state.consumed) != tried:
+                        raise
+                    version = await self._records.update(
+                        *subscription.key, found.version, consumed=consumed
+                    )
+            except NoSubscriptionStateError:
+                self._cut_off(subscription, DetachedReason.UNSUBSCRIBED)
+            except BadVersionError:
+                logger.info("a subscription to %r was changed by others", subscription.key[0])
+                self._cut_off(subscription, DetachedReason.TOPIC_LEFT)
+            else:
+                subscription.version, subscription.stored = version, consumed
+                subscription.since -= since
+
+    async def _look_after(self) -> None:
+        while True:
+            await self._runtime.sleep_ms(LOOK_MS)
+            over = self._sessions.silent()
+            moved = list(self._moved)
+            self._moved.clear()
+            for some in _parts(moved):
+                await asyncio.gather(*map(self._try_to_store, some))
+            if over:
+                silent = [
+                    each
+                    for feed in self._feeds.values()
+                    for each in feed.subscriptions.values()
+                    if each.delivery.session in over
+                ]
+                for some in _parts(silent):
+                    await asyncio.gather(*map(self._end_silent, some))
+
+    async def _try_to_store(self, subscription: Subscription) -> None:
+        try:
+            await self._store(subscription)
+        except HQueueError as exc:
+            logger.info("a mark is not stored now: %s", exc)
+            if not subscription.left:
+                self._moved.add(subscription)
+
+    async def _end_silent(self, subscription: Subscription) -> None:
+        async with self.locks.of(subscription.key):
+            if subscription.left or subscription.delivery.session not in self._sessions.silent():
+                return
+            with contextlib.suppress(HQueueError):
+                await self.detach(subscription, DetachedReason.TOPIC_LEFT)
+
+
+def _parts(subscriptions: Sequence[Subscription]) -> Iterator[Sequence[Subscription]]:
+    """A few at a time."""
+    for at in range(0, len(subscriptions), TOGETHER):
+        yield subscriptions[at : at + TOGETHER]
+
+
+def _left(owned: OwnedTopic) -> HQueueError:
+    return StoreUnavailableError(
+        "the topic changes hands", topic=owned.name, outcome=Outcome.NOT_APPLIED
+    )

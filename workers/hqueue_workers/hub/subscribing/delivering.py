@@ -1,0 +1,328 @@
+"""Delivery to the subscriptions that have something to get: a bounded number of calls at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+
+from hqueue import Address, DeadLetter, HQueueError, MessageID, Queue, ReceivedMessage
+from hqueue.metadata import DeliveryOptions
+from hqueue.push import Status
+from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
+from hqueue_workers.delivery.cursor import Call
+from hqueue_workers.delivery.sender import backoff_ms, status_of
+from hqueue_workers.delivery.wire import Reply, encode_message
+from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.subscribing.subscription import Subscription
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["Delivering"]
+
+logger = logging.getLogger(__name__)
+
+OPTIONS = DeliveryOptions(batch_bytes_max=256 * 1024)
+CONNECTIONS = 8
+"""Calls under way to one address."""
+IDLE_POOLS_MAX = 256
+READ_BYTES = 1024 * 1024
+ERROR_MS = 1_000.0
+
+
+class _Place:
+    """An address that subscribers listen at."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self.pool = pool
+        self.busy = 0
+        self.silent = False
+        """Whether the last call had no answer."""
+        self.waiting: collections.deque[Subscription] = collections.deque()
+
+    @property
+    def room(self) -> int:
+        """So many more calls may be under way to it now."""
+        return (1 if self.silent else CONNECTIONS) - self.busy
+
+
+class Delivering:
+    """Calls the services of subscriptions of one queue, one call at a time each, in order, and in
+    turn. One that has nothing to get, or whose window is full, costs nothing. Used by the event
+    loop.
+
+    What was published lately is taken from memory; else it is read from the log, over all the
+    topic's ranges. A call that has no answer, or is answered with *retry*, is made again with the
+    same messages after a pause, in which it holds nothing; a rejected one goes to the dead letters.
+    An address that did not answer is called once at a time until it does, and all such addresses
+    together have half of the calls: those that hang do not hold up the others.
+
+    Args:
+        queue: the queue.
+        runtime: what it runs on.
+        may_send: whether the hub's session certainly lives: asked before each piece that is sent.
+        store: stores a subscription's mark.
+        moved: told of a subscription whose mark is to be stored before long.
+        metrics: counts.
+        calls_max: calls at a time.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        runtime: Runtime,
+        may_send: Callable[[], bool],
+        store: Callable[[Subscription], Awaitable[object]],
+        moved: Callable[[Subscription], object],
+        metrics: HubMetrics,
+        calls_max: int,
+    ) -> None:
+        self._queue = queue
+        self._runtime = runtime
+        self._may_send = may_send
+        self._store = store
+        self._moved = moved
+        self._metrics = metrics
+        self._calls_max = calls_max
+        self._ready: collections.deque[Subscription] = collections.deque()
+        self._running = 0
+        self._probing = 0
+        """Calls under way to addresses that did not answer."""
+        self._places: dict[Address, _Place] = {}
+
+    def wake(self, subscription: Subscription) -> None:
+        """It may have something to get."""
+        if subscription.queued or subscription.running or subscription.left:
+            return
+        if subscription.position < subscription.feed.end and subscription.room > 0:
+            self._enqueue(subscription)
+
+    def _enqueue(self, subscription: Subscription) -> None:
+        subscription.queued = True
+        self._ready.append(subscription)
+        if self._running < self._calls_max:
+            self._running += 1
+            self._runtime.start(self._run())
+
+    def _again(self, subscription: Subscription) -> None:
+        """A pause has ended."""
+        subscription.queued = False
+        self.wake(subscription)
+
+    async def _run(self) -> None:
+        try:
+            while self._ready:
+                subscription = self._ready.popleft()
+                if not subscription.left:
+                    await self._turn(subscription)
+        finally:
+            self._running -= 1
+
+    async def _turn(self, subscription: Subscription) -> None:
+        """Let one have its turn, or wait for a connection without holding up others."""
+        place = self._place(subscription.delivery.address)
+        if place.room <= 0:
+            place.waiting.append(subscription)
+            return
+        probing = place.silent
+        if probing and self._probing >= max(1, self._calls_max // 2):
+            self._pause(subscription, ERROR_MS)
+            return
+        place.busy += 1
+        self._probing += probing
+        subscription.running = True
+        pause_ms = 0.0
+        try:
+            pause_ms = await self._deliver(subscription, place)
+        except HQueueError as exc:
+            logger.warning("delivery to %s waits: %s", subscription.subscriber, exc)
+            pause_ms = ERROR_MS
+        finally:
+            place.busy -= 1
+            self._probing -= probing
+            subscription.running = subscription.queued = False
+            if subscription.ended is not None and not subscription.ended.done():
+                subscription.ended.set_result(None)
+        if subscription.dirty:
+            self._moved(subscription)
+        room = place.room
+        while place.waiting and room > 0:
+            following = place.waiting.popleft()
+            self._again(following)
+            room -= following.queued
+        if subscription.left:
+            return
+        if pause_ms:
+            self._pause(subscription, pause_ms)
+        else:
+            self.wake(subscription)
+
+    def _pause(self, subscription: Subscription, pause_ms: float) -> None:
+        subscription.queued = True
+        asyncio.get_running_loop().call_later(pause_ms / 1e3, self._again, subscription)
+
+    def _place(self, address: Address) -> _Place:
+        place = self._places.pop(address, None)
+        if place is None:
+            place = _Place(ConnectionPool(address, self._may_send, CONNECTIONS))
+        self._places[address] = place  # The last that was used is the last.
+        if len(self._places) > IDLE_POOLS_MAX:
+            for unused, other in list(self._places.items())[: len(self._places) - IDLE_POOLS_MAX]:
+                if not other.busy and not other.waiting and other is not place:
+                    other.pool.close()
+                    del self._places[unused]
+        return place
+
+    async def _deliver(self, subscription: Subscription, place: _Place) -> float:
+        """Make one call, and do what its answer says; the pause before the next."""
+        if subscription.dirty and subscription.since >= subscription.interval:
+            await self._store(subscription)
+        await self._drop(subscription)
+        if subscription.left or subscription.room <= 0:
+            return 0.0
+        messages, end = await self._take(subscription)
+        if subscription.left or subscription.position >= end:
+            return 0.0
+        if not messages:
+            subscription.delivered((), end)
+            return 0.0
+        ids = [int(each.id) for each in messages]
+        call = Call(
+            ids[0], end, ids[0], 0, len(ids), tuple([encode_message(each) for each in messages])
+        )
+        try:
+            async with place.pool.connection() as connection:
+                reply = await connection.call(call, OPTIONS.timeout_ms / 1e3)
+        except NoAnswerError as exc:
+            place.silent = True
+            subscription.failures += 1
+            subscription.repeat(end)
+            level = logging.INFO if subscription.failures == 1 else logging.DEBUG
+            logger.log(level, "no answer from %s: %s", subscription.subscriber, exc)
+            return backoff_ms(OPTIONS, subscription.failures)
+        place.silent = False
+        if subscription.over:
+            return 0.0
+        return await self._answered(subscription, messages, end, reply)
+
+    async def _answered(
+        self, subscription: Subscription, messages: list[ReceivedMessage], end: int, reply: Reply
+    ) -> float:
+        subscription.failures = 0
+        ids = [int(each.id) for each in messages]
+        status = status_of(reply)
+        if status is Status.DONE:
+            self._metrics.delivered.inc(len(ids))
+            subscription.delivered(ids, end)
+            return 0.0
+        subscription.attempts += 1
+        subscription.repeat(end)
+        if status is Status.RETRY:
+            self._metrics.retried.inc(len(ids))
+            return backoff_ms(OPTIONS, subscription.attempts)
+        why = "rejected by the subscriber"
+        reason = f"{why}: {reply.reason}" if reply.reason else why
+        letters = [
+            DeadLetter(each, subscription.subscriber, reason, subscription.attempts)
+            for each in messages
+        ]
+        await self._runtime.read(lambda: self._queue.dead_letters.put(letters))
+        self._metrics.dead_letters.inc(len(ids))
+        if not subscription.over:
+            subscription.passed(ids, end)
+        return 0.0
+
+    async def _take(self, subscription: Subscription) -> tuple[list[ReceivedMessage], int]:
+        """The messages of the next call, and the ID below which nothing else lies before them."""
+        feed, position = subscription.feed, subscription.position
+        until = feed.end if subscription.repeat_to is None else subscription.repeat_to
+        count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
+        if position >= feed.kept_from:
+            return _cut(_kept(subscription, until), count, until)
+        topic, queue = feed.owned.name, self._queue
+
+        def read() -> tuple[list[ReceivedMessage], int]:
+            with queue.scan_topic(
+                topic,
+                start=MessageID.from_int(position),
+                stop=MessageID.from_int(until),
+                bytes_max=READ_BYTES,
+            ) as scanner:
+                return _cut(iter(scanner), count, until)
+
+        return await self._runtime.read(read)
+
+    async def _drop(self, subscription: Subscription) -> None:
+        """Pass over the oldest of what waits, if that is more than the subscriber wants."""
+        bound = subscription.preferences.message_bound
+        if bound is None or subscription.repeat_to is not None:
+            return
+        feed, position, end = subscription.feed, subscription.position, subscription.feed.end
+        topic, queue = feed.owned.name, self._queue
+        if subscription.waiting is not None and subscription.waiting <= bound:
+            return
+
+        def ids(after: int, count: int | None) -> list[int]:
+            """The IDs of so many messages, but of the first ones; or how many there are."""
+            with queue.scan_topic(
+                topic,
+                start=MessageID.from_int(position),
+                stop=MessageID.from_int(end),
+                bytes_max=READ_BYTES,
+            ) as scanner:
+                if count is None:
+                    return [sum(1 for _ in scanner)]
+                return [int(each.id) for each in itertools.islice(scanner, after, after + count)]
+
+        if subscription.waiting is None:
+            subscription.waiting = 0  # What comes meanwhile is counted as it comes.
+            try:
+                (counted,) = await self._runtime.read(lambda: ids(0, None))
+            except BaseException:
+                subscription.waiting = None
+                raise
+            if subscription.waiting is None or subscription.position != position:
+                subscription.waiting = None
+                return
+            subscription.waiting += counted
+        more = subscription.waiting - bound
+        last = await self._runtime.read(lambda: ids(more - 1, 1)) if more > 0 else []
+        if last and not subscription.over and subscription.position == position:
+            waiting = subscription.waiting
+            subscription.passed(last, last[0] + 1)
+            subscription.waiting = None if waiting is None else waiting - more
+            self._metrics.dropped.inc(more)
+        elif more > 0:
+            subscription.waiting = None  # Some have expired: to be counted anew.
+
+
+def _kept(subscription: Subscription, until: int) -> Iterator[ReceivedMessage]:
+    for kept in subscription.feed.kept or ():
+        if kept.end <= subscription.position:
+            continue
+        for number, each in enumerate(kept.messages, kept.first):
+            if subscription.position <= number < until:
+                yield ReceivedMessage(
+                    each.topic,
+                    each.value,
+                    MessageID.from_int(number),
+                    kept.partition,
+                    key=each.key,
+                    headers=each.headers,
+                )
+
+
+def _cut(
+    found: Iterator[ReceivedMessage], count: int, until: int
+) -> tuple[list[ReceivedMessage], int]:
+    """As many messages as one call may have, and where it ends."""
+    taken: list[ReceivedMessage] = []
+    size = 0
+    for message in found:
+        if taken and (len(taken) >= count or size + message.size > OPTIONS.batch_bytes_max):
+            return taken, int(taken[-1].id) + 1
+        taken.append(message)
+        size += message.size
+    return taken, until

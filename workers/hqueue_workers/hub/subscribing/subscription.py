@@ -1,0 +1,236 @@
+"""A subscription that is attached, its topic's feed, and what was published lately."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hqueue import Address, Message
+from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.metadata.ports import Version
+from hqueue_workers.hub.writing.owned import OwnedTopic
+
+__all__ = ["Delivery", "Feed", "Kept", "Recent", "Subscription"]
+
+WINDOW = 1_000
+WINDOW_MAX = 10_000
+CONSUME_INTERVAL = 100
+KEPT_OVERHEAD_BYTES = 300
+
+
+class Delivery(NamedTuple):
+    """Where a subscriber's messages go.
+
+    Args:
+        address: of its service.
+        session: the client's name for this life of it.
+        explicit: whether only `consume` moves the mark.
+    """
+
+    address: Address
+    session: str
+    explicit: bool
+
+
+class Kept(NamedTuple):
+    """Messages of one publish, in memory, with consecutive IDs from `first` on."""
+
+    first: int
+    partition: int
+    messages: Sequence[Message]
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Behind the last ID."""
+        return self.first + len(self.messages)
+
+
+class Feed:
+    """A topic that this hub owns, and the subscriptions to it that are attached. IDs as integers.
+
+    Args:
+        owned: the topic.
+        end: no message that comes has an ID below this one.
+    """
+
+    __slots__ = ("end", "kept", "kept_from", "left", "owned", "subscriptions", "users")
+
+    def __init__(self, owned: OwnedTopic, end: int) -> None:
+        self.owned = owned
+        self.end = end
+        self.kept_from = end
+        """What the topic has from this ID on is in memory."""
+        self.kept: collections.deque[Kept] | None = None
+        """Of it, what there is; None for nothing: an empty one takes 600 bytes."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self.users = 0
+        """Calls that are about to attach or detach something."""
+        self.left = False
+
+
+class Recent:
+    """What was published lately to topics with subscriptions: bounded in bytes, over all topics.
+
+    Args:
+        bytes_max: so much is kept, about.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._all: collections.deque[tuple[Feed, Kept]] = collections.deque()
+
+    def add(self, feed: Feed, kept: Kept) -> None:
+        """Keep what was appended behind all that the feed has; the oldest of all feeds goes."""
+        if feed.kept is None:
+            feed.kept = collections.deque()
+        feed.kept.append(kept)
+        self._all.append((feed, kept))
+        self._bytes += kept.size + KEPT_OVERHEAD_BYTES
+        while self._bytes > self._bytes_max:
+            oldest, gone = self._all.popleft()
+            self._bytes -= gone.size + KEPT_OVERHEAD_BYTES
+            if oldest.kept and oldest.kept[0] is gone:
+                oldest.kept.popleft()
+                oldest.kept_from = gone.end
+                if not oldest.kept:
+                    oldest.kept = None
+
+    @staticmethod
+    def forget(feed: Feed) -> None:
+        """Believe no more that what is in memory is all: from `feed.end` on it will be."""
+        feed.kept = None
+        feed.kept_from = feed.end
+
+
+class Subscription:
+    """One that is attached. At rest it is nothing but this. IDs as integers.
+
+    Args:
+        feed: its topic.
+        subscriber: its name.
+        delivery: where messages go.
+        preferences: how it wants them.
+        version: of its record.
+        consumed: its mark, as it is stored.
+    """
+
+    __slots__ = (
+        "attempts", "consumed", "delivery", "ended", "failures", "feed", "left", "outstanding",
+        "over", "position", "preferences", "queued", "reason", "repeat_to", "running", "since",
+        "stored", "subscriber", "tried", "version", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        feed: Feed,
+        subscriber: str,
+        delivery: Delivery,
+        *,
+        preferences: SubscriptionPreferences,
+        version: Version,
+        consumed: int,
+    ) -> None:
+        self.feed = feed
+        self.subscriber = subscriber
+        self.delivery = delivery
+        self.preferences = preferences
+        self.version = version
+        self.consumed = self.stored = self.tried = consumed
+        self.position = consumed + 1
+        """What lies below was delivered, or dropped."""
+        self.since = 0
+        """Messages consumed since the mark was stored."""
+        self.waiting: int | None = None
+        """Messages from `position` on; None if they are not counted."""
+        self.outstanding: collections.deque[int] | None = None
+        """Delivered, and not consumed: where only `consume` moves the mark."""
+        self.repeat_to: int | None = None
+        """Where the call ended that is to be made once more."""
+        self.attempts = self.failures = 0
+        self.reason = ""
+        self.queued = False
+        """Whether its turn comes, or a pause ends, without anybody's doing."""
+        self.running = False
+        self.ended: asyncio.Future[None] | None = None
+        """Is to be told when the call under way has ended."""
+        self.left = False
+        """Whether it is detached: no call begins any more."""
+        self.over = False
+        """Whether the answer of a call under way comes too late."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The topic's and the subscriber's names."""
+        return self.feed.owned.name, self.subscriber
+
+    @property
+    def interval(self) -> int:
+        """The mark is stored after so many messages."""
+        return self.preferences.consume_interval or CONSUME_INTERVAL
+
+    @property
+    def room(self) -> int:
+        """So many more messages may be delivered now."""
+        window = min(self.preferences.delivery_window or WINDOW, WINDOW_MAX)
+        return window - len(self.outstanding or ())
+
+    @property
+    def dirty(self) -> bool:
+        """Whether its mark is to be stored."""
+        return self.consumed > self.stored
+
+    def repeat(self, end: int) -> None:
+        """Make the call that ended there once more."""
+        self.repeat_to = end if end > self.position else None
+
+    def delivered(self, ids: Sequence[int], end: int) -> None:
+        """The subscriber has these messages, and nothing else lies below `end` for it."""
+        self.position = max(self.position, end)
+        self.repeat_to, self.attempts, self.reason = None, 0, ""
+        if self.waiting is not None:
+            self.waiting = max(0, self.waiting - len(ids))
+        if not ids:
+            return
+        if self.delivery.explicit:
+            if self.outstanding is None:
+                self.outstanding = collections.deque()
+            self.outstanding.extend(each for each in ids if each > self.consumed)
+        else:
+            self._move(ids[-1], len(ids))
+
+    def passed(self, ids: Sequence[int], end: int) -> None:
+        """These messages need not be delivered: they were dropped, or are dead letters."""
+        self.position = max(self.position, end)
+        self.repeat_to, self.attempts, self.reason = None, 0, ""
+        if self.waiting is not None:
+            self.waiting = max(0, self.waiting - len(ids))
+        if ids and not self.outstanding:
+            self._move(ids[-1], len(ids))
+
+    def consume(self, message_id: int) -> None:
+        """The subscriber is done with this message, and all before it."""
+        count = 0
+        while self.outstanding and self.outstanding[0] <= message_id:
+            self.outstanding.popleft()
+            count += 1
+        if message_id >= self.position:  # It needs not get what lies between.
+            self.position, self.waiting, self.repeat_to = message_id + 1, None, None
+        if message_id > self.consumed:
+            self._move(message_id, max(1, count))
+
+    def set_delivery(self, delivery: Delivery) -> None:
+        """Deliver there from now on."""
+        if self.delivery.explicit and not delivery.explicit and self.outstanding:
+            # What it has is done with by this, as if it had come so.
+            last, count = self.outstanding[-1], len(self.outstanding)
+            self.outstanding = None
+            self._move(last, count)
+        self.delivery = delivery
+
+    def _move(self, message_id: int, count: int) -> None:
+        self.consumed = max(self.consumed, message_id)
+        self.since += count

@@ -1,0 +1,203 @@
+"""What subscribers call of a hub that owns their topics."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from hqueue import (
+    Address,
+    BufferFullError,
+    InvalidInputError,
+)
+from hqueue.errors import (
+    NoSubscriptionStateError,
+    SubscriptionStateExistsError,
+)
+from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue_workers.hub.subscribing.attachments import Attachments
+from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason, Sessions
+from hqueue_workers.hub.subscribing.subscription import Delivery, Feed, Subscription
+from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
+from hqueue_workers.hub.writing.owned import OwnedTopic
+
+__all__ = ["SubscribeMode", "Subscribed", "Subscriptions"]
+
+
+_NOWHERE = Delivery(Address("", 0), "", False)
+
+
+class SubscribeMode(enum.IntEnum):
+    """Whether a subscription is created. The numbers are the IDL's."""
+
+    CREATE = 0
+    ATTACH = 1
+    CREATE_OR_ATTACH = 2
+
+
+class Subscribed(NamedTuple):
+    """What is so after `subscribe`."""
+
+    consumed: int
+    created: bool
+    preferences: SubscriptionPreferences
+
+
+class Subscriptions:
+    """What subscribers call, for one queue: on the event loop.
+
+    Args:
+        records: where subscriptions are kept.
+        attachments: those that are attached.
+        sessions: the subscribers'.
+        subscriptions_max: attached at a time.
+    """
+
+    def __init__(
+        self,
+        records: SubscriptionRecords,
+        attachments: Attachments,
+        sessions: Sessions,
+        subscriptions_max: int,
+    ) -> None:
+        self.attachments = attachments
+        self._records = records
+        self._sessions = sessions
+        self._subscriptions_max = subscriptions_max
+
+    async def subscribe(
+        self,
+        owned: OwnedTopic,
+        subscriber: str,
+        mode: SubscribeMode,
+        delivery: Delivery | None,
+        preferences: SubscriptionPreferences | None,
+    ) -> Subscribed:
+        """Create a subscription, or change it; and attach it, if it is said where to deliver.
+
+        Raises:
+            SubscriptionStateExistsError: it is there, and is to be created.
+            NoSubscriptionStateError: it is not there, and is not to be.
+            BufferFullError: as many are attached as may be.
+            StoreUnavailableError: the topic is not this hub's any more, or the store's.
+        """
+        key = (owned.name, subscriber)
+        async with self.attachments.locks.of(key), self.attachments.feed(owned) as feed:
+            found = feed.subscriptions.get(subscriber)
+            if delivery is not None:
+                if found is None and self.attachments.attached >= self._subscriptions_max:
+                    raise BufferFullError("the hub has as many subscriptions as it may")
+                self._sessions.heard(delivery.session)
+            if mode is SubscribeMode.CREATE and found is not None:
+                raise SubscriptionStateExistsError("the subscription is there", topic=owned.name)
+            if found and delivery and found.delivery.session != delivery.session:
+                await self.attachments.detach(found, DetachedReason.REPLACED)
+                found = None
+            if found is None:
+                known, created = await self._open(feed, subscriber, mode, preferences)
+                if delivery is not None:
+                    self.attachments.attach(known, delivery)
+                return Subscribed(known.consumed, created, known.preferences)
+            if preferences is not None and preferences != found.preferences:
+                async with self.attachments.writing.of(key):
+                    found.version = await self._records.update(
+                        *key, found.version, preferences=preferences
+                    )
+                found.preferences = preferences
+            if delivery is not None:
+                found.set_delivery(delivery)
+                self._sessions.attached(delivery.session, *key)
+                self.attachments.wake(found)
+            return Subscribed(found.consumed, False, found.preferences)
+
+    async def _open(
+        self,
+        feed: Feed,
+        subscriber: str,
+        mode: SubscribeMode,
+        preferences: SubscriptionPreferences | None,
+    ) -> tuple[Subscription, bool]:
+        """A subscription that is not attached, read or created; whether it was created."""
+        key = (feed.owned.name, subscriber)
+        is_likely_new = mode is not SubscribeMode.ATTACH and not feed.owned.epoch
+        known = None if is_likely_new else await self._records.read(*key)
+        if known is None and mode is SubscribeMode.ATTACH:
+            raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
+        if known is None:
+            wanted = preferences or SubscriptionPreferences()
+            consumed = max(0, self.attachments.end(feed) - 1)
+            try:
+                version = await self._records.create(*key, wanted, consumed)
+            except SubscriptionStateExistsError:
+                known = await self._records.read(*key) if is_likely_new else None
+                if known is None:
+                    raise
+        if known is not None:
+            if mode is SubscribeMode.CREATE:
+                raise SubscriptionStateExistsError("the subscription is there", topic=key[0])
+            assert known.value.preferences is not None
+            assert known.value.state is not None
+            wanted, version = known.value.preferences, known.version
+            consumed = int(known.value.state.consumed)
+            if preferences is not None and preferences != wanted:
+                version = await self._records.update(*key, version, preferences=preferences)
+                wanted = preferences
+        opened = Subscription(
+            feed, subscriber, _NOWHERE, preferences=wanted, version=version, consumed=consumed
+        )
+        return opened, known is None
+
+    async def unsubscribe(self, owned: OwnedTopic, subscriber: str) -> None:
+        """End a subscription.
+
+        Raises:
+            NoSubscriptionStateError: there is none.
+        """
+        key = (owned.name, subscriber)
+        async with self.attachments.locks.of(key), self.attachments.feed(owned) as feed:
+            found = feed.subscriptions.get(subscriber)
+            if found is not None:
+                await self.attachments.detach(found, DetachedReason.UNSUBSCRIBED, store=False)
+            async with self.attachments.writing.of(key):
+                await self._records.delete(*key)
+
+    async def close_subscription(self, topic: str, subscriber: str, session: str) -> None:
+        """Detach a subscription of this session; its mark is stored on return.
+
+        Raises:
+            NoSubscriptionStateError: it is not attached by this session.
+        """
+        async with self.attachments.locks.of((topic, subscriber)):
+            found = self.attachments.find(topic, subscriber)
+            if found is None or found.delivery.session != session:
+                raise NoSubscriptionStateError(
+                    "the subscription is not attached by this session", topic=topic
+                )
+            await self.attachments.detach(found, None)
+
+    async def consume(self, owned: OwnedTopic, subscriber: str, message_id: int) -> None:
+        """Move a mark, if it is behind.
+
+        Raises:
+            InvalidInputError: the topic has no message with such an ID yet.
+            NoSubscriptionStateError: there is no such subscription.
+        """
+        key = (owned.name, subscriber)
+        async with self.attachments.locks.of(key), self.attachments.feed(owned) as feed:
+            if message_id >= self.attachments.end(feed):
+                raise InvalidInputError("the topic has no message with such an ID yet")
+            found = feed.subscriptions.get(subscriber)
+            if found is not None:
+                found.consume(message_id)
+                self.attachments.wake(found)
+                return
+            known = await self._records.read(*key)
+            if known is None:
+                raise NoSubscriptionStateError("there is no such subscription", topic=key[0])
+            assert known.value.state is not None
+            if known.value.state.consumed < message_id:
+                await self._records.update(*key, known.version, consumed=message_id)
+
+    async def detached(self, session: str, wait_ms: int) -> list[Detached]:
+        """As `Sessions.wait`."""
+        return await self._sessions.wait(session, wait_ms)

@@ -1,0 +1,389 @@
+"""What waits for one partition is appended together, by one thread."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from hqueue import (
+    HQueueError,
+    InvalidInputError,
+    Message,
+    MessageID,
+    Outcome,
+    QueueStateError,
+    StoreUnavailableError,
+)
+from hqueue.metadata.outcomes import own_copy
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue_workers.hub.writing.gathering import fenced, gather
+from hqueue_workers.hub.writing.numbers import Numbers
+from hqueue_workers.hub.writing.owned import (
+    Numbered,
+    OwnedLog,
+    OwnedTopic,
+    Publish,
+    Published,
+)
+
+__all__ = ["Committer"]
+
+logger = logging.getLogger(__name__)
+
+IDLE_MS = 60_000.0
+
+OnFence = Callable[[str, int], None]
+OnSettled = Callable[[int | None], None]
+OnAppended = Callable[[Sequence[tuple[Publish, int]], Sequence[OwnedTopic], int], None]
+
+
+class Committer:
+    """The writer of one partition at this hub. Thread-safe.
+
+    Publishes that wait while an append is under way go together in the next one: in the order in
+    which they came, each by itself whole. So what a publisher waits for is the append under way
+    and its own, however many others publish. A publish of a topic that was fenced ends with
+    `FencedTopicError`, and nothing of it is in the log.
+
+    Of messages that are numbered those are appended which the topic does not have: it is looked at
+    when all that came before in the log is known.
+
+    Args:
+        partition: the partition.
+        open_log: opens its log, given what is told of each topic and epoch of a control record
+            before anything is appended behind that record, and what is told what became of an
+            append of unknown outcome before another is made.
+        on_append: called with how many publishes, messages and topics an append had.
+        on_fence: called with a topic that is fenced.
+        on_appended: told what was appended, before those that wait are; as `OwnedListener`.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        open_log: Callable[[int, OnFence, OnSettled], OwnedLog],
+        *,
+        on_append: Callable[[int], None] = lambda publishes: None,
+        on_fence: Callable[[OwnedTopic], None] = lambda owned: None,
+        on_appended: OnAppended = lambda publishes, uncertain, end: None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.partition = partition
+        self.numbers = Numbers()
+        self._open_log = open_log
+        self._on_append = on_append
+        self._on_fence = on_fence
+        self._on_appended = on_appended
+        self._clock = clock
+        self._log: OwnedLog | None = None
+        self._work = threading.Condition()
+        self._opens: list[Future[int]] = []
+        self._closes: list[tuple[str, int, int, Future[int]]] = []
+        self._publishes: collections.deque[Publish] = collections.deque()
+        self._topics: dict[str, OwnedTopic] = {}
+        self._uncertain: dict[str, OwnedTopic] = {}
+        """Topics of appends that failed: the log may have them, or get them with the next."""
+        self._in_doubt: list[Publish] = []
+        """What was appended last, if nobody knows yet whether it was."""
+        self._closed = False
+        self._used_ms = clock.monotonic_ms()
+        self._thread = threading.Thread(
+            target=self._run, name=f"hqueue-hub-commit-{partition}", daemon=True
+        )
+        self._thread.start()
+
+    def open(self) -> Future[int]:
+        """Learn where the partition ends, if that is not known: an ID that no batch that comes is
+        below. To be done before a range in it is opened.
+        """
+        done: Future[int] = Future()
+        log = self._log
+        if log is not None and not self._closed:
+            self._used_ms = self._clock.monotonic_ms()
+            done.set_result(log.end)  # It waits for nothing that is under way.
+            return done
+        self._add(lambda: self._opens.append(done))
+        return done
+
+    @property
+    def end(self) -> int:
+        """No message that is appended from now on has an ID below this one.
+
+        Raises:
+            StoreUnavailableError: that is not known now.
+        """
+        log = self._log
+        if log is None:
+            raise StoreUnavailableError(
+                "where the partition ends is not known", partition=self.partition
+            )
+        return log.end
+
+    def register(self, owned: OwnedTopic) -> None:
+        """Have a topic fenced from now on when its time comes. Before its range is opened: what is
+        met meanwhile counts.
+
+        Raises:
+            StoreUnavailableError: the partition's end has to be learned again before.
+        """
+        with self._work:
+            if self._closed or self._log is None:
+                raise StoreUnavailableError(
+                    "the partition is not written to any more", partition=self.partition
+                )
+            self._log.own(owned.name, owned.epoch)
+            before = self._topics.get(owned.name)
+            if before is not None:
+                before.fenced = True
+            self._topics[owned.name] = owned
+            self._used_ms = self._clock.monotonic_ms()
+
+    def forget(self, owned: OwnedTopic) -> None:
+        """A topic is not this hub's any more. What waits of it is appended, or fenced."""
+        with self._work:
+            owned.left = True
+            self._drop_if_done(owned)
+
+    def close_range(self, topic: str, epoch: int, floor: int = 0) -> Future[int]:
+        """Close a topic's range in this partition for owners of lower epochs; the ID of the record
+        that does so, which is not below the floor. Those that are asked for at once share one.
+        """
+        done: Future[int] = Future()
+        self._add(lambda: self._closes.append((topic, epoch, floor, done)))
+        return done
+
+    def submit(
+        self,
+        owned: OwnedTopic,
+        messages: Sequence[Message],
+        size: int,
+        numbered: Numbered | None = None,
+    ) -> Future[Published]:
+        """Append messages of a topic.
+
+        Raises:
+            FencedTopicError: it is not this hub's any more; also by the future.
+            UnknownNumbersError: by the future: what was numbered is to be learned first.
+        """
+        done: Future[Published] = Future()
+
+        def add() -> None:
+            if owned.fenced:
+                raise fenced(owned)
+            owned.waiting += 1
+            self._publishes.append(Publish(owned, messages, size, done, numbered))
+
+        self._add(add)
+        return done
+
+    def drained(self, owned: OwnedTopic, wait_s: float) -> bool:
+        """Wait until nothing of a topic waits any more; whether that came in time."""
+        with self._work:
+            return self._work.wait_for(lambda: owned.waiting == 0, wait_s)
+
+    def close_if_idle(self) -> bool:
+        """End if there is nothing to do, nor will be: no topic, and unused for a while; whether it
+        has ended.
+        """
+        with self._work:
+            idle = self._clock.monotonic_ms() - self._used_ms > IDLE_MS
+            if idle and not (self._topics or self._opens or self._closes or self._publishes):
+                self._end()
+            return self._closed
+
+    def close(self, wait_s: float) -> None:
+        """Append what waits, and take no more."""
+        with self._work:
+            self._end()
+        self._thread.join(wait_s)
+
+    def _end(self) -> None:
+        self._closed = True
+        self._work.notify_all()
+
+    def _add(self, add: Callable[[], None]) -> None:
+        with self._work:
+            if self._closed:
+                raise StoreUnavailableError(
+                    "the partition is not written to any more", partition=self.partition
+                )
+            add()
+            self._used_ms = self._clock.monotonic_ms()
+            self._work.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._work:
+                self._work.wait_for(
+                    lambda: self._closed or self._opens or self._closes or self._publishes
+                )
+                opens, self._opens = self._opens, []
+                closes, self._closes = self._closes, []
+                publishes = bool(self._publishes)
+                if not (opens or closes or publishes):
+                    return
+            try:
+                if opens:
+                    self._do_open(opens)
+                if closes:
+                    self._do_close(closes)
+                if publishes:
+                    self._commit()
+            except Exception:  # Those that wait were told; what comes begins anew.
+                logger.exception("partition %d is given up", self.partition)
+                self._give_up()
+
+    def _opened(self) -> OwnedLog:
+        if self._log is None:
+            self._in_doubt = []
+            opening = self._open_log(self.partition, self._fence, self._settled)
+            opening.open()
+            self._log = opening
+        return self._log
+
+    def _do_open(self, opens: list[Future[int]]) -> None:
+        try:
+            tail = self._opened().end
+        except Exception as exc:
+            self._fail(opens, exc)
+            return
+        for done in opens:
+            done.set_result(tail)
+
+    def _do_close(self, closes: list[tuple[str, int, int, Future[int]]]) -> None:
+        epochs: dict[str, int] = {}
+        for topic, epoch, _, _ in closes:
+            epochs[topic] = max(epoch, epochs.get(topic, 0))
+        waiting = [done for _, _, _, done in closes]
+        try:
+            closed_at = self._opened().close_ranges(epochs, max(floor for _, _, floor, _ in closes))
+        except Exception as exc:
+            self._fail(waiting, exc)
+            self._see(exc)
+            return
+        for done in waiting:
+            done.set_result(closed_at)
+
+    def _commit(self) -> None:
+        """Append what waits, as much as goes together."""
+        batch: list[Publish] = []
+
+        def make() -> tuple[Sequence[Message], int] | None:
+            self._gather(batch)
+            if not batch:
+                return None
+            messages = [message for each in batch for message in each.messages]
+            return messages, max(each.owned.first for each in batch)
+
+        try:
+            log = self._opened()
+            base = log.append(make)
+        except Exception as exc:
+            if not batch:  # It did not come to that.
+                self._gather(batch)
+            self._uncertain.update((each.owned.name, each.owned) for each in batch)
+            if isinstance(exc, HQueueError) and exc.outcome is Outcome.UNKNOWN:
+                self._in_doubt = batch
+            self._end_publishes(batch)
+            self._fail([each.done for each in batch], exc)
+            self._see(exc)
+            return
+        if base is None:
+            return
+        for each in batch:
+            each.owned.published += len(each.messages)
+        appended = _with_ids(batch, base)
+        self.numbers.note(appended)
+        uncertain, self._uncertain = list(self._uncertain.values()), {}
+        self._on_appended(appended, uncertain, log.end)
+        self._end_publishes(batch)
+        self._on_append(len(batch))
+        for each, first in appended:
+            last = first + len(each.messages) - 1
+            each.done.set_result(_published(each, first, last))
+
+    def _settled(self, first: int | None) -> None:
+        """It is known now whether what was in doubt is in the log, and where."""
+        if first is not None:
+            self.numbers.note(_with_ids(self._in_doubt, first))
+        self._in_doubt = []
+
+    def _gather(self, batch: list[Publish]) -> None:
+        """Take out of a batch what is fenced, and into it what waits."""
+        with self._work:
+            ended = gather(batch, self._publishes, self.numbers)
+        self._end_publishes([each for each, _ in ended])
+        for each, outcome in ended:
+            if isinstance(outcome, HQueueError):
+                each.done.set_exception(outcome)
+            else:
+                each.done.set_result(_published(each, outcome.id, outcome.id))
+
+    def _end_publishes(self, ended: Sequence[Publish]) -> None:
+        if ended:
+            with self._work:
+                for each in ended:
+                    each.owned.waiting -= 1
+                    self._drop_if_done(each.owned)
+                self._work.notify_all()
+
+    def _drop_if_done(self, owned: OwnedTopic) -> None:
+        if owned.left and not owned.waiting and self._topics.get(owned.name) is owned:
+            del self._topics[owned.name]
+            self.numbers.forget(owned)
+            if self._log is not None:
+                self._log.disown(owned.name)
+
+    def _see(self, error: Exception) -> None:
+        """What an error of the log means for the topics here."""
+        if not isinstance(error, (StoreUnavailableError, InvalidInputError, QueueStateError)):
+            logger.warning("partition %d is given up: %s", self.partition, error)
+            self._give_up()
+
+    def _fence(self, topic: str, epoch: int) -> None:
+        """A record says that owners of lower epochs write no more."""
+        with self._work:
+            owned = self._topics.get(topic)
+            if owned is None or owned.epoch >= epoch:
+                return
+            owned.fenced = True
+            del self._topics[topic]
+        self.numbers.forget(owned)
+        self._on_fence(owned)
+
+    def _give_up(self) -> None:
+        """The log can't be followed from where it was seen last: nobody knows whose what is."""
+        with self._work:
+            self._log = None
+            lost, self._topics = list(self._topics.values()), {}
+            for owned in lost:
+                owned.fenced = True
+        for owned in lost:
+            self.numbers.forget(owned)
+            self._on_fence(owned)
+
+    @staticmethod
+    def _fail(waiting: Sequence[Future[int]] | Sequence[Future[Published]], exc: Exception) -> None:
+        for done in waiting:
+            done.set_exception(own_copy(exc))
+
+
+def _with_ids(batch: Sequence[Publish], base: int) -> list[tuple[Publish, int]]:
+    """Publishes that were appended together, and the ID of the first message of each."""
+    firsts = itertools.accumulate((len(each.messages) for each in batch), initial=base)
+    return list(zip(batch, firsts, strict=False))  # The last is where the batch ends.
+
+
+def _published(publish: Publish, first: int, newest: int) -> Published:
+    return Published(
+        MessageID.from_int(first),
+        publish.owned.partition,
+        len(publish.messages),
+        publish.dropped,
+        None if publish.numbered is None else MessageID.from_int(newest),
+    )

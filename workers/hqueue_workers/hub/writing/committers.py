@@ -1,0 +1,59 @@
+"""The partitions that this hub writes to: a committer for each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from hqueue import ClosedError
+from hqueue_workers.hub.writing.committer import Committer
+
+__all__ = ["Committers"]
+
+
+class Committers:
+    """Makes one for a partition when it is first needed, and ends those that are idle.
+    Thread-safe.
+
+    Args:
+        make: makes the committer of a partition.
+    """
+
+    def __init__(self, make: Callable[[int], Committer]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._open: dict[int, Committer] = {}
+        self._closed = False
+
+    def of(self, partition: int) -> Committer:
+        """That of a partition.
+
+        Raises:
+            ClosedError: the hub has ended.
+        """
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the hub has ended")
+            if partition not in self._open:
+                self._open[partition] = self._make(partition)
+            return self._open[partition]
+
+    def partitions(self) -> list[int]:
+        """Those that are written to now."""
+        with self._lock:
+            return sorted(self._open)
+
+    def look_after(self) -> None:
+        """End those that have had nothing to do for a while."""
+        with self._lock:
+            for partition, committer in list(self._open.items()):
+                if committer.close_if_idle():
+                    del self._open[partition]
+
+    def close(self, wait_s: float) -> None:
+        """Append what waits, and take no more."""
+        with self._lock:
+            self._closed = True
+            ending, self._open = list(self._open.values()), {}
+        for committer in ending:
+            committer.close(wait_s)

@@ -1,0 +1,94 @@
+"""What goes together in one append, of what waits for a partition."""
+
+from __future__ import annotations
+
+import collections
+
+from hqueue import HQueueError
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue_workers.hub.writing.numbers import Newest, Numbers
+from hqueue_workers.hub.writing.owned import (
+    FencedTopicError,
+    OwnedTopic,
+    Publish,
+    UnknownNumbersError,
+)
+
+__all__ = ["fenced", "gather"]
+
+TOGETHER_BYTES_MAX = BATCH_BYTES_MAX // 2
+"""Of several publishes. One alone may be as large as a batch."""
+
+MESSAGE_BYTES = 32
+"""What a message has in a batch beside its own bytes, at most."""
+
+
+def gather(
+    batch: list[Publish], waiting: collections.deque[Publish], numbers: Numbers
+) -> list[tuple[Publish, HQueueError | Newest]]:
+    """Take out of a batch what is fenced, and into it what waits, in its order and as much as goes
+    together. To be called when all that is in the log is known.
+
+    Returns:
+        The publishes of which nothing is to be appended, and what became of them: an error, or the
+        newest message of the publisher where the topic has all that was to be published.
+    """
+    ended: list[tuple[Publish, HQueueError | Newest]] = [
+        (each, fenced(each.owned)) for each in batch if each.owned.fenced
+    ]
+    batch[:] = [each for each in batch if not each.owned.fenced]
+    size = sum(_bytes(each) for each in batch)
+    messages = sum(len(each.messages) for each in batch)
+    topics = {each.owned.name for each in batch}
+    while waiting:
+        following = waiting[0]
+        outcome = _judged(following, numbers)
+        if outcome is not None:
+            ended.append((following, outcome))
+        else:
+            if batch and (
+                size + _bytes(following) > TOGETHER_BYTES_MAX
+                or messages + len(following.messages) > BATCH_MESSAGES_MAX
+                or len(topics | {following.owned.name}) > TOPICS_PER_BATCH_MAX
+                or any(_overlap(each, following) for each in batch)
+            ):
+                break
+            size, messages = size + _bytes(following), messages + len(following.messages)
+            topics.add(following.owned.name)
+            batch.append(following)
+        waiting.popleft()
+    return ended
+
+
+def fenced(owned: OwnedTopic) -> FencedTopicError:
+    """The error of what was to be appended to a topic that is another hub's."""
+    return FencedTopicError(
+        "another hub owns the topic", topic=owned.name, partition=owned.partition
+    )
+
+
+def _judged(publish: Publish, numbers: Numbers) -> HQueueError | Newest | None:
+    """What becomes of a publish of which nothing is to be appended; None of any other."""
+    if publish.owned.fenced:
+        return fenced(publish.owned)
+    try:
+        newest = numbers.leave_out(publish)
+    except UnknownNumbersError as exc:
+        return exc
+    return None if publish.messages else newest
+
+
+def _bytes(publish: Publish) -> int:
+    return publish.size + MESSAGE_BYTES * len(publish.messages)
+
+
+def _overlap(before: Publish, after: Publish) -> bool:
+    """Whether a publish can't be judged before it is known what became of another."""
+    one, other = before.numbered, after.numbered
+    return (
+        one is not None
+        and other is not None
+        and before.owned is after.owned
+        and one.publisher == other.publisher
+        and other.number + after.dropped <= before.last
+    )

@@ -1,0 +1,171 @@
+"""Publishing once: which messages, numbered by their publishers, are in a topic already."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from hqueue import BufferFullError, Message
+from hqueue_workers.hub.writing.owned import Numbered, OwnedTopic, Publish, UnknownNumbersError
+
+__all__ = ["NUMBER", "PUBLISHER", "Newest", "Numbers", "newest_of", "numbered_messages"]
+
+PUBLISHER, NUMBER = "hqueue.publisher", "hqueue.number"
+"""The headers that say so. The number is in decimal digits."""
+
+PUBLISHERS_MAX = 65_536
+"""Remembered for a partition; some 20 MB."""
+
+
+class Newest(NamedTuple):
+    """A publisher's newest message in a topic."""
+
+    number: int
+    id: int
+
+
+def numbered_messages(
+    messages: Sequence[Message], numbered: Numbered | None
+) -> tuple[Sequence[Message], int]:
+    """Messages as they are stored, and their size: the headers that say a publisher's numbers are
+    the hub's alone.
+    """
+    made = []
+    for at, message in enumerate(messages):
+        headers = message.headers
+        if headers:
+            headers = tuple(each for each in headers if each[0] not in {PUBLISHER, NUMBER})
+        if numbered is not None:
+            number = str(numbered.number + at).encode()
+            headers = (*headers, (PUBLISHER, numbered.publisher.encode()), (NUMBER, number))
+        made.append(
+            message
+            if headers == message.headers
+            else Message(message.topic, message.value, message.key, headers)
+        )
+    return made, sum(message.size for message in made)
+
+
+def newest_of(messages: Iterable[Message]) -> dict[str, Newest]:
+    """The newest numbered message of each publisher among some that were read."""
+    found: dict[str, Newest] = {}
+    for message in messages:
+        if not message.headers:
+            continue
+        headers = dict(message.headers)
+        publisher, digits = headers.get(PUBLISHER), headers.get(NUMBER)
+        if publisher is None or digits is None or not digits.isdigit():
+            continue
+        name, number = publisher.decode(errors="replace"), int(digits)
+        if name not in found or found[name].number < number:
+            found[name] = Newest(number, int(message.id))  # type: ignore[attr-defined]
+    return found
+
+
+class Numbers:
+    """The newest number of each publisher in each topic of one partition: what was appended here is
+    noted, what lies before is learned from the log. Thread-safe.
+
+    Of a topic everything is known from `OwnedTopic.known_from` on. Where there is no room, the
+    topic that was not asked for longest is forgotten: it is learned from the log again.
+
+    Args:
+        publishers_max: remembered at a time, of all topics.
+    """
+
+    def __init__(self, publishers_max: int = PUBLISHERS_MAX) -> None:
+        self._max = publishers_max
+        self._lock = threading.Lock()
+        self._topics: collections.OrderedDict[OwnedTopic, dict[str, Newest]] = (
+            collections.OrderedDict()
+        )
+        self._count = 0
+
+    def knows(self, owned: OwnedTopic, since: int) -> bool:
+        """Whether all that was numbered from an ID on is known."""
+        return since >= owned.known_from
+
+    def newest(self, owned: OwnedTopic, publisher: str, since: int) -> Newest | None:
+        """The newest message of a publisher from an ID on; it may be an older one.
+
+        Raises:
+            UnknownNumbersError: that is to be learned first.
+        """
+        with self._lock:
+            if not self.knows(owned, since):
+                raise UnknownNumbersError("what was numbered is not known yet", topic=owned.name)
+            found = self._topics.get(owned)
+            if found is None:
+                return None
+            self._topics.move_to_end(owned)
+            return found.get(publisher)
+
+    def leave_out(self, publish: Publish) -> Newest | None:
+        """Take out of a publish the messages that the topic has already; its newest one of the
+        publisher, if there is one.
+
+        Raises:
+            UnknownNumbersError: that is to be learned first.
+        """
+        numbered = publish.numbered
+        if numbered is None:
+            return None
+        newest = self.newest(publish.owned, numbered.publisher, numbered.since)
+        if newest is not None:
+            first = numbered.number + publish.dropped
+            had = min(max(0, newest.number - first + 1), len(publish.messages))
+            if had:
+                publish.dropped += had
+                publish.messages = publish.messages[had:]
+        return newest
+
+    def note(self, publishes: Iterable[tuple[Publish, int]]) -> None:
+        """Messages were appended, with IDs from the number beside them on."""
+        for publish, first in publishes:
+            if publish.numbered is not None:
+                newest = Newest(publish.last, first + len(publish.messages) - 1)
+                with self._lock:
+                    self._take_in(publish.owned, {publish.numbered.publisher: newest})
+                    self._make_room()
+
+    def learn(self, owned: OwnedTopic, since: int, until: int, found: Mapping[str, Newest]) -> None:
+        """What the log has of a topic from one ID on, up to another.
+
+        Raises:
+            BufferFullError: these are more publishers than can be remembered.
+        """
+        with self._lock:
+            if len(found) > self._max:
+                raise BufferFullError(
+                    "more publishers have numbered messages of the topic than can be remembered",
+                    topic=owned.name,
+                    publishers_max=self._max,
+                )
+            if until < owned.known_from:
+                return  # It was forgotten meanwhile what lies behind.
+            self._take_in(owned, found)
+            owned.known_from = min(owned.known_from, since)
+            self._make_room()
+
+    def forget(self, owned: OwnedTopic) -> None:
+        """A topic is not this hub's any more."""
+        with self._lock:
+            self._count -= len(self._topics.pop(owned, ()))
+
+    def _take_in(self, owned: OwnedTopic, found: Mapping[str, Newest]) -> None:
+        known = self._topics.setdefault(owned, {})
+        self._topics.move_to_end(owned)
+        self._count -= len(known)
+        for publisher, newest in found.items():
+            if publisher not in known or known[publisher].number < newest.number:
+                known[publisher] = newest
+        self._count += len(known)
+
+    def _make_room(self) -> None:
+        while self._count > self._max:
+            owned, known = self._topics.popitem(last=False)
+            self._count -= len(known)
+            last = max((newest.id for newest in known.values()), default=-1)
+            owned.known_from = max(owned.known_from, last + 1)
