@@ -45,6 +45,9 @@ class HandAssigned:
         changes, self._changes = self._changes, Changes()
         return changes
 
+    def accept(self, assigned: Mapping[PartitionKey, Offset]) -> None:
+        """It had nothing of them before."""
+
     def certain(self) -> bool:
         return True
 

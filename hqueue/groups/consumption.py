@@ -309,6 +309,8 @@ class Consumption:
         self._to_release |= changes.revoked - self.positions.keys()
         self._revoke(holder, stream)
         if changes.assigned:
+            self.committer.flush()  # What is under way is of an earlier claim.
+            holder.accept(changes.assigned)
             self.positions.begin(changes.assigned)
             self._deal(changes.assigned)
             self._callbacks.assigned(changes.assigned)

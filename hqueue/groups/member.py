@@ -139,6 +139,20 @@ class GroupMember:
             changes, self._changes = self._changes, Changes()
             return changes
 
+    def accept(self, assigned: Mapping[PartitionKey, Offset]) -> None:
+        """Let `commit` count for these `Changes.assigned` from now on.
+
+        Called when nothing more is committed of what it had of them before: that is of another
+        claim, though of this same member, whose session was over meanwhile.
+        """
+        with self._work:
+            held = self._membership.held
+            self._known |= {
+                key: offset
+                for key, offset in assigned.items()
+                if key in held and key not in self._changes.lost
+            }
+
     @property
     def held(self) -> Collection[PartitionKey]:
         """What it has or may have: also what is being claimed, or given up."""
@@ -170,7 +184,8 @@ class GroupMember:
             return self._certainty.still_holds(for_ms) and self._membership.owns(key)
 
     def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
-        """Commit offsets, in few round trips; those that were refused: others have them now.
+        """Commit offsets of what it has accepted, in few round trips; those that were refused:
+        others have them now, or had them meanwhile.
 
         Raises:
             StoreUnavailableError: with an outcome; some may be committed.
@@ -183,7 +198,9 @@ class GroupMember:
             self._writer, {key: (offset, positions[key]) for key, offset in known.items()}
         )
         with self._work:
-            self._known |= {key: offset for key, offset in moved.items() if key in self._known}
+            for key, offset in moved.items():
+                if self._known.get(key) is known[key]:
+                    self._known[key] = offset
         return positions.keys() - moved.keys()
 
     def release(self, partitions: Collection[PartitionKey]) -> None:
@@ -367,7 +384,7 @@ class GroupMember:
             for key in steps.claim & self._membership.held:
                 if key in taken and here:
                     self._membership.claimed(key)
-                    self._known[key] = self._changes.assigned[key] = taken[key]
+                    self._changes.assigned[key] = taken[key]
                 else:
                     self._membership.refused(key)
             self._membership.doubt(doubtful)

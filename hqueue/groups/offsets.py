@@ -62,6 +62,8 @@ class GroupOffsets:
     def __init__(self, store: MetadataStore, paths: GroupPaths) -> None:
         self._store = store
         self._paths = paths
+        self._claims: dict[PartitionKey, object] = {}
+        """Of each partition that was taken over, something that each take-over has anew."""
 
     def read(self, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, Offset]:
         """Those of these offsets that exist, in a few round trips."""
@@ -127,6 +129,8 @@ class GroupOffsets:
             StoreUnavailableError: the store, or others that change the offsets, left no way.
         """
         taken: dict[PartitionKey, Offset] = {}
+        # Before anything is written: what finds this take-over's version finds this, too.
+        self._claims.update((key, object()) for key in partitions)
         for _ in range(TRIES_MAX):
             left = [key for key in partitions if key not in taken]
             if not left:
@@ -157,8 +161,9 @@ class GroupOffsets:
             or the offset was set by hand.
 
         Raises:
-            CommitFailedError: no answer came, and others have some of the partitions now. They went
-                on from what was committed here, or from the offset before it: that is not known.
+            CommitFailedError: no answer came, and others have some of the partitions now, or this
+                consumer took them over again. They went on from what was committed here, or from
+                the offset before it: that is not known.
             StoreUnavailableError: with an outcome; some may have been moved.
         """
         paths = {self._paths.offset(key): key for key in moves}
@@ -166,12 +171,13 @@ class GroupOffsets:
             path: Change(encode_offset(*moves[key][1], consumer), moves[key][0].version)
             for path, key in paths.items()
         }
+        claims = {key: self._claims.get(key) for key in moves}
         try:
             versions = self._store.records.write(changes)
         except StoreUnavailableError as exc:
             if exc.outcome is not Outcome.UNKNOWN:
                 raise
-            versions = self._look_up(consumer, paths, changes, exc)
+            versions = self._look_up(consumer, paths, changes, claims, exc)
         return {
             paths[path]: Offset(moves[paths[path]][1], version)
             for path, version in versions.items()
@@ -183,10 +189,12 @@ class GroupOffsets:
         consumer: str,
         paths: Mapping[str, PartitionKey],
         changes: Mapping[str, Change],
+        claims: Mapping[PartitionKey, object],
         error: StoreUnavailableError,
     ) -> dict[str, Version | None]:
         """The versions that these changes made: who stood still for long hears of others, not of a
-        store that was silent.
+        store that was silent. A take-over by this same consumer, after its session was over, writes
+        the same value: its version is not that of a commit before it.
 
         Raises:
             CommitFailedError: as `commit`.
@@ -199,7 +207,9 @@ class GroupOffsets:
         lost = [
             path
             for path in changes
-            if path not in found or offset_writer(found[path].value, path) != consumer
+            if path not in found
+            or offset_writer(found[path].value, path) != consumer
+            or self._claims.get(paths[path]) is not claims[paths[path]]
         ]
         if lost:
             raise CommitFailedError(

@@ -14,7 +14,7 @@ import pytest
 import hqueue
 from hqueue import Consumer, Subscription, local
 from hqueue.errors import BadVersionError
-from hqueue.metadata.managers import LogRange, TopicPersistenceInfo
+from hqueue.metadata.managers import LogRange, TopicPersistenceInfo, Versioned
 from hqueue.metadata.ports import NEW
 from tests.support.consuming import put_numbered, take, values
 from tests.support.hubs import HubThread
@@ -122,7 +122,7 @@ def test_what_is_known_of_topics_lies_in_hbase(connect: Connect, make_queue: Mak
     with connect(metadata_store="hbase") as second, second.topic_metadata(queue) as metadata:
         found = metadata.persistence.read_topic_persistence_info("t").result(60)
         assert found is not None
-        assert found == (info, created)
+        assert found == Versioned(info, created)
 
 
 @pytest.mark.parametrize("store", ["zookeeper", "hbase"])

@@ -1,13 +1,14 @@
-"""A call of a method stands still, until a test lets it go on."""
+"""A call of a method stands still, or is made later, until a test lets it go on."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
-__all__ = ["stopped_at"]
+__all__ = ["made_later", "stopped_at"]
 
 STOPPED_S = 60.0
 
@@ -35,6 +36,36 @@ def stopped_at(
         if is_it and after:
             stop()
         return result
+
+    setattr(owner, name, gated)
+    try:
+        yield reached, go_on
+    finally:
+        go_on.set()
+        delattr(owner, name)
+
+
+@contextlib.contextmanager
+def made_later(owner: Any, name: str) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Let a method that returns a future be called later, by a thread of its own; its caller, which
+    may be an event loop, goes on at once. What says that it was called, and what lets it be made.
+    """
+    method: Callable[..., Future[Any]] = getattr(owner, name)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def gated(*given: Any, **named: Any) -> Future[Any]:
+        made: Future[Any] = Future()
+
+        def make() -> None:
+            try:
+                assert go_on.wait(STOPPED_S)
+                made.set_result(method(*given, **named).result(STOPPED_S))
+            except BaseException as exc:
+                made.set_exception(exc)
+
+        threading.Thread(target=make, daemon=True).start()
+        reached.set()
+        return made
 
     setattr(owner, name, gated)
     try:

@@ -45,6 +45,7 @@ class Consumer:
     def turn(self) -> set[PartitionKey]:
         """What a consumer does before it hands out messages; what it may hand out of."""
         changes = self.member.changes()
+        self.member.accept(changes.assigned)
         self.positions |= {key: offset.position for key, offset in changes.assigned.items()}
         self.lost |= changes.lost
         for key in changes.lost:
@@ -147,6 +148,26 @@ def test_a_member_whose_session_ends_loses_all_and_commits_nothing_any_more(
     assert first.lost == held
     offsets = GroupOffsets(metadata_server.open(), PATHS).read(KEYS)
     assert all(offset.position.next < MessageID(9_000) for offset in offsets.values())
+
+
+def test_what_was_handed_out_before_its_session_ended_is_not_committed_by_its_next_claim(
+    join: Callable[..., Consumer],
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    handed = dict.fromkeys(first.positions, Position(MessageID(9_000)))
+    first.session.expire()
+    assigned: dict[PartitionKey, Offset] = {}
+
+    def claimed_again() -> bool:
+        first.member.certain()
+        assigned.update(first.member.changes().assigned)
+        return len(assigned) == 4
+
+    wait_for(claimed_again, "it has all of them again")
+    assert first.member.commit(handed) == handed.keys()
+    first.member.accept(assigned)
+    assert not first.member.commit(handed)
 
 
 def test_a_plan_that_can_not_be_read_moves_nothing_and_is_replaced(

@@ -82,6 +82,29 @@ def test_a_commit_whose_answer_was_lost_is_looked_up(
     assert offsets.read([KEY])[KEY].position.next == MessageID(5 if applied else 0)
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_commit_whose_answer_was_lost_is_not_the_take_over_that_its_consumer_made_since(
+    metadata_server: MemoryServer, applied: bool
+) -> None:
+    store = metadata_server.open()
+    offsets = GroupOffsets(store, PATHS)
+    before = offsets.take_over("a", [KEY])[KEY]
+    taken = []
+
+    def meanwhile() -> None:
+        taken.append(offsets.take_over("a", [KEY])[KEY])
+
+    # Where it was not applied, too, the take-over writes what it would have written.
+    moves = {KEY: (before, Position(MessageID(5)) if applied else before.position)}
+    with mock.patch.object(store, "records", Unanswered(store.records, applied, meanwhile)):
+        with pytest.raises(CommitFailedError) as failed:
+            offsets.commit("a", moves)
+        assert failed.value.outcome is Outcome.UNKNOWN
+        assert failed.value.facts["partitions"] == [KEY]
+    assert offsets.read([KEY]) == {KEY: taken[0]}
+    assert offsets.commit("a", {KEY: (taken[0], Position(MessageID(7)))})
+
+
 def test_a_take_over_that_another_overtook_is_made_again_while_it_has_the_claim(
     metadata_server: MemoryServer,
 ) -> None:

@@ -17,7 +17,7 @@ from hqueue_workers.hub.serving.access import AccessChanges
 from hqueue_workers.hub.settings import HubSettings
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
-from tests.support.stopping import stopped_at
+from tests.support.stopping import made_later, stopped_at
 from tests.support.waiting import wait_for
 
 QUEUE = "q"
@@ -222,7 +222,7 @@ def test_a_subscriber_that_is_just_attaching_is_refused_by_a_rule_that_came_mean
     maker.publish("t", b"v")
     part = place.hubs[place.owner()].hub._parts[QUEUE]
     records: Any = part.subscriptions._records._manager
-    with stopped_at(records, "create_subscription_data") as (reached, go_on):
+    with made_later(records, "create_subscription_data") as (reached, go_on):
         ended: Future[Any] = Future()
 
         def subscribe() -> None:
