@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,17 @@ ConnectBoth = Callable[..., list[hqueue.Client]]
 
 @pytest.fixture(scope="module")
 def cluster(cluster_server: local.LocalServer) -> Iterator[hqueue.Client]:
+    """A client, once new queues are spread over all region servers: on a busy machine the last one
+    reports later than HBase is ready.
+    """
+    names = (f"spread-{number}" for number in itertools.count())
     with hqueue.connect(cluster_server.settings(request_timeout_ms=5_000)) as client:
+
+        def is_spread() -> bool:
+            queue = client.create_queue(next(names), partitions=PARTITIONS)
+            return set(host_of(client, queue).values()) == {0, 1, 2}
+
+        wait_for(is_spread, "queues are spread over the servers")
         yield client
 
 
