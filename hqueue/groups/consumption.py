@@ -309,7 +309,7 @@ class Consumption:
         self._to_release |= changes.revoked - self.positions.keys()
         self._revoke(holder, stream)
         if changes.assigned:
-            self.committer.flush()  # What is under way is of an earlier claim.
+            self.committer.flush()  # What is still to be committed is of earlier claims.
             holder.accept(changes.assigned)
             self.positions.begin(changes.assigned)
             self._deal(changes.assigned)

@@ -63,7 +63,7 @@ class GroupOffsets:
         self._store = store
         self._paths = paths
         self._claims: dict[PartitionKey, object] = {}
-        """Of each partition that was taken over, something that each take-over has anew."""
+        """For each partition that was taken over a token, another with each take-over."""
 
     def read(self, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, Offset]:
         """Those of these offsets that exist, in a few round trips."""

@@ -17,7 +17,7 @@ _MASTER = "master"
 class Registry(abc.ABC):
     """What names the servers that everything else is found by. Thread-safe.
 
-    What was named is kept until it is doubted: so whoever names servers may be away for a while.
+    What was named is kept until it is doubted: so what names servers may be away for a while.
     Each method makes one try, bounded by ``request_timeout_ms``. All raise `StoreUnavailableError`
     where there was no usable answer, and `RequestRefusedError` where it was refused; nothing is
     applied then, whatever it was asked for.
