@@ -13,6 +13,7 @@ from hqueue.log.check import Finding, PartitionCheck, PartitionChecker
 from hqueue.log.context import QueueContext
 from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
+from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.ports import ReadPort
 from hqueue.log.ranges import OwnedRange, RangeCheck
@@ -126,6 +127,11 @@ class QueueReader:
         self._context.check_partition(partition)
         scan = Scan(start, stop)
         return headers_of(partition, scan.start, scan.stop, self._port, self.deadline)
+
+    def newest_messages(self, partition: int) -> NewestMessages:
+        """Up to where each topic has messages in a partition. Asks nothing yet."""
+        self._context.check_partition(partition)
+        return NewestMessages(partition, self._port)
 
     def check(
         self,

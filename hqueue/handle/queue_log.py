@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.topic_past import TopicPast
 from hqueue.format import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
@@ -56,6 +57,10 @@ class QueueLog:
     def describe(self) -> QueueDescription:
         """What the store says of the queue now."""
         return self._context.describe()
+
+    def topic_past(self) -> TopicPast:
+        """Tells whether topics that have owners have messages in some part of the log."""
+        return TopicPast(self.reader, self._context.clock)
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""

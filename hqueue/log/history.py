@@ -8,7 +8,6 @@ import struct
 from hqueue.errors import CorruptLogError, IdempotencyKeyTooOldError, StoreUnavailableError
 from hqueue.format import Bodies, rowkey
 from hqueue.log.ports import HeaderPort, Row
-from hqueue.log.rows import header_of
 from hqueue.log.tail import LogPosition
 from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, HeaderWalk
 from hqueue.runtime.clock import Deadline
@@ -102,9 +101,9 @@ class History:
     def _begin(self, since: int | None, deadline: Deadline) -> None:
         """Forget what was seen, and begin with the batch that covers `since`."""
         row = deadline.run(lambda: self._row_at(since))
-        first, ordinal = (0, 0) if row is None else (row.slot, header_of(row).ordinal)
-        self._walk = HeaderWalk(self._partition, self._port, LogPosition(first, ordinal))
-        self._first, self._from_oldest = first, since is None or first == 0
+        begin = LogPosition(0, 0) if row is None else LogPosition.before(row)
+        self._walk = HeaderWalk(self._partition, self._port, begin)
+        self._first, self._from_oldest = begin.slot, since is None or begin.slot == 0
         self._records.clear()
 
     def _row_at(self, since: int | None) -> Row | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.format import Header
-from hqueue.log.ports import HeaderPort
+from hqueue.log.ports import HeaderPort, Row
 from hqueue.log.rows import header_of
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX, TAIL_TRUST_MS
@@ -21,6 +21,15 @@ class LogPosition(NamedTuple):
 
     slot: int
     ordinal: int
+
+    @classmethod
+    def before(cls, row: Row) -> LogPosition:
+        """Where the batch in this row went.
+
+        Raises:
+            CorruptLogError: its header can't be read.
+        """
+        return cls(row.slot, header_of(row).ordinal)
 
     @classmethod
     def after(cls, header: Header) -> LogPosition:

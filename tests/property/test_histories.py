@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import Message
-from hqueue.format import encode_bodies, encode_header, rowkey
-from hqueue.log import LogPosition, history
+from hqueue.format import Bodies, encode_bodies
+from hqueue.log import history
 from hqueue.log.history import History
-from hqueue.log.ports import Row
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from tests.support.chain import Chain
 
 NONCES = [bytes(8), bytes(7) + b"\1", b"\1" + bytes(7), b"\1" * 8, b"abcdefgh", b"efghabcd"]
 """Some that can be seen in the midst of others, one after another."""
 
 
-class Chain:
-    """A partition's headers, as a port that counts the rows it gives."""
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.given = 0
-        self.end = LogPosition(0, 0)
-        self.now = 0
-
-    def truncate(self, now: int) -> None:
-        """Take all away; what comes has later IDs."""
-        self.rows, self.end, self.now = [], LogPosition(0, 0), now
-
-    def append(self, nonce: bytes, count: int) -> int:
-        slot, ordinal = self.end
-        bodies = encode_bodies([Message("t", b"x")] * count)
-        key = rowkey.encode(0, slot)
-        base = max(slot, self.now) + 3
-        header = encode_header(key, bodies, base=base, ordinal=ordinal, nonce=nonce, published_ms=1)
-        self.rows.append(Row(key, 0, slot, header, {}))
-        self.end = LogPosition(base + count, ordinal + count)
-        return base
-
-    def newest(self, partition: int, at_or_below: int) -> Row | None:
-        at = bisect_right(self.rows, at_or_below, key=lambda row: row.slot)
-        return self.rows[at - 1] if at else None
-
-    def headers(self, partition: int, start: int, limit: int) -> list[Row]:
-        at = bisect_left(self.rows, start, key=lambda row: row.slot)
-        self.given += len(self.rows[at : at + limit])
-        return self.rows[at : at + limit]
+def bodies_of(count: int) -> Bodies:
+    return encode_bodies([Message("t", b"x")] * count)
 
 
 def find(known: History, chain: Chain, nonce: bytes, since: int | None) -> int | None:
@@ -91,22 +60,22 @@ def test_a_search_finds_what_was_appended_since_its_beginning(
                 assert found is not None or known.end == chain.end
             elif nonce not in appended:
                 position = chain.end
-                appended[nonce] = chain.append(nonce, count)
+                appended[nonce] = chain.append(bodies_of(count), nonce)
                 if kind == "own":
-                    bodies = encode_bodies([Message("t", b"x")] * count)
-                    known.note(position, nonce, appended[nonce], bodies)
+                    known.note(position, nonce, appended[nonce], bodies_of(count))
 
 
 def test_each_header_is_read_once_and_those_of_its_own_appends_never() -> None:
     chain = Chain()
     known = History(0, chain)
-    bodies = encode_bodies([Message("t", b"x")])
     for n in range(1_000):
-        chain.append(b"other%03d" % n, 1)
+        chain.append(bodies_of(1), b"other%03d" % n)
     for n in range(1_000):
         assert find(known, chain, b"mine %03d" % n, 3) is None
         position = chain.end
-        known.note(position, b"mine %03d" % n, chain.append(b"mine %03d" % n, 1), bodies)
+        known.note(
+            position, b"mine %03d" % n, chain.append(bodies_of(1), b"mine %03d" % n), bodies_of(1)
+        )
         assert known.end == chain.end
     assert chain.given <= 1_001
     assert all(find(known, chain, b"mine %03d" % n, 3) is not None for n in range(1_000))
@@ -119,12 +88,10 @@ def test_what_a_truncation_took_is_not_found(others: int) -> None:
     known = History(0, chain)
     assert find(known, chain, b"mine 000", 0) is None
     position = chain.end
-    known.note(
-        position, b"mine 000", chain.append(b"mine 000", 1), encode_bodies([Message("t", b"x")])
-    )
+    known.note(position, b"mine 000", chain.append(bodies_of(1), b"mine 000"), bodies_of(1))
     assert find(known, chain, b"mine 000", 0) is not None
     chain.truncate(now=100)
     for n in range(others):
-        chain.append(b"other%03d" % n, 2)
+        chain.append(bodies_of(2), b"other%03d" % n)
     assert find(known, chain, b"mine 000", 0) is None
     assert known.end == chain.end

@@ -23,7 +23,7 @@ from hqueue_workers.hub.serving.access import AccessChanges
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.settings import UNIFORM, HubSettings
-from hqueue_workers.hub.subscribing.attachments import Attachments
+from hqueue_workers.hub.subscribing.attachments import Attachments, Deliver
 from hqueue_workers.hub.subscribing.delivering import Delivering
 from hqueue_workers.hub.subscribing.sessions import Sessions
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
@@ -82,8 +82,22 @@ class Parts:
         metadata = client.topic_metadata(queue)
         bound_ms = client.settings.operation_timeout_ms
         found: list[Region] = []
-        own = Queue(log, client.cluster.coordinate, self._ranges_of(metadata))
-        subscriptions = self._subscriptions(own, metadata)
+        ranges_of = self._ranges_of(metadata)
+        own = Queue(log, client.cluster.coordinate, ranges_of)
+        subscriptions = self._subscriptions(
+            metadata,
+            lambda store, moved: Delivering(
+                own,
+                log.topic_past(),
+                ranges_of,
+                runtime=self._runtime,
+                may_send=lambda: self._lease.holds,
+                store=store,
+                moved=moved,
+                metrics=self._metrics,
+                calls_max=self._settings.deliveries_max,
+            ),
+        )
         available = AvailableHubs(metadata.hubs)
 
         def fenced(owned: OwnedTopic) -> None:
@@ -186,24 +200,11 @@ class Parts:
 
         return Searches(scan)
 
-    def _subscriptions(self, queue: Queue, metadata: TopicMetadata) -> Subscriptions:
+    def _subscriptions(self, metadata: TopicMetadata, deliver: Deliver) -> Subscriptions:
         client, settings, runtime = self._client, self._settings, self._runtime
         sessions = Sessions(settings.session_ms)
         records = SubscriptionRecords(
             metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
-        attachments = Attachments(
-            records,
-            runtime=runtime,
-            sessions=sessions,
-            deliver=lambda store, moved: Delivering(
-                queue,
-                runtime=runtime,
-                may_send=lambda: self._lease.holds,
-                store=store,
-                moved=moved,
-                metrics=self._metrics,
-                calls_max=settings.deliveries_max,
-            ),
-        )
+        attachments = Attachments(records, runtime=runtime, sessions=sessions, deliver=deliver)
         return Subscriptions(records, attachments, sessions, settings.subscriptions_max)

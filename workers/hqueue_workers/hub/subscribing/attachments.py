@@ -20,7 +20,7 @@ from hqueue_workers.hub.subscribing.subscription_records import SubscriptionReco
 from hqueue_workers.hub.writing.owned import OwnedTopic, Publish
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Attachments"]
+__all__ = ["Attachments", "Deliver"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,10 @@ GRACE_S = 5.0
 """How long a call under way is waited for when a subscription is detached."""
 TOGETHER = 64
 
-_Store = Callable[[Subscription], Awaitable[None]]
-_Moved = Callable[[Subscription], None]
+Deliver = Callable[
+    [Callable[[Subscription], Awaitable[None]], Callable[[Subscription], None]], Delivering
+]
+"""Makes what delivers, given what stores a mark, and what is told of one to be stored soon."""
 
 
 class _Region(Protocol):
@@ -57,8 +59,7 @@ class Attachments:
         records: where subscriptions are kept.
         runtime: what the hub delivers on.
         sessions: the subscribers'.
-        deliver: makes what delivers, given what stores a mark, and what is told of one to be
-            stored before long.
+        deliver: makes what delivers.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Attachments:
         *,
         runtime: Runtime,
         sessions: Sessions,
-        deliver: Callable[[_Store, _Moved], Delivering],
+        deliver: Deliver,
     ) -> None:
         self._records = records
         self._runtime = runtime

@@ -6,10 +6,12 @@ import asyncio
 import collections
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Protocol
 
 from hqueue import Address, DeadLetter, HQueueError, MessageID, Queue, ReceivedMessage
 from hqueue.metadata import DeliveryOptions
+from hqueue.metadata.managers import LogRange
 from hqueue.push import Status
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import Call
@@ -19,7 +21,7 @@ from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.subscribing.subscription import Subscription
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Delivering"]
+__all__ = ["Delivering", "Past"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +30,20 @@ CONNECTIONS = 8
 """Calls under way to one address."""
 IDLE_POOLS_MAX = 256
 READ_BYTES = 1024 * 1024
+LOOK_MS = 10_000.0
 ERROR_MS = 1_000.0
+
+
+class Past(Protocol):
+    """Tells what topics had before, as `hqueue.consume.topic_past` does. Thread-safe."""
+
+    def may_have(
+        self, topic: str, ranges: Sequence[LogRange], start: MessageID, stop: MessageID
+    ) -> bool:
+        """Whether a topic may have messages in ``[start, stop)``; *no* is certain."""
+
+    def forget_idle(self) -> bool:
+        """Forget what nobody has asked for lately; whether something is left."""
 
 
 class _Place:
@@ -53,13 +68,18 @@ class Delivering:
     loop.
 
     What was published lately is taken from memory; else it is read from the log, over all the
-    topic's ranges. A call that has no answer, or is answered with *retry*, is made again with the
-    same messages after a pause, in which it holds nothing; a rejected one goes to the dead letters.
+    topic's ranges. Before the first such read of a subscription that was attached it is asked
+    whether there is anything: most have nothing there.
+
+    A call that has no answer, or is answered with *retry*, is made again with the same messages
+    after a pause, in which it holds nothing; a rejected one goes to the dead letters.
     An address that did not answer is called once at a time until it does, and all such addresses
     together have half of the calls: those that hang do not hold up the others.
 
     Args:
         queue: the queue.
+        past: tells what topics had before.
+        ranges_of: where a topic lies.
         runtime: what it runs on.
         may_send: whether the hub's session certainly lives: asked before each piece that is sent.
         store: stores a subscription's mark.
@@ -71,6 +91,8 @@ class Delivering:
     def __init__(
         self,
         queue: Queue,
+        past: Past,
+        ranges_of: Callable[[str], Sequence[LogRange]],
         *,
         runtime: Runtime,
         may_send: Callable[[], bool],
@@ -80,6 +102,9 @@ class Delivering:
         calls_max: int,
     ) -> None:
         self._queue = queue
+        self._past = past
+        self._ranges_of = ranges_of
+        self._forgetting = False
         self._runtime = runtime
         self._may_send = may_send
         self._store = store
@@ -242,17 +267,29 @@ class Delivering:
         if position >= feed.kept_from:
             return _cut(_kept(subscription, until), count, until)
         topic, queue = feed.owned.name, self._queue
+        start, stop = MessageID.from_int(position), MessageID.from_int(until)
+        is_first, subscription.looked = not subscription.looked, True
 
         def read() -> tuple[list[ReceivedMessage], int]:
-            with queue.scan_topic(
-                topic,
-                start=MessageID.from_int(position),
-                stop=MessageID.from_int(until),
-                bytes_max=READ_BYTES,
-            ) as scanner:
+            if is_first and not self._past.may_have(topic, self._ranges_of(topic), start, stop):
+                return [], until
+            with queue.scan_topic(topic, start=start, stop=stop, bytes_max=READ_BYTES) as scanner:
                 return _cut(iter(scanner), count, until)
 
+        if is_first:
+            self._forget_later()
         return await self._runtime.read(read)
+
+    def _forget_later(self) -> None:
+        """What is known of the past is forgotten some time after it was needed."""
+        if not self._forgetting:
+            self._forgetting = True
+            asyncio.get_running_loop().call_later(LOOK_MS / 1e3, self._forget)
+
+    def _forget(self) -> None:
+        self._forgetting = False
+        if self._past.forget_idle():
+            self._forget_later()
 
     async def _drop(self, subscription: Subscription) -> None:
         """Pass over the oldest of what waits, if that is more than the subscriber wants."""

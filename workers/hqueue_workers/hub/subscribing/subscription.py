@@ -119,9 +119,9 @@ class Subscription:
     """
 
     __slots__ = (
-        "attempts", "consumed", "delivery", "ended", "failures", "feed", "left", "outstanding",
-        "over", "position", "preferences", "queued", "reason", "repeat_to", "running", "since",
-        "stored", "subscriber", "tried", "version", "waiting",
+        "attempts", "consumed", "delivery", "ended", "failures", "feed", "left", "looked",
+        "outstanding", "over", "position", "preferences", "queued", "reason", "repeat_to",
+        "running", "since", "stored", "subscriber", "tried", "version", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +144,8 @@ class Subscription:
         """What lies below was delivered, or dropped."""
         self.since = 0
         """Messages consumed since the mark was stored."""
+        self.looked = False
+        """Whether what lies before was read, or is known to be nothing."""
         self.waiting: int | None = None
         """Messages from `position` on; None if they are not counted."""
         self.outstanding: collections.deque[int] | None = None

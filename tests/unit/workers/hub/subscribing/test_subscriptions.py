@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import hqueue
 from hqueue import Message, MessageID, ReceivedMessage, Status
 from hqueue_workers.hub.owning.region import Region
 from tests.support.backends import MemoryBackend
@@ -45,14 +46,12 @@ class Place:
     def region(self, number: int = 0) -> Region:
         return self.hubs[number].hub._parts[QUEUE].region
 
-    def publish(self, *values: bytes, number: int = 0) -> MessageID:
+    def publish(self, *values: bytes, number: int = 0, topic: str = "t") -> MessageID:
         """Publish at a hub; the last message's ID."""
+        publishing = self.hubs[number].hub._parts[QUEUE].publishing
         for value in values:
-            done = (
-                self.hubs[number]
-                .hub._parts[QUEUE]
-                .publishing.publish("me", "t", [Message("t", value)], len(value), redirected=True)
-            )
+            messages = [Message(topic, value)]
+            done = publishing.publish("me", topic, messages, len(value), redirected=True)
             last = done.result(WAIT_S).id
         return last
 
@@ -272,6 +271,39 @@ def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(place: Place)
         sub.subscribe("t", 1, at=at)
         wait_for(lambda: sub.values == sent, "none is lost, none comes twice, in order")
     assert last < sub.messages[-1].id
+
+
+def test_of_many_topics_that_come_only_those_are_read_that_have_something(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.hub()
+    topics = [f"t{number}" for number in range(30)]
+    sub = place.subscriber()
+    for topic in topics:
+        sub.subscribe(topic)
+    place.publish(b"seen", topic="t3")
+    wait_for(lambda: sub.values == [b"seen"], "it came")
+    for topic in topics:
+        sub.close_subscription(topic)
+    place.publish(b"missed", topic="t7")
+    place.hub()
+    place.hubs[0].terminate()
+    read: list[str] = []
+    scan_topic = hqueue.Queue.scan_topic
+
+    def scan(queue: hqueue.Queue, topic: str, **given: Any) -> hqueue.TopicScanner:
+        read.append(topic)
+        return scan_topic(queue, topic, **given)
+
+    monkeypatch.setattr(hqueue.Queue, "scan_topic", scan)
+    place.publish(b"new", topic="t9", number=1)
+    again = place.subscriber(session="life2")
+    for topic in topics:
+        again.subscribe(topic, 1, at=place.hubs[1].address)
+    wait_for(lambda: sorted(again.values) == [b"missed", b"new"], "they came")
+    place.publish(*[b"%d" % number for number in range(5)], topic="t1", number=1)
+    wait_for(lambda: len(again.values) == 7, "and what is published then")
+    assert set(read) == {"t7", "t9"}
 
 
 def test_a_silent_session_is_over(place: Place) -> None:

@@ -1,0 +1,88 @@
+"""Whether topics that have owners have messages behind a place: for thousands, at little cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.topic_scanner import scans_of
+from hqueue.log.newest import NewestMessages
+from hqueue.message_id import Moment
+from hqueue.metadata.managers import LogRange
+from hqueue.runtime.clock import Clock
+
+__all__ = ["TopicPast"]
+
+TOPICS_MAX = 1 << 19
+KEPT_MS = 60_000.0
+
+
+@dataclasses.dataclass
+class _Part:
+    newest: NewestMessages
+    used_ms: float
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+
+class TopicPast:
+    """Answers whether a scan of a topic would find anything. Thread-safe.
+
+    When a topic's hub has died, each of its subscriptions may have missed something. That is asked
+    of thousands of topics at once, of which most have nothing: so the headers of each partition are
+    read once for all that ask, and what they say is kept for a minute behind the last question.
+
+    Args:
+        reader: reads the queue.
+        clock: where time comes from.
+    """
+
+    def __init__(self, reader: QueueReader, clock: Clock) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._parts: dict[int, _Part] = {}
+        """By partition; the one that was used last is the last."""
+
+    def may_have(self, topic: str, ranges: Sequence[LogRange], start: Moment, stop: Moment) -> bool:
+        """Whether a topic may have messages with IDs in ``[start, stop)``. A *no* is certain.
+
+        Args:
+            topic: the topic.
+            ranges: where it lies.
+            start: an ID.
+            stop: an ID; all that the topic has below it was appended before this call.
+
+        Raises:
+            StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
+        """
+        for partition, scan in scans_of(topic, ranges, start, stop):
+            part = self._part(partition)
+            with part.lock:
+                deadline = self._reader.deadline()
+                if part.newest.may_have(topic, scan.start, scan.stop, deadline):
+                    return True
+        return False
+
+    def forget_idle(self) -> bool:
+        """Forget what nobody has asked for lately; whether something is left."""
+        oldest_ms = self._clock.monotonic_ms() - KEPT_MS
+        with self._lock:
+            self._parts = {
+                partition: part for partition, part in self._parts.items()
+                if part.used_ms > oldest_ms
+            }  # fmt: skip
+            return bool(self._parts)
+
+    def _part(self, partition: int) -> _Part:
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            part = self._parts.pop(partition, None)
+            if part is None:
+                part = _Part(self._reader.newest_messages(partition), now_ms)
+            part.used_ms = now_ms
+            self._parts[partition] = part
+            while sum(len(each.newest) for each in self._parts.values()) > TOPICS_MAX:
+                del self._parts[next(iter(self._parts))]
+            return part

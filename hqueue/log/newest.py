@@ -1,0 +1,129 @@
+"""Up to where topics have messages, learned from headers: each is read once for all that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hqueue.errors import CorruptLogError
+from hqueue.format import SCATTERED, Header
+from hqueue.log.ports import HeaderPort
+from hqueue.log.tail import LogPosition
+from hqueue.log.walk import BrokenOffError, HeaderWalk
+from hqueue.runtime.clock import Deadline
+
+__all__ = ["NewestMessages"]
+
+PAGES_MAX = 40
+"""Who asks for more is better served by a scan."""
+TOPICS_MAX = 1 << 18
+
+
+class NewestMessages:
+    """Up to where each topic has messages, in one part of a partition's log. Not thread-safe.
+
+    A scan for one topic passes every batch that lies in between, whoever's it is: for thousands of
+    topics that share a partition it is the same batches each time. This reads their headers once.
+    It grows at both ends, as it is asked; what it has seen it keeps.
+
+    It says *yes* where it does not know: because it would take too many headers, has too many
+    topics, or can't follow the log. A *no* is certain.
+
+    Args:
+        partition: the partition.
+        port: the store.
+        pages_max: so many pages of headers are read for one question, or twice as many.
+        topics_max: so many topics are kept in mind.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        port: HeaderPort,
+        *,
+        pages_max: int = PAGES_MAX,
+        topics_max: int = TOPICS_MAX,
+    ) -> None:
+        self._partition = partition
+        self._port = port
+        self._pages_max = pages_max
+        self._topics_max = topics_max
+        self._first: int | None = None
+        """All headers from the batch that covers this ID on were seen; None if none was."""
+        self._walk = HeaderWalk(partition, port, LogPosition(0, 0))
+        self._newest: dict[str, int] = {}
+        self._too_far = 0
+        """Behind IDs below this one lie too many headers."""
+
+    def __len__(self) -> int:
+        """The topics that are kept in mind."""
+        return len(self._newest)
+
+    def may_have(self, topic: str, start: int, stop: int, deadline: Deadline) -> bool:
+        """Whether a topic may have messages with IDs in ``[start, stop)``, all of which are
+        appended already, if they ever will be.
+
+        Raises:
+            StoreUnavailableError: the store stayed away until the deadline.
+        """
+        try:
+            is_known = start >= self._too_far and self._learn(start, stop, deadline)
+        except (BrokenOffError, CorruptLogError):
+            self._forget()  # It was truncated, or collected up to here; or a scan meets it, too.
+            return True
+        if len(self._newest) > self._topics_max:
+            self._forget(too_far=stop)
+            return True
+        return not is_known or self._newest.get(topic, -1) >= start
+
+    def _learn(self, start: int, stop: int, deadline: Deadline) -> bool:
+        """See the headers of a part of the log; whether all of them were."""
+        if self._first is None:
+            self._walk, self._first = self._walk_from(start, deadline), start
+        elif start < self._first:
+            earlier = self._walk_from(start, deadline)
+            if not self._go_on(earlier, self._first, deadline):
+                self._too_far = earlier.end.slot
+                return False
+            self._first = start
+        if self._go_on(self._walk, stop, deadline):
+            return True
+        self._forget(too_far=self._walk.end.slot)
+        return False
+
+    def _walk_from(self, start: int, deadline: Deadline) -> HeaderWalk:
+        """A walk that begins with the batch that covers an ID, or with the oldest that is kept."""
+
+        def look() -> LogPosition:
+            row = self._port.newest(self._partition, start)
+            if row is None:
+                rows = self._port.headers(self._partition, 0, 1)
+                row = rows[0] if rows else None
+            return LogPosition(0, 0) if row is None else LogPosition.before(row)
+
+        return HeaderWalk(self._partition, self._port, deadline.run(look))
+
+    def _go_on(self, walk: HeaderWalk, stop: int, deadline: Deadline) -> bool:
+        """Walk up to an ID; whether it came so far."""
+        for _ in range(self._pages_max):
+            if walk.end.slot >= stop:
+                break
+            page = deadline.run(walk.page)
+            if not page:
+                break
+            self._see(header for _, header in page)
+        return walk.end.slot >= stop
+
+    def _see(self, headers: Iterable[Header]) -> None:
+        newest = self._newest
+        for header in headers:
+            for entry in header.topics:
+                last = header.end - 1
+                if entry.layout != SCATTERED:
+                    last = header.base + entry.first + entry.count - 1
+                if newest.get(entry.topic, -1) < last:
+                    newest[entry.topic] = last
+
+    def _forget(self, *, too_far: int = 0) -> None:
+        self._first = None
+        self._newest = {}
+        self._too_far = max(self._too_far, too_far)
