@@ -140,6 +140,7 @@ class TakeOver:
                 logger.info("it is not known whether topic %r was taken over: %s", topic, exc)
                 return None
             raise
+        owned.ranges = wanted.ranges
         return None if owned.fenced else owned
 
     @staticmethod

@@ -271,8 +271,10 @@ class Delivering:
         is_first, subscription.looked = not subscription.looked, True
 
         def read() -> tuple[list[ReceivedMessage], int]:
-            if is_first and not self._past.may_have(topic, self._ranges_of(topic), start, stop):
-                return [], until
+            if is_first:
+                ranges = feed.owned.take_ranges() or self._ranges_of(topic)
+                if not self._past.may_have(topic, ranges, start, stop):
+                    return [], until
             with queue.scan_topic(topic, start=start, stop=stop, bytes_max=READ_BYTES) as scanner:
                 return _cut(iter(scanner), count, until)
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from hqueue import Address, HQueueError, Message, MessageID, TopicAccess
-from hqueue.metadata.managers import Verdict
+from hqueue.metadata.managers import LogRange, Verdict
 
 __all__ = [
     "FencedTopicError",
@@ -85,6 +85,9 @@ class OwnedTopic:
     verdict: Verdict
     since_ms: float
     access: TopicAccess = dataclasses.field(default_factory=TopicAccess)
+    ranges: Sequence[LogRange] | None = None
+    """Where it lay when it was taken over, until somebody has asked: it is asked once, and there
+    may be very many topics."""
     first: int = 0
     """The lowest ID that a message of it may have."""
     known_from: int = 0
@@ -99,6 +102,11 @@ class OwnedTopic:
     """Messages that were appended since it is owned."""
     rated: tuple[float, int] = (0.0, 0)
     """When its rate was last measured, and how many had been published by then."""
+
+    def take_ranges(self) -> Sequence[LogRange] | None:
+        """Where it lies, if that is known still; then it is known no more."""
+        ranges, self.ranges = self.ranges, None
+        return ranges
 
 
 class OwnedListener(Protocol):
