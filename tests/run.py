@@ -61,6 +61,9 @@ def tests(name: str, marked: str, *options: str) -> Step:
 PROCESSES = str(CORES + 1)
 """One more than there are cores: many tests wait, for a clock or another process."""
 
+SLOWEST = ("--durations", "15", "--durations-min", "2")
+"""Which tests took longest is shown: who makes this faster begins there."""
+
 SPREAD = ("--numprocesses", PROCESSES, "--dist", "worksteal", "--quiet")
 """On all cores: for tests that need no server."""
 
@@ -79,8 +82,8 @@ def on_servers(also: str) -> list[Lane]:
         Lane(
             [
                 tests("serverless", f"not servers{also}", *SPREAD),
-                tests("servers", f"((servers and not spark) or cluster){also}"),
-                tests("spark", f"spark and not cluster{also}"),
+                tests("servers", f"((servers and not spark) or cluster){also}", *SLOWEST),
+                tests("spark", f"spark and not cluster{also}", *SLOWEST),
             ]
         )
     ]

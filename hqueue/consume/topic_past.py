@@ -61,8 +61,10 @@ class TopicPast:
             part = self._part(partition)
             with part.lock:
                 deadline = self._reader.deadline()
-                if part.newest.may_have(topic, scan.start, scan.stop, deadline):
-                    return True
+                found = part.newest.may_have(topic, scan.start, scan.stop, deadline)
+            self._forget_many()
+            if found:
+                return True
         return False
 
     def forget_idle(self) -> bool:
@@ -83,6 +85,9 @@ class TopicPast:
                 part = _Part(self._reader.newest_messages(partition), now_ms)
             part.used_ms = now_ms
             self._parts[partition] = part
+            return part
+
+    def _forget_many(self) -> None:
+        with self._lock:
             while sum(len(each.newest) for each in self._parts.values()) > TOPICS_MAX:
                 del self._parts[next(iter(self._parts))]
-            return part

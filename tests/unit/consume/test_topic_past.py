@@ -1,0 +1,90 @@
+"""What topics have behind a place: over all their ranges, and only for as long as somebody asks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from hqueue import Message, MessageID
+from hqueue.consume import topic_past
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.topic_past import KEPT_MS, TopicPast
+from hqueue.format import encode_bodies
+from hqueue.log.newest import NewestMessages
+from hqueue.metadata.managers import LogRange
+from hqueue.runtime.clock import Deadline
+from tests.support.chain import Chain
+from tests.support.doubles import SteppedClock
+
+PARTITIONS = 3
+
+
+class Place:
+    """Partitions of headers, and what is told of them."""
+
+    def __init__(self) -> None:
+        self.clock = SteppedClock()
+        self.chains = [Chain() for _ in range(PARTITIONS)]
+        reader = SimpleNamespace(
+            newest_messages=lambda number: NewestMessages(number, self.chains[number]),
+            deadline=lambda: Deadline(self.clock, 1_000),
+        )
+        self.past = TopicPast(cast(QueueReader, reader), self.clock)
+
+    def append(self, partition: int, topic: str) -> int:
+        return self.chains[partition].append(encode_bodies([Message(topic, b"x")]))
+
+    def may_have(self, topic: str, start: int, *ranges: LogRange) -> bool:
+        stop = max(chain.end.slot for chain in self.chains)
+        first, last = MessageID.from_int(start), MessageID.from_int(stop)
+        return self.past.may_have(topic, ranges, first, last)
+
+
+def a_range(partition: int, first: int, last: int | None, epoch: int = 0) -> LogRange:
+    end = None if last is None else MessageID.from_int(last)
+    return LogRange(partition, MessageID.from_int(first), end, epoch)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_all_ranges_behind_the_place_are_looked_at_and_no_others(place: Place) -> None:
+    first = place.append(0, "a")
+    place.append(1, "other")
+    second = place.append(1, "a")
+    place.append(2, "a")
+    ranges = a_range(0, 0, first), a_range(1, first + 1, second, 1)
+    assert place.may_have("a", 0, *ranges)
+    assert place.may_have("a", first, *ranges)
+    assert not place.may_have("a", second + 1, *ranges)
+    assert not place.may_have("b", 0, *ranges)
+    assert place.chains[2].given == 0
+
+
+def test_headers_are_read_once_for_all_topics_and_again_when_they_were_forgotten(
+    place: Place,
+) -> None:
+    last = [place.append(0, "other") for _ in range(50)][-1]
+    for number in range(100):
+        assert not place.may_have(f"t{number}", 0, a_range(0, 0, last))
+    assert place.chains[0].given == 50
+    place.clock.now_ms += KEPT_MS / 2
+    assert place.past.forget_idle()
+    assert not place.may_have("t", 0, a_range(0, 0, last))
+    assert place.chains[0].given == 50
+    place.clock.now_ms += KEPT_MS + 1
+    assert not place.past.forget_idle()
+    assert not place.may_have("t", 0, a_range(0, 0, last))
+    assert place.chains[0].given == 100
+
+
+def test_no_more_topics_are_kept_than_may_be(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_past, "TOPICS_MAX", 10)
+    last = [[place.append(each, f"{number}") for number in range(9)][-1] for each in (0, 1)]
+    for partition in (0, 1, 0):
+        assert not place.may_have("t", 0, a_range(partition, 0, last[partition]))
+    assert [chain.given for chain in place.chains] == [18, 9, 0], "the first was forgotten for it"
