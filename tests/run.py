@@ -2,7 +2,8 @@
 
 A plan has lanes that run beside one another; the steps of a lane run one after the other. What runs
 on real servers has deadlines and is alone: beside other tests, on two cores, now and then one of
-them missed its own. The tests on a cluster come last among those of the servers.
+them missed its own. Each server, and Spark, is started once for all of it. The tests on a cluster
+come last.
 
 What the first lane writes is shown as it comes, what the others write when all have ended: nothing
 is mixed. At the end stands how each step ended. The exit code is 0 if all steps ended so.
@@ -82,8 +83,7 @@ def on_servers(also: str) -> list[Lane]:
         Lane(
             [
                 tests("serverless", f"not servers{also}", *SPREAD),
-                tests("servers", f"((servers and not spark) or cluster){also}", *SLOWEST),
-                tests("spark", f"spark and not cluster{also}", *SLOWEST),
+                tests("servers", f"(servers or cluster){also}", *SLOWEST),
             ]
         )
     ]
