@@ -64,4 +64,6 @@ class HandAssigned:
         """There is nobody who waits for them."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """No claim is held."""
+        if self._offsets is not None:
+            self._offsets.give_up()

@@ -238,6 +238,8 @@ class GroupMember:
         for watch in self._watches:
             watch.close()
         self._thread.join()
+        if self._offsets is not None:
+            self._offsets.give_up()
         self._leave()
 
     def _leave(self) -> None:

@@ -42,6 +42,8 @@ class Offset:
     position: Position
     version: Version
     """What a commit compares: another after each commit, and after each take-over."""
+    claim: object = dataclasses.field(default=None, compare=False, repr=False)
+    """The take-over that it is known by; None if it was only read."""
 
 
 class GroupOffsets:
@@ -129,8 +131,9 @@ class GroupOffsets:
             StoreUnavailableError: the store, or others that change the offsets, left no way.
         """
         taken: dict[PartitionKey, Offset] = {}
+        claims = {key: object() for key in partitions}
         # Before anything is written: what finds this take-over's version finds this, too.
-        self._claims.update((key, object()) for key in partitions)
+        self._claims.update(claims)
         for _ in range(TRIES_MAX):
             left = [key for key in partitions if key not in taken]
             if not left:
@@ -140,17 +143,30 @@ class GroupOffsets:
                 return taken
             # One that is created is taken over as well: it may be another's that was faster.
             with contextlib.suppress(CommitFailedError):
-                taken |= self.commit(
-                    consumer, {key: (known[key], known[key].position) for key in known}
+                taken |= self._write(
+                    consumer,
+                    {
+                        key: (dataclasses.replace(offset, claim=claims[key]), offset.position)
+                        for key, offset in known.items()
+                    },
                 )
         raise StoreUnavailableError(
             "others keep changing these offsets", outcome=Outcome.NOT_APPLIED, partitions=left
         )
 
+    def give_up(self) -> None:
+        """Call nothing this consumer's own any more of what was taken over until now: it may take
+        that over by others of these. Commits count as before.
+        """
+        self._claims.clear()
+
     def commit(
         self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, Position]]
     ) -> dict[PartitionKey, Offset]:
         """Move offsets, each if nobody changed it since it was known; many in few round trips.
+
+        What a commit of the same claim changed, that got no answer and was made later, is no
+        reason to refuse one: nobody else had the partition meanwhile.
 
         Args:
             consumer: the ID of the one that commits.
@@ -166,35 +182,88 @@ class GroupOffsets:
                 the offset before it: that is not known.
             StoreUnavailableError: with an outcome; some may have been moved.
         """
+        moved = self._write(consumer, moves)
+        refused = {key: offset for key, (offset, _) in moves.items() if key not in moved}
+        try:
+            known = self._changed_late(consumer, refused)
+            if known:
+                moved |= self._write(
+                    consumer, {key: (offset, moves[key][1]) for key, offset in known.items()}
+                )
+        except StoreUnavailableError as exc:
+            if moved:  # The others, that is.
+                exc.outcome = Outcome.UNKNOWN
+            raise
+        return moved
+
+    def _write(
+        self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, Position]]
+    ) -> dict[PartitionKey, Offset]:
+        """As `commit`, but that any change since is a reason."""
         paths = {self._paths.offset(key): key for key in moves}
         changes = {
             path: Change(encode_offset(*moves[key][1], consumer), moves[key][0].version)
             for path, key in paths.items()
         }
-        claims = {key: self._claims.get(key) for key in moves}
         try:
             versions = self._store.records.write(changes)
         except StoreUnavailableError as exc:
             if exc.outcome is not Outcome.UNKNOWN:
                 raise
-            versions = self._look_up(consumer, paths, changes, claims, exc)
+            versions = self._look_up(consumer, moves, paths, changes, exc)
         return {
-            paths[path]: Offset(moves[paths[path]][1], version)
-            for path, version in versions.items()
-            if version is not None
+            key: Offset(moves[key][1], version, moves[key][0].claim)
+            for path, key in paths.items()
+            if (version := versions[path]) is not None
         }
+
+    def _changed_late(
+        self, consumer: str, refused: Mapping[PartitionKey, Offset]
+    ) -> dict[PartitionKey, Offset]:
+        """Those of these offsets that only their claim changed since they were known, as they are
+        now.
+        """
+        paths = {
+            self._paths.offset(key): key
+            for key, offset in refused.items()
+            if offset.claim is not None and self._is_of_claim(key, offset)
+        }
+        found = self._store.records.read(paths) if paths else {}
+        return {
+            key: dataclasses.replace(offset, claim=refused[key].claim)
+            for key, offset in self._decoded(found).items()
+            if self._is_by(consumer, key, refused[key], found)
+        }
+
+    def _is_of_claim(self, key: PartitionKey, offset: Offset) -> bool:
+        """Whether this consumer has not taken the partition over since it knew this offset. Asked
+        after a record was read, for that one's version.
+        """
+        return self._claims.get(key) is offset.claim
+
+    def _is_by(
+        self, consumer: str, key: PartitionKey, offset: Offset, found: Mapping[str, Record]
+    ) -> bool:
+        """Whether what was found was written by a consumer, by the claim that knew this offset: a
+        take-over by this same consumer, after its session was over, may write the same value.
+        """
+        path = self._paths.offset(key)
+        return (
+            path in found
+            and offset_writer(found[path].value, path) == consumer
+            and self._is_of_claim(key, offset)
+        )
 
     def _look_up(
         self,
         consumer: str,
+        moves: Mapping[PartitionKey, tuple[Offset, Position]],
         paths: Mapping[str, PartitionKey],
         changes: Mapping[str, Change],
-        claims: Mapping[PartitionKey, object],
         error: StoreUnavailableError,
     ) -> dict[str, Version | None]:
         """The versions that these changes made: who stood still for long hears of others, not of a
-        store that was silent. A take-over by this same consumer, after its session was over, writes
-        the same value: its version is not that of a commit before it.
+        store that was silent.
 
         Raises:
             CommitFailedError: as `commit`.
@@ -206,10 +275,8 @@ class GroupOffsets:
             raise error from None
         lost = [
             path
-            for path in changes
-            if path not in found
-            or offset_writer(found[path].value, path) != consumer
-            or self._claims.get(paths[path]) is not claims[paths[path]]
+            for path, key in paths.items()
+            if not self._is_by(consumer, key, moves[key][0], found)
         ]
         if lost:
             raise CommitFailedError(

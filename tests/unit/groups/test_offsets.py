@@ -10,11 +10,11 @@ import pytest
 
 from hqueue import MessageID
 from hqueue.errors import CommitFailedError, Outcome, StoreUnavailableError
-from hqueue.groups.offsets import GroupOffsets, Position
+from hqueue.groups.offsets import GroupOffsets, Offset, Position
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.ports import Change, Records, Version
-from tests.support.memory.metadata import MemoryServer
+from tests.support.memory.metadata import MemoryServer, MemorySession
 
 PATHS = GroupPaths("/hqueue", "a group, of any characters/")
 KEY = PartitionKey("q", 0)
@@ -103,6 +103,72 @@ def test_a_commit_whose_answer_was_lost_is_not_the_take_over_that_its_consumer_m
         assert failed.value.facts["partitions"] == [KEY]
     assert offsets.read([KEY]) == {KEY: taken[0]}
     assert offsets.commit("a", {KEY: (taken[0], Position(MessageID(7)))})
+
+
+def test_a_commit_of_an_earlier_claim_is_not_looked_up_as_the_take_over_that_was_made_before_it(
+    metadata_server: MemoryServer,
+) -> None:
+    store = metadata_server.open()
+    offsets = GroupOffsets(store, PATHS)
+    before = offsets.take_over("a", [KEY])[KEY]
+    taken = offsets.take_over("a", [KEY])
+    unanswered = Unanswered(store.records, False, lambda: None)
+    with mock.patch.object(store, "records", unanswered), pytest.raises(CommitFailedError):
+        offsets.commit("a", {KEY: (before, before.position)})
+    assert offsets.read([KEY]) == taken
+
+
+def commit_late(store: MemorySession, offsets: GroupOffsets, known: Offset) -> None:
+    """Commit without an answer; it is made when that was looked up."""
+    lost: dict[str, Change] = {}
+
+    def lose(changes: Mapping[str, Change]) -> None:
+        lost.update(changes)
+        raise StoreUnavailableError("the answer was lost", outcome=Outcome.UNKNOWN)
+
+    with mock.patch.object(store.records, "write", lose), pytest.raises(StoreUnavailableError):
+        offsets.commit("a", {KEY: (known, Position(MessageID(5)))})
+    assert all(store.records.write(lost).values())
+
+
+def test_a_commit_that_was_made_late_does_not_refuse_those_that_its_claim_makes_after_it(
+    metadata_server: MemoryServer,
+) -> None:
+    store = metadata_server.open()
+    offsets = GroupOffsets(store, PATHS)
+    known = offsets.take_over("a", [KEY])[KEY]
+    commit_late(store, offsets, known)
+    for place in (7, 9):
+        moved = offsets.commit("a", {KEY: (known, Position(MessageID(place)))})
+        assert moved == offsets.read([KEY])
+        assert moved[KEY].position.next == MessageID(place)
+        known = moved[KEY]
+
+
+@pytest.mark.parametrize("consumer", ["a", "b"])
+def test_after_a_take_over_a_commit_is_refused_also_where_one_was_made_late(
+    metadata_server: MemoryServer, consumer: str
+) -> None:
+    store = metadata_server.open()
+    offsets = GroupOffsets(store, PATHS)
+    known = offsets.take_over("a", [KEY])[KEY]
+    commit_late(store, offsets, known)
+    taken = (offsets if consumer == "a" else GroupOffsets(store, PATHS)).take_over(consumer, [KEY])
+    assert taken[KEY].position.next == MessageID(5)
+    assert offsets.commit("a", {KEY: (known, Position(MessageID(7)))}) == {}
+    assert offsets.read([KEY]) == taken
+
+
+def test_what_was_given_up_is_not_committed_by_the_next_claim_of_the_same_consumer(
+    metadata_server: MemoryServer,
+) -> None:
+    store = metadata_server.open()
+    before = GroupOffsets(store, PATHS)
+    known = before.take_over("a", [KEY])[KEY]
+    before.give_up()
+    taken = GroupOffsets(store, PATHS).take_over("a", [KEY])
+    assert before.commit("a", {KEY: (known, Position(MessageID(7)))}) == {}
+    assert GroupOffsets(store, PATHS).read([KEY]) == taken
 
 
 def test_a_take_over_that_another_overtook_is_made_again_while_it_has_the_claim(
