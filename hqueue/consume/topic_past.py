@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.topic_scanner import scans_of
+from hqueue.errors import StoreUnavailableError
 from hqueue.log.newest import NewestMessages
 from hqueue.message_id import Moment
 from hqueue.metadata.managers import LogRange
@@ -57,11 +58,17 @@ class TopicPast:
         Raises:
             StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
         """
+        deadline = self._reader.deadline()
         for partition, scan in scans_of(topic, ranges, start, stop):
             part = self._part(partition)
-            with part.lock:
-                deadline = self._reader.deadline()
+            if not part.lock.acquire(timeout=deadline.remaining_ms / 1e3):
+                raise StoreUnavailableError(
+                    "headers that others asked for did not come in time", partition=partition
+                )
+            try:
                 found = part.newest.may_have(topic, scan.start, scan.stop, deadline)
+            finally:
+                part.lock.release()
             self._forget_many()
             if found:
                 return True

@@ -16,7 +16,7 @@ from .group_history import CLAIM, COMMIT, GroupRecorder
 
 __all__ = ["GroupWitness"]
 
-_TAKE_OVER, _COMMIT = GroupOffsets.take_over, GroupOffsets.commit
+_TAKE_OVER, _WRITE = GroupOffsets.take_over, GroupOffsets._write
 
 Moves = Mapping[PartitionKey, tuple[Offset, Position]]
 
@@ -50,13 +50,11 @@ class GroupWitness:
             finally:
                 self._local.claims = False
 
-        def commit(
-            offsets: GroupOffsets, consumer: str, moves: Moves
-        ) -> dict[PartitionKey, Offset]:
-            return self._commit(offsets, consumer, moves)
+        def write(offsets: GroupOffsets, consumer: str, moves: Moves) -> dict[PartitionKey, Offset]:
+            return self._write(offsets, consumer, moves)
 
         self._patches.enter_context(mock.patch.object(GroupOffsets, "take_over", take_over))
-        self._patches.enter_context(mock.patch.object(GroupOffsets, "commit", commit))
+        self._patches.enter_context(mock.patch.object(GroupOffsets, "_write", write))
         return self
 
     def __exit__(
@@ -71,7 +69,7 @@ class GroupWitness:
         """The version of a consumer's last take-over of a partition."""
         return self._claims[consumer, partition]
 
-    def _commit(
+    def _write(
         self, offsets: GroupOffsets, consumer: str, moves: Moves
     ) -> dict[PartitionKey, Offset]:
         kind = CLAIM if getattr(self._local, "claims", False) else COMMIT
@@ -81,7 +79,7 @@ class GroupWitness:
             for key, (_, to) in moves.items()
         }
         self._recorder.trying(number, consumer, kind, tried)
-        done = _COMMIT(offsets, consumer, moves)
+        done = _WRITE(offsets, consumer, moves)
         versions = {key.partition: int(offset.version) for key, offset in done.items()}
         if kind == CLAIM:
             for partition, version in versions.items():

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from hqueue import Message, MessageID
+from hqueue import Message, MessageID, StoreUnavailableError
 from hqueue.consume import topic_past
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.topic_past import KEPT_MS, TopicPast
@@ -29,7 +29,7 @@ class Place:
         self.chains = [Chain() for _ in range(PARTITIONS)]
         reader = SimpleNamespace(
             newest_messages=lambda number: NewestMessages(number, self.chains[number]),
-            deadline=lambda: Deadline(self.clock, 1_000),
+            deadline=lambda: Deadline(self.clock, 50),
         )
         self.past = TopicPast(cast(QueueReader, reader), self.clock)
 
@@ -80,6 +80,13 @@ def test_headers_are_read_once_for_all_topics_and_again_when_they_were_forgotten
     assert not place.past.forget_idle()
     assert not place.may_have("t", 0, a_range(0, 0, last))
     assert place.chains[0].given == 100
+
+
+def test_who_waits_for_what_another_asked_waits_for_so_long_at_most(place: Place) -> None:
+    last = place.append(0, "other")
+    assert not place.may_have("t", 0, a_range(0, 0, last))
+    with place.past._parts[0].lock, pytest.raises(StoreUnavailableError):
+        place.may_have("t", 0, a_range(0, 0, last))
 
 
 def test_no_more_topics_are_kept_than_may_be(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
