@@ -13,6 +13,7 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import hypothesis
@@ -235,8 +236,30 @@ def queue_name(request: pytest.FixtureRequest) -> str:
     return f"{request.node.originalname.removeprefix('test_')[:60]}-{uuid.uuid4().hex[:8]}"
 
 
+@pytest.fixture(scope="session")
+def delete_beside(client: hqueue.Client, backend: Backend) -> Iterator[Callable[[str], object]]:
+    """Deletes queues. A real HBase takes most of a second for one, in which it waits: that is done
+    beside the tests that come.
+    """
+
+    def delete(name: str) -> None:
+        client.disable_queue(name)
+        client.delete_queue(name)
+
+    if not isinstance(backend.raw, RawHBase):
+        yield delete
+        return
+    with ThreadPoolExecutor(1) as pool:
+        deleting: list[Future[None]] = []
+        yield lambda name: deleting.append(pool.submit(delete, name))
+    for each in deleting:
+        each.result()
+
+
 @pytest.fixture
-def make_queue(client: hqueue.Client, queue_name: str) -> Iterator[Callable[..., hqueue.Queue]]:
+def make_queue(
+    client: hqueue.Client, queue_name: str, delete_beside: Callable[[str], object]
+) -> Iterator[Callable[..., hqueue.Queue]]:
     """Creates queues that are deleted after the test."""
     made: list[str] = []
 
@@ -248,8 +271,7 @@ def make_queue(client: hqueue.Client, queue_name: str) -> Iterator[Callable[...,
 
     yield make
     for name in made:
-        client.disable_queue(name)
-        client.delete_queue(name)
+        delete_beside(name)
 
 
 @pytest.hookimpl(wrapper=True)
