@@ -237,23 +237,24 @@ def queue_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def delete_beside(client: hqueue.Client, backend: Backend) -> Iterator[Callable[[str], object]]:
+def delete_beside(backend: Backend) -> Iterator[Callable[[str], object]]:
     """Deletes queues. A real HBase takes most of a second for one, in which it waits: that is done
     beside the tests that come.
     """
+    with backend.connect() as client:
 
-    def delete(name: str) -> None:
-        client.disable_queue(name)
-        client.delete_queue(name)
+        def delete(name: str) -> None:
+            client.disable_queue(name)
+            client.delete_queue(name)
 
-    if not isinstance(backend.raw, RawHBase):
-        yield delete
-        return
-    with ThreadPoolExecutor(1) as pool:
-        deleting: list[Future[None]] = []
-        yield lambda name: deleting.append(pool.submit(delete, name))
-    for each in deleting:
-        each.result()
+        if not isinstance(backend.raw, RawHBase):
+            yield delete
+            return
+        with ThreadPoolExecutor(1) as pool:
+            deleting: list[Future[None]] = []
+            yield lambda name: deleting.append(pool.submit(delete, name))
+        for each in deleting:
+            each.result()
 
 
 @pytest.fixture
