@@ -263,7 +263,9 @@ class Consumer(ConsumerStream):
                 they took them over before an answer came.
             StoreUnavailableError: ZooKeeper stayed away. With an outcome.
         """
-        self._consumption.committer.commit(self._to_commit(positions))
+        committer = self._consumption.committer
+        with committer.deciding():
+            committer.commit(self._to_commit(positions))
 
     def commit_async(
         self,
@@ -279,12 +281,14 @@ class Consumer(ConsumerStream):
                 one. Without it errors are logged.
         """
         called = on_commit
-        self._consumption.committer.commit_later(
-            self._to_commit(positions),
-            None
-            if called is None
-            else lambda moves, error: called({k: to.next for k, to in moves.items()}, error),
-        )
+        committer = self._consumption.committer
+        with committer.deciding():
+            committer.commit_later(
+                self._to_commit(positions),
+                None
+                if called is None
+                else lambda moves, error: called({k: to.next for k, to in moves.items()}, error),
+            )
 
     def committed(
         self, partitions: Iterable[Partition] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -102,10 +103,14 @@ class ConsumerStream:
     def commit(self) -> None:
         """Commit the place after all that this stream handed out. Raises as `Consumer.commit`."""
         self._check()
-        with self._consumption.lock:
-            self._stream.settle()
-            moved = self._consumption.positions.moved(self._stream.keys)
-        self._consumption.committer.commit(moved)
+        committer = self._consumption.committer
+        with contextlib.ExitStack() as deciding:
+            with self._consumption.lock:
+                # Until it is done no later claim of these partitions counts.
+                deciding.enter_context(committer.deciding())
+                self._stream.settle()
+                moved = self._consumption.positions.moved(self._stream.keys)
+            committer.commit(moved)
 
     def assignment(self) -> set[PartitionKey]:
         """The partitions that it has."""

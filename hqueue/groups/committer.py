@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from hqueue.errors import CommitFailedError, HQueueError
 from hqueue.groups.offsets import Position
@@ -42,6 +43,21 @@ class Committer:
         self._work = threading.Condition()
         self._later: collections.deque[_Later] = collections.deque()
         self._running = False
+        self._deciding = 0
+
+    @contextlib.contextmanager
+    def deciding(self) -> Iterator[None]:
+        """While somebody finds out what to commit, and until that is done, or is to be done later:
+        `flush` waits for it as well. Not to be waited for by who is in it.
+        """
+        with self._work:
+            self._deciding += 1
+        try:
+            yield
+        finally:
+            with self._work:
+                self._deciding -= 1
+                self._work.notify_all()
 
     def commit(self, positions: Mapping[PartitionKey, Position]) -> None:
         """Commit now, after what was to be committed later.
@@ -50,7 +66,8 @@ class Committer:
             CommitFailedError: some are refused; the others are committed.
             StoreUnavailableError: with an outcome; some may be committed.
         """
-        self.flush()
+        with self._work:
+            self._work.wait_for(lambda: not self._running)
         if positions:
             self._carry_out(positions)
 
@@ -74,9 +91,9 @@ class Committer:
                 threading.Thread(target=self._run, name="hqueue-commit", daemon=True).start()
 
     def flush(self) -> None:
-        """Wait until all that was to be committed later is, or failed. The store's bounds hold."""
+        """Wait until all that was decided is committed, or failed. The store's bounds hold."""
         with self._work:
-            self._work.wait_for(lambda: not self._running)
+            self._work.wait_for(lambda: not (self._running or self._deciding))
 
     def _run(self) -> None:
         while True:

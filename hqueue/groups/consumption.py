@@ -178,6 +178,8 @@ class Consumption:
                 holder = self.place.holder
             # Asked only where there is something to hand out: so an idle consumer asks nothing.
             certain = stream.handout is not None and holder is not None and holder.certain()
+            if certain and stream.attention:
+                continue  # Perhaps of a session that has begun since: it read none of this.
             now_ms = self.clock.monotonic_ms()
             if stream.handout is not None and holder is not None and certain:
                 until_ms = min(
@@ -231,9 +233,10 @@ class Consumption:
 
     def resolve(self, key: PartitionKey) -> Position:
         """The position of a partition that it has, where one can begin."""
-        if self.positions.resolve(key) and self.place.in_group:
-            self.committer.commit({key: self.positions[key]})
-        return self.positions[key]
+        with self.committer.deciding():
+            if self.positions.resolve(key) and self.place.in_group:
+                self.committer.commit({key: self.positions[key]})
+            return self.positions[key]
 
     def request_stop(self) -> None:
         """Let `refill` give nothing from now on. From any thread, and from a handler of signals,

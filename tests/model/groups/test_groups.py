@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from hqueue.groups.assignors import Assignor, assign_range, assign_sticky
 from hqueue.groups.membership import Membership, Steps
+from hqueue.groups.offsets import GroupOffsets, Offset
 from hqueue.groups.planning import Planning
 from hqueue.metadata import PartitionKey
 
 from .explorer import CounterexampleError, explore
-from .world import Bounds, Rules, World
+from .rules import Bounds, Rules
+from .world import World
 
 BOUNDS = {
     "a session ends": Bounds(partitions=1),
@@ -22,6 +25,9 @@ BOUNDS = {
     "a member comes": Bounds(members=("a",), late=("b",), ends=0, commits=0),
     "a member leaves": Bounds(ends=0, leaves=1, commits=0),
     "a session ends while its member leaves": Bounds(partitions=1, leaves=1, commits=0),
+    "a session ends, and a commit gets no answer": Bounds(
+        partitions=1, members=("a",), commits=2, missed_commits=1
+    ),
 }
 LARGE = {
     "an answer gets lost and a member comes": Bounds(
@@ -30,6 +36,14 @@ LARGE = {
     "a member comes and another crashes": Bounds(
         partitions=1, late=("c",), ends=0, crashes=1, commits=1
     ),
+    "a session ends, and another consumes": Bounds(partitions=1, commits=2, missed_commits=1),
+    "a session ends, another crashes, and a commit gets no answer": Bounds(
+        partitions=1, commits=1, crashes=1, missed_commits=1
+    ),
+    "a member leaves, and a commit gets no answer": Bounds(
+        partitions=1, leaves=1, commits=1, missed_commits=1
+    ),
+    "commits of two partitions get no answer": Bounds(members=("a",), commits=3, missed_commits=2),
 }
 STATES_MAX = 1_000_000
 ASSIGNORS = pytest.mark.parametrize(
@@ -67,12 +81,37 @@ class _TrustsAnyPlan(Planning):
         self._stands = stands
 
 
-HEAVY = pytest.mark.thorough("explores for 8 s")
+class _TakesTheNextClaimForItsCommit(GroupOffsets):
+    def _look_up(self, consumer: str, moves: Any, *args: Any) -> Any:
+        last = {
+            key: (dataclasses.replace(offset, claim=self._claims[key]), to)
+            for key, (offset, to) in moves.items()
+        }
+        return super()._look_up(consumer, last, *args)
+
+
+class _SendsAgainForTheNextClaim(GroupOffsets):
+    def _changed_late(self, consumer: str, refused: Mapping[PartitionKey, Offset]) -> Any:
+        last = {
+            key: dataclasses.replace(offset, claim=self._claims[key])
+            for key, offset in refused.items()
+        }
+        return super()._changed_late(consumer, last)
+
+
+class _SendsNothingAgain(GroupOffsets):
+    def _changed_late(self, consumer: str, refused: Mapping[PartitionKey, Offset]) -> Any:
+        return {}
+
+
+HEAVY = pytest.mark.thorough("explores for minutes")
 RULES = {
     "claims bump the version": Rules(claims_bump_the_version=False),
     "bumps compare the version": Rules(bumps_compare_the_version=False),
     "asks for its session": Rules(asks_for_its_session_before_it_bumps=False),
     "commits compare the version": Rules(commits_compare_the_version=False),
+    "commits for what it accepted only": Rules(commits_for_what_it_accepted_only=False),
+    "ends its commits before it accepts": Rules(ends_its_commits_before_it_accepts=False),
     "hands out with a lease only": Rules(hands_out_with_a_lease_only=False),
     "releases only its own": Rules(releases_only_its_own=False),
     "releases what is revoked only": Rules(releases_what_is_revoked_only=False),
@@ -81,12 +120,19 @@ RULES = {
     "doubts what got no answer": Rules(doubts_what_got_no_answer=False),
     "plans again what another wrote": Rules(planning=_TrustsAnyPlan),
     "gives up what is another's": Rules(member=_GivesNothingUp),
+    "looks up what its own claim wrote": Rules(offsets=_TakesTheNextClaimForItsCommit),
+    "sends again for its own claim only": Rules(offsets=_SendsAgainForTheNextClaim),
+    "sends again after a late commit of its own": Rules(offsets=_SendsNothingAgain),
 }
 
 
 NEEDED_WHEN = {
     "releases what is revoked only": Bounds(members=("a",), late=("b",), commits=0),
     "doubts what got no answer": LARGE["an answer gets lost and a member comes"],
+    **dict.fromkeys(
+        [name for name, rules in RULES.items() if rules.offsets is not GroupOffsets],
+        BOUNDS["a session ends, and a commit gets no answer"],
+    ),
 }
 """Where that is seen; else in one of `BOUNDS`."""
 

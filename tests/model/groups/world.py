@@ -7,100 +7,16 @@ import dataclasses
 from collections.abc import Iterator
 
 from hqueue.groups.assignors import Assignor, GroupView
-from hqueue.groups.membership import Membership, Steps
-from hqueue.groups.planning import Planning
 from hqueue.metadata import PartitionKey
 
-__all__ = ["Action", "Bounds", "Rules", "ViolationError", "World"]
+from .commits import Commit, Looks
+from .member import Member, Plan
+from .offsets import Offsets
+from .rules import ALL_RULES, Bounds, Rules, ViolationError
+
+__all__ = ["Action", "ViolationError", "World"]
 
 Action = tuple[str, str, PartitionKey | None]
-Plan = tuple[tuple[PartitionKey, str], ...]
-
-
-class ViolationError(Exception):
-    """A promise was broken."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Rules:
-    """The rules that drivers and the service keep. Each is taken out once."""
-
-    claims_bump_the_version: bool = True
-    bumps_compare_the_version: bool = True
-    """What is consumed begins at the offset that was bumped, and not at one before it."""
-    asks_for_its_session_before_it_bumps: bool = True
-    """Between reading an offset and the bump: what is read then is no later owner's."""
-    commits_compare_the_version: bool = True
-    hands_out_with_a_lease_only: bool = True
-    releases_only_its_own: bool = True
-    """A release deletes the node of its own session, and no other."""
-    releases_what_is_revoked_only: bool = True
-    """A release that comes late finds what was claimed again, and leaves it."""
-    forgets_with_its_session: bool = True
-    claims_again_what_was_refused: bool = True
-    doubts_what_got_no_answer: bool = True
-    """A claim whose answer was lost is released, or claimed again."""
-    member: type[Membership] = Membership
-    planning: type[Planning] = Planning
-
-
-@dataclasses.dataclass(frozen=True)
-class Bounds:
-    """What may happen at most."""
-
-    partitions: int = 2
-    members: tuple[str, ...] = ("a", "b")
-    late: tuple[str, ...] = ()
-    """Members that come some time later."""
-    ends: int = 1
-    """Sessions that end although their member lives, or has just stood still."""
-    crashes: int = 0
-    leaves: int = 0
-    lost_answers: int = 0
-    """Claims that are made, and of which the claimer does not hear."""
-    commits: int = 1
-    late_plans: int = 0
-    """Plans that arrive some time after they were sent."""
-
-
-@dataclasses.dataclass
-class _Member:
-    """A member's process: what it knows, and what it has under way."""
-
-    membership: Membership
-    planning: Planning
-    session: int
-    seen_members: frozenset[str] = frozenset()
-    seen_plan: Plan | None = None
-    leased: bool = True
-    """Whether it may be certain that its session lives. Until that is over, the session is."""
-    alive: bool = True
-    begun: dict[PartitionKey, str] = dataclasses.field(default_factory=dict)
-    """Claims and releases under way, and how far each is."""
-    late: set[PartitionKey] = dataclasses.field(default_factory=set)
-    """Releases that its consumer makes for a session that is over."""
-    offsets: dict[PartitionKey, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    """Of what it claims or has: the version that it commits with, and how many commits there were
-    when the offset was read."""
-    refused: set[PartitionKey] = dataclasses.field(default_factory=set)
-
-    def copied(self) -> _Member:
-        return dataclasses.replace(
-            self,
-            membership=_copied(self.membership),
-            planning=copy.copy(self.planning),
-            begun=self.begun.copy(),
-            late=self.late.copy(),
-            offsets=self.offsets.copy(),
-            refused=self.refused.copy(),
-        )
-
-
-def _copied(membership: Membership) -> Membership:
-    other = copy.copy(membership)
-    other._stages = membership._stages.copy()
-    other._outdated = membership._outdated.copy()
-    return other
 
 
 class World:
@@ -114,7 +30,7 @@ class World:
     """
 
     def __init__(
-        self, bounds: Bounds, assignor: Assignor, *, eager: bool = False, rules: Rules = Rules()
+        self, bounds: Bounds, assignor: Assignor, *, eager: bool = False, rules: Rules = ALL_RULES
     ) -> None:
         self.rules = rules
         self.keys = tuple(PartitionKey("q", number) for number in range(bounds.partitions))
@@ -124,6 +40,7 @@ class World:
             "crash": bounds.crashes,
             "leave": bounds.leaves,
             "lose": bounds.lost_answers,
+            "miss": bounds.missed_commits,
             "delay": bounds.late_plans,
         }
         self._commits = bounds.commits
@@ -131,14 +48,11 @@ class World:
         self._sessions = 0
         self.present: dict[str, int] = {}
         self.owners: dict[PartitionKey, tuple[str, int]] = {}
-        self._versions = dict.fromkeys(self.keys, 0)
-        self._accepted = dict.fromkeys(self.keys, 0)
-        self._consumers: dict[PartitionKey, tuple[str, int]] = {}
-        """Who began to consume a partition last, in which session."""
-        self._commits_sent: tuple[tuple[str, int, PartitionKey, int], ...] = ()
+        self._offsets = Offsets(self.keys, rules)
+        self._commits_sent: tuple[tuple[str, Commit], ...] = ()
         self._plan: Plan = ()
         self._plans_sent: tuple[tuple[str, Plan], ...] = ()
-        self.members: dict[str, _Member] = {}
+        self.members: dict[str, Member] = {}
         for name in bounds.members:
             self._join(name)
 
@@ -148,37 +62,26 @@ class World:
         for name, value in vars(self).items():
             if isinstance(value, (dict, set)):
                 setattr(other, name, value.copy())
+        other._offsets = self._offsets.copied()
         other.members = {name: member.copied() for name, member in self.members.items()}
         return other
 
     def key(self) -> str:
         """Differs for different states."""
         members = [
+            (name, member.key(self._offsets)) for name, member in sorted(self.members.items())
+        ]
+        sent = [
             (
                 name,
-                sorted(m.membership._stages.items(), key=str),
-                sorted(m.membership._outdated),
-                sorted(m.membership._doubtful),
-                sorted(m.membership._wanted),
-                sorted((m.planning._plan or {}).items()),
-                m.planning._stands,
-                m.planning.regrouped,
-                m.session,
-                sorted(m.seen_members),
-                m.seen_plan,
-                m.leased,
-                m.alive,
-                sorted(m.begun.items()),
-                sorted(m.late),
-                sorted(m.offsets.items()),
-                sorted(m.refused),
-                m.membership.leaving,
+                self._offsets.distance(commit.key, commit.version, commit.position),
+                commit.claim == self._offsets.consumers[commit.key],
+                name in self.members and commit == self.members[name].sent,
             )
-            for name, m in sorted(self.members.items())
+            for name, commit in self._commits_sent
         ]
         service = (
-            sorted(self.present.items()), sorted(self.owners.items()), self._versions,
-            self._accepted, sorted(self._consumers.items()), self._commits_sent, self._left,
+            sorted(self.present), self._owners_now(), self._offsets.writers, sent, self._left,
             self._commits, self._late, self._plan, self._plans_sent,
         )  # fmt: skip
         return repr((members, service))
@@ -192,23 +95,25 @@ class World:
             if member.alive and not gone:
                 yield from self._own_actions(name, member)
             if member.alive:
-                yield from (("request", name, key) for key in member.begun)
+                yield from (("request", name, key) for key in member.requests())
                 yield from (("release", name, key) for key in member.late)
+                yield from self._steps_of_commits(name, member)
             if member.alive and member.leased and self._commits and faults:
-                yield from (("commit", name, key) for key in member.membership.owned)
+                owned = member.membership.owned
+                yield from (("commit", name, key) for key in member.known if key in owned)
             if faults and not gone and member.alive:
                 yield from self._faults(name, member)
             if not gone and not member.leased and (faults or not member.alive):
                 yield "end", name, None
-        for index, (name, _, key, _) in enumerate(self._commits_sent):
-            yield f"arrive {index}", name, key
+        for index, (name, commit) in enumerate(self._commits_sent):
+            yield f"arrive {index}", name, commit.key
         yield from (
             (f"plan {index}", name, None) for index, (name, _) in enumerate(self._plans_sent)
         )
         for name in self._late:
             yield "join", name, None
 
-    def _faults(self, name: str, member: _Member) -> Iterator[Action]:
+    def _faults(self, name: str, member: Member) -> Iterator[Action]:
         if self._left["crash"]:
             yield "crash", name, None
         if self._left["end"] and member.leased:
@@ -216,12 +121,22 @@ class World:
         if self._left["lose"]:
             asked = (key for key, stage in member.begun.items() if stage == "create")
             yield from (("lose", name, key) for key in asked if key not in self.owners)
-        if self._left["delay"] and self._plans(name):
+        if self._left["miss"] and member.sent is not None:
+            yield "miss", name, None
+        if self._left["delay"] and member.plans():
             yield "delay", name, None
         if self._left["leave"] and not member.membership.leaving:
             yield "leave", name, None
 
-    def _own_actions(self, name: str, member: _Member) -> Iterator[Action]:
+    def _steps_of_commits(self, name: str, member: Member) -> Iterator[Action]:
+        if member.commits and member.sent is None:
+            decided = member.commits[0].stage == "decided"
+            yield "send" if decided else "look up", name, None
+        ended = not member.commits or not self.rules.ends_its_commits_before_it_accepts
+        if member.assigned and ended:
+            yield "accept", name, None
+
+    def _own_actions(self, name: str, member: Member) -> Iterator[Action]:
         if not member.leased:
             yield "confirm", name, None
         if member.seen_members != frozenset(self.present):
@@ -230,10 +145,10 @@ class World:
             yield "see plan", name, None
         if member.refused and self.rules.claims_again_what_was_refused:
             yield "pause", name, None
-        steps = self._next_steps(member)
-        if (steps.claim - member.refused) or steps.revoke or steps.release or self._plans(name):
+        steps = member.next_steps()
+        if (steps.claim - member.refused) or steps.revoke or steps.release or member.plans():
             yield "step", name, None
-        elif member.membership.leaving and not member.membership.held:
+        elif member.membership.leaving and not (member.membership.held or member.commits):
             yield "depart", name, None
 
     def perform(self, action: Action) -> None:
@@ -261,7 +176,7 @@ class World:
         membership = self.rules.member(eager=self._eager)
         planning = self.rules.planning(name, self._assignor, led=not self._eager)
         planning.see_partitions(dict.fromkeys(self.keys))
-        self.members[name] = _Member(membership, planning, self._sessions)
+        self.members[name] = Member(membership, planning, self._sessions)
         self.present[name] = self._sessions
 
     def _see_members(self, name: str) -> None:
@@ -273,10 +188,6 @@ class World:
         member = self.members[name]
         member.seen_plan = self._plan
         member.planning.see_plan(dict(self._plan))
-
-    def _plans(self, name: str) -> bool:
-        """Whether a member has a plan to write."""
-        return copy.copy(self.members[name].planning).replan() is not None
 
     def _delay(self, name: str) -> None:
         """A plan is sent, and does not arrive yet."""
@@ -295,11 +206,6 @@ class World:
         for member in self.members.values():
             member.seen_plan = None  # Each write is seen, also one of what was there before.
 
-    def _next_steps(self, member: _Member) -> Steps:
-        membership = _copied(member.membership)
-        membership.want(member.planning.wanted(), regrouped=member.planning.regrouped)
-        return membership.steps()
-
     def _step(self, name: str) -> None:
         member = self.members[name]
         plan = member.planning.replan()
@@ -317,6 +223,8 @@ class World:
             else:
                 member.begun[key] = "create"
         member.begun |= dict.fromkeys(sorted(steps.revoke), "release")
+        for key in steps.revoke:
+            member.assigned.pop(key, None)
         for key in steps.release:
             if self.owners.get(key) == (name, member.session):
                 del self.owners[key]
@@ -342,6 +250,7 @@ class World:
             self._refuse(member, key)
         elif stage == "create":
             self.owners[key] = name, member.session
+            member.claims[key] = self._offsets.begin_claim(key)
             self._read(member, key)
         elif stage == "read":
             self._read(member, key)
@@ -351,29 +260,35 @@ class World:
             else:
                 self._refuse(member, key)
                 self._doubt_claim(member, key)
-        elif self.rules.bumps_compare_the_version and member.offsets[key][0] != self._versions[key]:
+        elif self.rules.bumps_compare_the_version and (
+            member.read[key][0] != self._offsets.versions[key]
+        ):
             member.begun[key] = "read"
         else:
             self._bump(name, member, key)
 
-    def _read(self, member: _Member, key: PartitionKey) -> None:
-        member.offsets[key] = self._versions[key], self._accepted[key]
+    def _read(self, member: Member, key: PartitionKey) -> None:
+        member.read[key] = self._offsets.versions[key], self._offsets.positions[key]
         member.begun[key] = "ask"
 
-    def _refuse(self, member: _Member, key: PartitionKey) -> None:
+    def _refuse(self, member: Member, key: PartitionKey) -> None:
         member.refused.add(key)
         member.membership.refused(key)
 
-    def _bump(self, name: str, member: _Member, key: PartitionKey) -> None:
+    def _bump(self, name: str, member: Member, key: PartitionKey) -> None:
         """The version of an offset is counted up, and the partition is consumed from there."""
-        read = member.offsets[key][1]
-        if self.present.get(name) == member.session and read != self._accepted[key]:
+        _, position = member.read.pop(key)
+        before = position != self._offsets.positions[key]
+        if self.present.get(name) == member.session and before:
             raise ViolationError(f"{name} begins {key} before an offset that was committed")
-        if self.rules.claims_bump_the_version:
-            self._versions[key] += 1
-        member.offsets[key] = self._versions[key], read
+        member.assigned[key] = self._offsets.bump(name, key, member.claims[key], position)
         member.membership.claimed(key)
-        self._consumers[key] = name, member.session
+        # To accept that later would keep a consumer from committing, and nothing else.
+        if not (member.commits and self.rules.commits_for_what_it_accepted_only):
+            member.accept()
+
+    def _accept(self, name: str) -> None:
+        self.members[name].accept()
 
     def _release(self, name: str, key: PartitionKey) -> None:
         """A consumer gives up what it was to give up."""
@@ -386,7 +301,7 @@ class World:
         if mine or not self.rules.releases_only_its_own:
             self.owners.pop(key, None)
         if revokes:
-            member.offsets.pop(key, None)
+            member.known.pop(key, None)
             member.membership.released(key)
 
     def _lose(self, name: str, key: PartitionKey) -> None:
@@ -398,28 +313,66 @@ class World:
         member.membership.refused(key)
         self._doubt_claim(member, key)
 
-    def _doubt_claim(self, member: _Member, key: PartitionKey) -> None:
+    def _doubt_claim(self, member: Member, key: PartitionKey) -> None:
         if self.rules.doubts_what_got_no_answer:
             member.membership.doubt([key])
 
     def _commit(self, name: str, key: PartitionKey) -> None:
-        """A commit is sent; it may arrive whenever it wants, whatever became of its session."""
+        """One more message is handed out, and to be committed, whatever becomes of the session."""
         self._commits -= 1
+        self.members[name].hand_out(key)
+
+    def _send(self, name: str) -> None:
+        """The next commit is sent, with what is known now; it may arrive whenever it wants."""
         member = self.members[name]
-        self._commits_sent += ((name, member.session, key, member.offsets[key][0]),)
+        commit = member.commits[0]
+        known = member.known.get(commit.key)
+        if known is None:
+            member.commits = member.commits[1:]
+            return
+        sent = dataclasses.replace(commit, stage="sent", known_by=known.by)
+        self._send_commit(name, sent, known.version)
+
+    def _send_commit(self, name: str, commit: Commit, version: int) -> None:
+        sent = dataclasses.replace(commit, version=version)
+        self.members[name].turn_commit(sent)
+        self._commits_sent += ((name, sent),)
 
     def _arrive(self, index: int) -> None:
-        name, session, key, version = self._commits_sent[index]
+        name, commit = self._commits_sent[index]
         self._commits_sent = self._commits_sent[:index] + self._commits_sent[index + 1 :]
-        if self.rules.commits_compare_the_version and version != self._versions[key]:
-            return
-        self._accepted[key] += 1
-        self._versions[key] += 1
+        version = self._offsets.write(name, commit)
         member = self.members.get(name)
-        if member is not None and member.offsets.get(key, (None, 0))[0] == version:
-            member.offsets[key] = self._versions[key], self._accepted[key]
-        if self._consumers[key] != (name, session):
-            raise ViolationError(f"{name} moved the offset of {key}, which is another's")
+        if member is None or member.sent != commit:
+            return  # Nobody waits for the answer any more.
+        if version is None and commit.stage == "sent":
+            member.turn_commit(dataclasses.replace(commit, stage="refused"))
+        else:
+            member.end_commit(version)
+
+    def _miss(self, name: str) -> None:
+        """No answer comes. The request may arrive yet."""
+        self._left["miss"] -= 1
+        member = self.members[name]
+        member.turn_commit(dataclasses.replace(member.commits[0], stage="unanswered"))
+
+    def _look_up(self, name: str) -> None:
+        """What is to be known of a commit that was not answered, or refused, is asked for."""
+        member = self.members[name]
+        commit = member.commits[0]
+        claim = member.claims[commit.key]
+        looks = Looks(self.rules.offsets, self._offsets, name, commit, claim)
+        if commit.stage == "refused":
+            again = looks.version_to_send_again()
+            if again is None:
+                member.end_commit(None)
+            else:
+                self._send_commit(name, dataclasses.replace(commit, stage="sent again"), again)
+            return
+        version = looks.moved()
+        if version is not None and self._offsets.consumers[commit.key] != commit.claim:
+            raise ViolationError(f"{name} takes what another claim wrote for its own commit")
+        member.end_commit(version)
 
     def _confirm(self, name: str) -> None:
         self.members[name].leased = True
@@ -433,6 +386,7 @@ class World:
         self._left["crash"] -= 1
         member = self.members[name]
         member.alive = member.leased = False
+        member.commits = ()
 
     def _end(self, name: str) -> None:
         """The service ends a session."""
@@ -447,8 +401,7 @@ class World:
         member.begun.clear()
         member.refused.clear()
         if self.rules.forgets_with_its_session:
-            member.membership.lost()
-            member.offsets.clear()
+            member.forget()
         self._sessions += 1
         member.session, member.leased = self._sessions, True
         self.present[name] = member.session
@@ -492,5 +445,12 @@ class World:
         for key, name in view.owners.items():
             if key not in self.members[name].membership.owned:
                 raise ViolationError(f"{name} has {key}, and does not know it")
-            if self.members[name].offsets[key][0] != self._versions[key]:
+            if not self._can_commit(name, key):
                 raise ViolationError(f"{name} has {key}, and can't commit")
+
+    def _can_commit(self, name: str, key: PartitionKey) -> bool:
+        member = self.members[name]
+        known = member.known[key]
+        commit = Commit(key, known.claim, known.position, version=known.version, known_by=known.by)
+        service, claim = self._offsets.copied(), member.claims[key]
+        return Looks(self.rules.offsets, service, name, commit, claim).moved() is not None

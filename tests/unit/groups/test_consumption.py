@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import hqueue
-from hqueue import PartitionKey
+from hqueue import Message, PartitionKey
+from hqueue.errors import CommitFailedError
 from hqueue.groups import Callbacks, ConsumerSettings, Consumption, Selection
+from hqueue.groups.member import GroupMember
+from hqueue.groups.offsets import Offset
 from tests.support.backends import MemoryBackend
+from tests.support.memory.metadata import MemorySession
+from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
 PARTITIONS = 4
@@ -68,3 +75,49 @@ def test_what_it_got_and_was_to_give_up_before_it_looked_is_not_its_own(
 
     wait_for(shared, "each has half", timeout_s=20)
     assert called == [("assigned", sorted(first.positions.keys()))]
+
+
+def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
+    client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for partition in range(PARTITIONS):
+        client.queue("q").put([Message("t", b"v")], partition=partition)
+    with hqueue.Consumer("q", group="g", client=client, streams=2, auto_commit=False) as consumer:
+        first, second = consumer.streams()
+        wait_for(lambda: first.poll(100), "messages")
+        committer, holder = consumer._consumption.committer, consumer._consumption.place.holder
+        assert isinstance(holder, GroupMember)
+        session = holder._store
+        assert isinstance(session, MemorySession)
+        claimed, accepted = threading.Event(), threading.Event()
+        flush, accept = committer.flush, holder.accept
+
+        def flush_it() -> None:
+            claimed.set()
+            flush()
+
+        def accept_it(assigned: Mapping[PartitionKey, Offset]) -> None:
+            accept(assigned)
+            accepted.set()
+
+        def has_accepted() -> bool:
+            second.poll()
+            return accepted.is_set()
+
+        monkeypatch.setattr(committer, "flush", flush_it)
+        monkeypatch.setattr(holder, "accept", accept_it)
+        with (
+            ThreadPoolExecutor(2) as pool,
+            stopped_at(committer, "commit") as (decided, go_on),
+        ):
+            committing = pool.submit(first.commit)
+            assert decided.wait(60)
+            session.expire()
+            serving = pool.submit(wait_for, has_accepted, "it has accepted them")
+            assert claimed.wait(60)
+            assert not accepted.wait(0.2)
+            go_on.set()
+            with pytest.raises(CommitFailedError):
+                committing.result(60)
+            serving.result(60)
+        assert consumer.committed() == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,6 +16,7 @@ from hqueue.groups.member import GroupMember
 from hqueue.groups.stream import Stream
 from tests.support.backends import MemoryBackend
 from tests.support.memory.metadata import MemorySession
+from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
 COUNT = 5_000
@@ -102,3 +104,27 @@ def test_a_consumer_that_gets_nothing_does_not_ask_whether_its_session_lives(
     holder._certainty.until_ms = float("-inf")
     assert consumer.poll(200) == []
     assert asked == []
+
+
+def test_what_was_read_before_its_session_ended_is_not_handed_out_by_its_next_claim(
+    consumer: hqueue.Consumer,
+) -> None:
+    wait_for(lambda: consumer.poll(100, messages_max=7), "messages")
+    consumption, stream = consumer._consumption, consumer._stream
+    before, holder = stream.handout, consumption.place.holder
+    assert before is not None
+    assert isinstance(holder, GroupMember)
+    session = holder._store
+    assert isinstance(session, MemorySession)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        stopped_at(holder, "certain") as (reached, go_on),
+    ):
+        refilled = pool.submit(consumption.refill, stream, 60_000)
+        assert reached.wait(60)
+        session.expire()
+        wait_for(holder.certain, "the next session is certain")
+        go_on.set()
+        after = refilled.result(60)
+    assert after is not None
+    assert after is not before
