@@ -22,7 +22,7 @@ PARTITIONS = 3
 
 
 class Place:
-    """Partitions of headers, and what is told of them."""
+    """Partitions of headers, and what is known of them."""
 
     def __init__(self) -> None:
         self.clock = SteppedClock()
