@@ -63,9 +63,10 @@ def test_what_it_got_and_was_to_give_up_before_it_looked_is_not_its_own(
     )
     stream = first.streams[0]
     wait_for(lambda: claimed(first) == PARTITIONS and stream.attention, "it has claimed all")
-    stream.attention = False
+    holder = first.place.holder
+    assert isinstance(holder, GroupMember)
     second = join()
-    wait_for(lambda: stream.attention, "it is to give some up")
+    wait_for(lambda: holder._changes.revoked, "it is to give some up")
 
     def shared() -> bool:
         for each in (first, second):
