@@ -21,7 +21,7 @@ TOPICS_MAX = 1 << 18
 class NewestMessages:
     """Up to where each topic has messages, in one part of a partition's log. Not thread-safe.
 
-    A scan for one topic passes every batch that lies in between, whoever's it is: for thousands of
+    A scan for one topic passes every batch that lies in between, of all topics: for thousands of
     topics that share a partition it is the same batches each time. This reads their headers once.
     It grows at both ends, as it is asked; what it has seen it keeps.
 

@@ -34,7 +34,7 @@ TOGETHER = 64
 Deliver = Callable[
     [Callable[[Subscription], Awaitable[None]], Callable[[Subscription], None]], Delivering
 ]
-"""Makes what delivers, given what stores a mark, and what is told of one to be stored soon."""
+"""Makes what delivers, given what stores a mark, and what notes one that is to be stored soon."""
 
 
 class _Region(Protocol):
