@@ -103,6 +103,10 @@ test-spark: setup .venv-spark-$(SPARK)/installed  ## test the data source on an 
 bench-kafka: setup $(KAFKA_STAMP) .venv-spark-4.0/installed  ## measure beside a Kafka broker; takes some 20 minutes
 	$(BIN)/python -m tests.bench.kafka $(BENCH)
 
+.PHONY: bench-megabyte
+bench-megabyte: setup $(KAFKA_STAMP)  ## measure what HBase and Kafka do with a megabyte that is written; takes some 10 minutes
+	$(BIN)/python -m tests.bench.kafka.megabyte $(BENCH)
+
 .PHONY: test-kafka
 test-kafka: $(KAFKA_STAMP)  ## test what `make bench-kafka` measures Kafka with
 	$(BIN)/python -m pytest -m kafka tests/bench/kafka

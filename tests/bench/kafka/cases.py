@@ -17,6 +17,7 @@ from hqueue.local.jars import JarSet, ensure_jars
 from ..cases import Bench
 from ..measure import Comparison, Figures, compare, rate
 from ..push import RATE_PER_S, await_condition, publish
+from . import goals
 from .confluent import Confluent
 from .group import CONSUMERS, group_rate
 from .group_member import CONFLUENT, HQUEUE
@@ -114,7 +115,8 @@ def produce(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Compariso
         runs = {_named(library): _rate(library, log.put_batches, values) for library, log in logs}
         runs[COLUMNS] = rate(partial(logs[0][1].put_columns, values))
         figures = compare(runs, arena.bench.rounds)
-    yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: 2, COLUMNS: 2})
+    aims = goals.batch_goals(payload)
+    yield from _against(_title(payload, on_disk), "msg/s", figures, aims)
 
 
 def produce_each(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
@@ -123,7 +125,7 @@ def produce_each(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comp
         values = _values(arena, payload)
         runs = {_named(library): _rate(library, log.put_each, values) for library, log in logs}
         figures = compare(runs, arena.bench.rounds)
-    yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: 1})
+    yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: goals.EACH})
 
 
 def produce_one(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
@@ -142,7 +144,8 @@ def produce_one(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Compa
     with arena.logs(payload, on_disk=on_disk) as logs:
         runs = {_named(library): partial(median_ms, log) for library, log in logs}
         figures = compare(runs, arena.bench.rounds)
-    yield from _against(_title(payload, on_disk), "ms", figures, {MESSAGES: 2}, at_most=True)
+    aims = {MESSAGES: goals.ONE}
+    yield from _against(_title(payload, on_disk), "ms", figures, aims, at_most=True)
 
 
 def consume(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Comparison]:
@@ -156,7 +159,8 @@ def consume(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Compariso
             runs[_named(library)] = rate(partial(log.read, len(share)))
         runs[COLUMNS] = rate(partial(logs[0][1].read_columns, len(values)))
         figures = compare(runs, arena.bench.rounds)
-    yield from _against(_title(payload, on_disk), "msg/s", figures, {MESSAGES: 1, COLUMNS: 2})
+    aims = goals.consume_goals(payload)
+    yield from _against(_title(payload, on_disk), "msg/s", figures, aims)
 
 
 def keep_keys(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
@@ -225,7 +229,8 @@ def deliver(arena: Arena, payload: Payload, on_disk: bool) -> Iterator[Compariso
     for what, found in figures.items():
         title = f"{what}{', on disk' if on_disk else ''}"
         frozen = {name: tuple(values) for name, values in found.items()}
-        yield from _against(title, "ms", frozen, {MESSAGES: 5}, at_most=True)
+        aim = goals.DELIVERED_MEDIAN if what == "p50" else goals.DELIVERED_TAIL
+        yield from _against(title, "ms", frozen, {MESSAGES: aim}, at_most=True)
 
 
 def read_into_spark(arena: Arena, payload: Payload, _: bool) -> Iterator[Comparison]:
@@ -256,8 +261,8 @@ def read_into_spark(arena: Arena, payload: Payload, _: bool) -> Iterator[Compari
         ours.close()
         theirs.close()
     figures = {name: tuple(rates) for name, rates in json.loads(done.stdout).items()}
-    goals = {name: 1.5 for name in figures if name.startswith("hqueue")}
-    yield from _against(_title(payload, False), "msg/s", figures, goals)
+    aims = {name: goals.SPARK for name in figures if name.startswith("hqueue")}
+    yield from _against(_title(payload, False), "msg/s", figures, aims)
 
 
 def _latencies(
@@ -292,12 +297,12 @@ def _rate(
 
 
 def _against(
-    title: str, unit: str, figures: Figures, goals: Mapping[str, float], *, at_most: bool = False
+    title: str, unit: str, figures: Figures, aims: Mapping[str, float], *, at_most: bool = False
 ) -> Iterator[Comparison]:
     """Each contender, with its goal, against each of the others."""
-    for contender, goal in goals.items():
+    for contender, goal in aims.items():
         for rival in figures:
-            if rival not in goals:
+            if rival not in aims:
                 of_python = 1 / PYTHON_GOAL if at_most else PYTHON_GOAL
                 yield Comparison(
                     title, contender, rival, unit, figures[contender], figures[rival],
