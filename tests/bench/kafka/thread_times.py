@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def thread_times_ms(pid: int) -> Mapping[tuple[str, str], float]:
 
     Threads that ended meanwhile are counted with the rest, as the process knows of them.
     """
-    times: Counter[tuple[str, str]] = Counter()
+    times: defaultdict[tuple[str, str], float] = defaultdict(float)
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             name, user, system = _read(task / "stat")
