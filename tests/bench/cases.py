@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import os
 import statistics
 import subprocess
@@ -44,9 +44,8 @@ class Bench:
         self.rounds = rounds
         self.scale = scale
 
-    @functools.cached_property
     def happybase(self) -> happybase.Connection:
-        """A connection to the gateway."""
+        """A new connection to the gateway, which ends one that is idle for a minute."""
         (gateway,) = self.gateways
         return happybase.Connection(gateway.host, gateway.thrift1_port)
 
@@ -83,9 +82,10 @@ class Bench:
     def rows_table(self, name: str) -> str:
         """A fresh table for a row a message."""
         name = f"bench-rows-{name}"
-        if name.encode() in self.happybase.tables():
-            self.happybase.delete_table(name, disable=True)
-        self.happybase.create_table(name, {"m": {"max_versions": 1}})
+        with contextlib.closing(self.happybase()) as connection:
+            if name.encode() in connection.tables():
+                connection.delete_table(name, disable=True)
+            connection.create_table(name, {"m": {"max_versions": 1}})
         return name
 
     def many(self, number: int) -> int:
@@ -109,7 +109,7 @@ def append(bench: Bench) -> Iterator[Comparison]:
                 "values": partial(queue.put, Messages("topic", values), partition=3),
                 "bare": bare.send,
                 "columns": partial(queue.put, columns, partition=2),
-                "rows": partial(one_message_rows, bench.happybase, table, messages),
+                "rows": partial(one_message_rows, bench.happybase(), table, messages),
             },
             times=times,
             rounds=bench.rounds,
@@ -183,7 +183,7 @@ def scan(bench: Bench) -> Iterator[Comparison]:
         queue.put(written)
     table = bench.rows_table("scan")
     for _ in range(bench.many(60)):
-        one_message_rows(bench.happybase, table, written[:5_000])
+        one_message_rows(bench.happybase(), table, written[:5_000])
 
     def messages() -> int:
         with queue.scan(partition=0) as scanner:
@@ -194,7 +194,7 @@ def scan(bench: Bench) -> Iterator[Comparison]:
             return sum(batch.num_rows for batch in scanner.arrow_batches())
 
     def rows() -> int:
-        return sum(1 for _ in scan_rows(bench.happybase, table, 5_000))
+        return sum(1 for _ in scan_rows(bench.happybase(), table, 5_000))
 
     figures = compare(
         {"messages": rate(messages), "arrow": rate(arrow), "rows": rate(rows)}, bench.rounds

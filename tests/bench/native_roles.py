@@ -174,7 +174,7 @@ def metadata(bench: Bench) -> Iterator[Comparison]:
             populations[way] = Population(managers, topics)
         managers.persistence.read_topic_persistence_info("none").result(WAIT_S)  # Makes the table.
         layout = Rows(client.coordination.paths.root, "bench")
-        load_rows(bench.happybase, table, layout, topics)
+        load_rows(bench.happybase(), table, layout, topics)
         yield _one_by_one(bench, populations)
         chosen = min(many, populations[NATIVE].subscriptions)
         states = itertools.cycle(map(subscription_of, range(100)))
