@@ -182,8 +182,9 @@ def scan(bench: Bench) -> Iterator[Comparison]:
     for _ in range(batches):
         queue.put(written)
     table = bench.rows_table("scan")
+    connection = bench.happybase()
     for _ in range(bench.many(60)):
-        one_message_rows(bench.happybase(), table, written[:5_000])
+        one_message_rows(connection, table, written[:5_000])
 
     def messages() -> int:
         with queue.scan(partition=0) as scanner:
@@ -194,7 +195,7 @@ def scan(bench: Bench) -> Iterator[Comparison]:
             return sum(batch.num_rows for batch in scanner.arrow_batches())
 
     def rows() -> int:
-        return sum(1 for _ in scan_rows(bench.happybase(), table, 5_000))
+        return sum(1 for _ in scan_rows(connection, table, 5_000))
 
     figures = compare(
         {"messages": rate(messages), "arrow": rate(arrow), "rows": rate(rows)}, bench.rounds

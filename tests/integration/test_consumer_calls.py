@@ -174,6 +174,24 @@ def test_of_two_that_have_a_partition_by_hand_only_the_later_one_commits(
     assert second.committed() == {PartitionKey(queue.name, 0): second.position((queue.name, 0))}
 
 
+def test_a_commit_that_names_a_place_is_taken_at_its_word_also_by_a_message_from_before(
+    make_queue: MakeQueue, join: Join
+) -> None:
+    queue = make_queue(1)
+    put_numbered(queue, 3)
+    key = PartitionKey(queue.name, 0)
+    consumer, other = join(auto_commit=False), join(auto_commit=False)
+    consumer.assign([key])
+    first, *_ = take(3, consumer)
+    other.assign([key])
+    take(3, other)
+    other.commit()
+    consumer.assign([key])
+    assert consumer.position(key) > first.id
+    consumer.commit(first)
+    assert consumer.committed() == {key: first.id.next()}
+
+
 def test_a_commit_beside_what_is_done_calls_back_with_what_it_committed(
     make_queue: MakeQueue, join: Join
 ) -> None:

@@ -1,4 +1,4 @@
-"""Threads' processor times are told apart by their names, and add up to their process's."""
+"""Threads' processor times are parted by names, and their sum is their process's."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+
+import psutil
 
 __all__ = ["REST", "kind_of", "thread_times_ms"]
 
@@ -22,8 +23,6 @@ _KINDS = {
 }
 """How names of threads begin, as far as Linux keeps them: 15 characters."""
 
-_MS_A_TICK = 1_000 / os.sysconf("SC_CLK_TCK")
-
 
 def kind_of(thread: str) -> str:
     """What a thread of this name does."""
@@ -33,25 +32,19 @@ def kind_of(thread: str) -> str:
 def thread_times_ms(pid: int) -> Mapping[tuple[str, str], float]:
     """What each kind of a process's threads has used, as (kind, ``user`` or ``system``): in ms.
 
-    Threads that ended meanwhile are counted with the rest, as the process knows of them.
+    What threads used that have ended is with the rest: the process knows of it.
     """
+    process = psutil.Process(pid)
     times: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for task in Path(f"/proc/{pid}/task").iterdir():
+    whole = process.cpu_times()
+    times[REST, "user"], times[REST, "system"] = whole.user * 1e3, whole.system * 1e3
+    for thread in process.threads():
         try:
-            name, user, system = _read(task / "stat")
+            name = Path(f"/proc/{pid}/task/{thread.id}/comm").read_text(encoding="utf-8")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        times[kind_of(name), "user"] += user
-        times[kind_of(name), "system"] += system
-    _, *whole = _read(Path(f"/proc/{pid}/stat"))
-    for mode, used in zip(("user", "system"), whole, strict=True):
-        of_threads = sum(spent for (_, of), spent in times.items() if of == mode)
-        times[REST, mode] += max(0.0, used - of_threads)
+        kind = kind_of(name)
+        for mode, used_s in (("user", thread.user_time), ("system", thread.system_time)):
+            times[kind, mode] += used_s * 1e3
+            times[REST, mode] -= used_s * 1e3
     return times
-
-
-def _read(stat: Path) -> tuple[str, float, float]:
-    """A thread's name, and its user and system time: fields 2, 14 and 15 of ``stat``."""
-    head, _, rest = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")
-    fields = rest.split()
-    return head.partition("(")[2], int(fields[11]) * _MS_A_TICK, int(fields[12]) * _MS_A_TICK

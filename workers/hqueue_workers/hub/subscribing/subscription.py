@@ -145,7 +145,7 @@ class Subscription:
         self.since = 0
         """Messages consumed since the mark was stored."""
         self.looked = False
-        """Whether it was asked since it is attached if there is anything to be read before."""
+        """Whether it was asked, since this was attached, if there is anything before."""
         self.waiting: int | None = None
         """Messages from `position` on; None if they are not counted."""
         self.outstanding: collections.deque[int] | None = None
