@@ -76,6 +76,10 @@ class Subscriptions:
         self._listeners: dict[TopicSubscription, Listeners] = {}
         self._endpoints: dict[tuple[str, str], Endpoint] = {}
         self._attending: dict[tuple[Address, str], threading.Thread] = {}
+        self._meanwhile: dict[TopicSubscription, list[tuple[Address, Any]]] = {}
+        """Of each that is being attached what hubs told of it before their answer to that was read,
+        as it may have come later than the answer; None where what a hub told was lost.
+        """
         self._due: list[tuple[float, int, float, TopicSubscription]] = []
         """When which one is attached again, and the pause if that fails."""
         self._order = itertools.count()
@@ -245,26 +249,36 @@ class Subscriptions:
         wanted = None if preferences is None else preferences_struct(preferences)
         at = subscription.endpoint
         delivery = idl.TDelivery(at.host, at.port, self._session, subscription.explicit_consume)
-        told, hub = self._calls.call(
-            subscription.queue,
-            subscription.topic,
-            lambda client, to: client.subscribe(
+        with self._lock:
+            self._meanwhile[subscription] = []
+        try:
+            answer, hub = self._calls.call(
                 subscription.queue,
-                subscription.subscriber,
                 subscription.topic,
-                int(mode),
-                delivery,
-                wanted,
-                to,
-            ),
-            timeout_ms=timeout_ms,
-            repeatable=mode is not SubscribeMode.CREATE,
-        )
-        subscription.consumed = MessageID(told.consumed.timestamp, told.consumed.sequenceID)
-        subscription.preferences = preferences_of(told.preferences)
+                lambda client, to: client.subscribe(
+                    subscription.queue,
+                    subscription.subscriber,
+                    subscription.topic,
+                    int(mode),
+                    delivery,
+                    wanted,
+                    to,
+                ),
+                timeout_ms=timeout_ms,
+                repeatable=mode is not SubscribeMode.CREATE,
+            )
+            subscription.consumed = MessageID(answer.consumed.timestamp, answer.consumed.sequenceID)
+            subscription.preferences = preferences_of(answer.preferences)
+        except BaseException:
+            with self._lock:
+                del self._meanwhile[subscription]
+            raise
         with self._lock:
             subscription.hub = hub
+            meanwhile = self._meanwhile.pop(subscription)
             self._attend(hub, subscription.queue)
+        for each in [told for at, told in meanwhile if at == hub]:
+            self._take_in(subscription, hub, each)
 
     def _attend(self, hub: Address, queue: str) -> None:
         if (hub, queue) not in self._attending and not self._closed:
@@ -285,11 +299,17 @@ class Subscriptions:
             told: list[Any] | None = None
             with contextlib.suppress(Exception):  # Whatever it is, they are attached again.
                 told = self._told(hub, queue, WAIT_MS, WAIT_MS + ANSWER_MS)
-            if told is None:
-                self._attach_again(hub, here)
-            else:
-                for each in told:
-                    self._detached(hub, queue, each)
+            with self._lock:
+                if told is None:
+                    heard = [(each, None) for each in self._all.values() if each.queue == queue]
+                else:
+                    named = [(self._named(queue, each), each) for each in told]
+                    heard = [(s, each) for s, each in named if s is not None]
+                for subscription, each in heard:
+                    if subscription in self._meanwhile:
+                        self._meanwhile[subscription].append((hub, each))
+            for subscription, each in heard:
+                self._take_in(subscription, hub, each)
 
     def _told(self, hub: Address, queue: str, wait_ms: int, timeout_ms: float) -> list[Any]:
         """What a hub has detached."""
@@ -302,15 +322,17 @@ class Subscriptions:
         )
         return told
 
-    def _detached(self, hub: Address, queue: str, told: Any) -> None:
-        """Take in what a hub says of a subscription."""
-        topic, subscriber = text_of(told.topic), text_of(told.subscriber)
-        with self._lock:
-            subscription = self._all.get((queue, topic, subscriber))
-        if subscription is None or subscription.hub != hub:
+    def _named(self, queue: str, told: Any) -> TopicSubscription | None:
+        return self._all.get((queue, text_of(told.topic), text_of(told.subscriber)))
+
+    def _take_in(self, subscription: TopicSubscription, hub: Address, told: Any) -> None:
+        """Take in that a hub detached a subscription, or may have if what it told was lost."""
+        if subscription.hub != hub:
             return
+        topic, subscriber = subscription.topic, subscription.subscriber
         reasons = self._idl.TDetachedReason
-        if told.reason == reasons.REPLACED:
+        reason = None if told is None else told.reason
+        if reason == reasons.REPLACED:
             self._lost(
                 subscription,
                 SubscriberConnectedError(
@@ -319,7 +341,7 @@ class Subscriptions:
                     subscriber=subscriber,
                 ),
             )
-        elif told.reason == reasons.UNSUBSCRIBED:
+        elif reason == reasons.UNSUBSCRIBED:
             self._lost(
                 subscription,
                 SubscriberNotFoundError(
@@ -327,27 +349,27 @@ class Subscriptions:
                 ),
             )
         else:
-            self._attach_again(hub, [subscription])
+            self._attach_again(hub, subscription)
 
     def _lost(self, subscription: TopicSubscription, failure: HQueueError) -> None:
         listeners = self._free(subscription)
         subscription.end(failure)  # Who waits for that may subscribe again at once.
         _close(listeners)
 
-    def _attach_again(self, hub: Address, subscriptions: list[TopicSubscription]) -> None:
+    def _attach_again(self, hub: Address, subscription: TopicSubscription) -> None:
         now_s = time.monotonic()
         with self._lock:
-            for each in subscriptions:
-                if each.hub == hub:
-                    each.hub = None
-                    heapq.heappush(self._due, (now_s, next(self._order), PAUSE_S_MIN, each))
+            if subscription.hub != hub:
+                return
+            subscription.hub = None
+            heapq.heappush(self._due, (now_s, next(self._order), PAUSE_S_MIN, subscription))
             while self._due and len(self._attaching) < ATTACHING and not self._closed:
                 thread = threading.Thread(
                     target=self._run_attaching, name="hqueue-subscribe", daemon=True
                 )
                 self._attaching.append(thread)
                 thread.start()
-            self._lock.notify_all()
+            self._lock.notify()
 
     def _run_attaching(self) -> None:
         while True:

@@ -133,6 +133,46 @@ def test_it_goes_on_when_its_hub_ends(place: Place) -> None:
     assert subscription.hub in {hub.address for hub in place.hubs}
 
 
+@pytest.mark.parametrize("heard", [True, False], ids=["told", "what it told was lost"])
+@pytest.mark.parametrize("answered", [True, False], ids=["after its answer", "before its answer"])
+def test_one_that_is_detached_as_soon_as_it_is_attached_is_attached_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, heard: bool, answered: bool
+) -> None:
+    place.hubs.pop().terminate()
+    client, taking = place.client(), Taking()
+    subscriptions = client._subscriptions
+    subscribe, tell = subscriptions._calls.call, subscriptions._told
+    told: list[Any] = []
+    taken_in = threading.Event()
+
+    def lose() -> None:
+        place.abandon("t")
+        assert taken_in.wait(WAIT_S)
+
+    def subscribing(queue: str, topic: str, *given: Any, **options: Any) -> Any:
+        answer = subscribe(queue, topic, *given, **options)
+        if not answered and topic == "t" and not told:
+            lose()
+        return answer
+
+    def telling(*given: Any) -> list[Any]:
+        if told:  # So what it was told is taken in.
+            taken_in.set()
+        told.extend(found := tell(*given))
+        if found and not heard:
+            raise HubUnavailableError("the answer was lost")
+        return found
+
+    monkeypatch.setattr(subscriptions._calls, "call", subscribing)
+    monkeypatch.setattr(subscriptions, "_told", telling)
+    client.subscribe("other", "sub", Taking())  # So that the hub is attended.
+    client.subscribe("t", "sub", taking)
+    if answered:
+        lose()
+    place.publisher.publish("t", b"a")
+    wait_for(lambda: taking.values == [b"a"], "it is attached again")
+
+
 def test_one_that_another_client_takes_over_ends_and_says_so(place: Place) -> None:
     first, second = Taking(), Taking()
     subscription = place.client().subscribe("t", "sub", first)
