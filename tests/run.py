@@ -59,8 +59,8 @@ def tests(name: str, marked: str, *options: str) -> Step:
     return Step(name, command)
 
 
-PROCESSES = str(CORES + 1)
-"""One more than there are cores: many tests wait, for a clock or another process."""
+PROCESSES = str(CORES + 2)
+"""Two more than there are cores: many tests wait, for a clock or another process."""
 
 SLOWEST = ("--durations", "15", "--durations-min", "2")
 """Which tests took longest is shown: who makes this faster begins there."""
