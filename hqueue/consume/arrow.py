@@ -21,7 +21,7 @@ from hqueue.format.columns import HeadersColumn, KeysColumn
 from hqueue.log import Batch
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 
-__all__ = ["SCHEMA", "record_batch", "with_queue"]
+__all__ = ["SCHEMA", "record_batch", "record_batches", "with_queue"]
 
 SCHEMA = pa.schema(
     [
@@ -40,6 +40,9 @@ none, and ``headers`` where there are none.
 
 SMALL_BATCH = 64
 """Batches of fewer messages are put together message by message, which costs less there."""
+
+LARGE_BYTES = 512 * 1024
+"""To copy so many bytes costs more than a record batch does."""
 
 _Columns = tuple[pa.Array, ...]
 """The partitions, IDs, topics, values, keys and headers of some messages."""
@@ -64,6 +67,19 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
     stamps = pc.shift_right(ids, pa.scalar(SEQUENCE_BITS, pa.int64()))
     timestamps = stamps.cast(SCHEMA.field("timestamp").type)
     return pa.RecordBatch.from_arrays([partitions, timestamps, ids, *fields], schema=SCHEMA)
+
+
+def record_batches(batches: Sequence[Batch]) -> list[pa.RecordBatch]:
+    """As `record_batch`, in several: a large batch is one by itself, so that nothing is copied."""
+    found: list[pa.RecordBatch] = []
+    for large, run in groupby(batches, lambda batch: _bytes_of(batch) >= LARGE_BYTES):
+        together = list(run)
+        found += map(record_batch, ([batch] for batch in together) if large else [together])
+    return found
+
+
+def _bytes_of(batch: Batch) -> int:
+    return sum(len(cell) for _, cell in batch.cells)
 
 
 def with_queue(batches: Sequence[Batch], queue: str) -> pa.RecordBatch:

@@ -136,16 +136,16 @@ class CombinedPartitionScanner:
         return next(self._messages, None)
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
-        """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, some megabytes
-        each.
+        """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, of up to
+        some megabytes.
 
         The bodies are not touched one by one: HBase's cells become the column as they are. Needs
         the extra ``hqueue[arrow]``. Raises as `next`.
         """
-        from hqueue.consume.arrow import record_batch  # noqa: PLC0415  (pyarrow is an extra)
+        from hqueue.consume.arrow import record_batches  # noqa: PLC0415  (pyarrow is an extra)
 
         for batches in self._batches():
-            yield self._noted(record_batch, batches)
+            yield from self._noted(record_batches, batches)
 
     @property
     def expired(self) -> int:

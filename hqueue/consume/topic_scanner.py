@@ -98,8 +98,8 @@ class TopicScanner:
         return None
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
-        """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, some megabytes
-        each. Needs the extra ``hqueue[arrow]``. Raises as `next`.
+        """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, of up to
+        some megabytes. Needs the extra ``hqueue[arrow]``. Raises as `next`.
         """
         while (scanner := self._current()) is not None:
             yield from scanner.arrow_batches()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from unittest import mock
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue.consume.arrow import record_batch
+from hqueue.consume.arrow import record_batch, record_batches
 from hqueue.consume.decode import messages_of
 from hqueue.log import Batch
 from hqueue.message import Message
@@ -44,3 +45,16 @@ def test_what_went_in_comes_out_as_messages_and_as_arrow(
         assert columns.column("headers").to_pylist() == [
             [{"key": name, "value": value} for name, value in m.headers] or None for m in wanted
         ]
+
+
+@given(st.lists(bodies_lists, min_size=1, max_size=5), st.integers(0, 200))
+def test_large_batches_are_record_batches_by_themselves(
+    lists: list[list[Message]], large_bytes: int
+) -> None:
+    batches = [read(messages) for messages in lists]
+    with mock.patch("hqueue.consume.arrow.LARGE_BYTES", large_bytes):
+        found = record_batches(batches)
+    assert pa.Table.from_batches(found) == pa.Table.from_batches([record_batch(batches)])
+    large = [sum(len(cell) for _, cell in b.cells) >= large_bytes for b in batches]
+    alone = sum(large) + sum(not this and (not i or large[i - 1]) for i, this in enumerate(large))
+    assert len(found) == alone

@@ -18,7 +18,7 @@ class Receiver:
     """The frames of a socket that doesn't block, one after the other. One thread at a time.
 
     What was read of a frame when a caller's time was over is kept for the next one. Memory grows as
-    bytes arrive: a length that is promised allocates nothing.
+    bytes arrive: a length that is promised allocates no more than a frame that came has had.
 
     Args:
         opened: the socket.
@@ -32,6 +32,8 @@ class Receiver:
         self._frame: bytearray | None = None
         self._filled = 0
         self._length = 0
+        self._largest = INBOX_BYTES
+        """The longest frame that has come: room for as much need not grow, which costs copies."""
         self._poll = select.poll()
         self._poll.register(opened, select.POLLIN)
 
@@ -49,6 +51,7 @@ class Receiver:
                 return None
             if self._frame is not None and self._filled == self._length:
                 frame, self._frame = self._frame, None
+                self._largest = max(self._largest, self._length)
                 return frame
 
     def _begin(self, ends_s: float) -> bool:
@@ -65,7 +68,7 @@ class Receiver:
         if not 0 < self._length <= FRAME_BYTES_MAX:
             raise ValueError("a frame's length is out of range")
         self._low += LENGTH.size
-        self._frame = bytearray(min(self._length, INBOX_BYTES))
+        self._frame = bytearray(min(self._length, self._largest))
         self._filled = 0
         return True
 

@@ -19,6 +19,8 @@ COLOURS = {
     "hqueue": "tab:blue",
     "hqueue, Message": "tab:blue",
     "hqueue, Arrow": "tab:cyan",
+    "hqueue, Message, values alone": "lightsteelblue",
+    "hqueue, Arrow, values alone": "paleturquoise",
     "confluent-kafka": "tab:orange",
     "confluent-kafka, lz4": "tab:olive",
     "kafka-python": "tab:red",
