@@ -104,7 +104,7 @@ bench-kafka: setup $(KAFKA_STAMP) .venv-spark-4.0/installed  ## measure beside a
 	$(BIN)/python -m tests.bench.kafka $(BENCH)
 
 .PHONY: bench-megabyte
-bench-megabyte: setup $(KAFKA_STAMP)  ## measure what HBase and Kafka do with a megabyte that is written; takes some 10 minutes
+bench-megabyte: setup $(KAFKA_STAMP)  ## measure what a megabyte takes of HBase, of Kafka and of their clients; takes some 5 minutes
 	$(BIN)/python -m tests.bench.kafka.megabyte $(BENCH)
 
 .PHONY: test-kafka

@@ -1,4 +1,4 @@
-"""``python -m tests.bench.kafka.megabyte``: what the two servers do with a megabyte written."""
+"""``python -m tests.bench.kafka.megabyte``: what a megabyte takes that is written, or read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import signal
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import psutil
 import typer
 from rich.console import Console
 
@@ -24,7 +25,7 @@ from .confluent import Confluent
 from .library import Library, Log
 from .ours import HQueue
 from .payloads import PAYLOADS, Payload
-from .thread_times import thread_times_ms
+from .thread_times import ThreadTimes
 
 DOCS = Path(__file__).parents[3] / "docs"
 CONSOLE = Console(soft_wrap=True)
@@ -32,8 +33,15 @@ COMMAND = "make bench-megabyte"
 CHOSEN = tuple(payload for payload in PAYLOADS if payload.size >= 1_000)
 WARM_BYTES, ROUND_BYTES = 1_000_000_000, 300_000_000
 MEGABYTE = 1_000_000
+CLIENT = "the client"
+MODES = ("user", "system")
 
 Times = Mapping[tuple[str, str], float]
+"""By kind of thread, and ``user`` or ``system``."""
+Move = Callable[[Log, Payload, float, Callable[[], object]], int]
+"""Moves so many bytes at least, and calls now and then; gives how many it were."""
+Key = tuple[str, str, str]
+"""What was done with a megabyte, of what payload, and of which server."""
 
 
 def main(
@@ -51,9 +59,9 @@ def main(
         hqueue.connect(server.settings()) as client,
     ):
         (region_server,) = (each.pid for each in server.processes if each.name == "master")
-        libraries: Mapping[str, tuple[Library, int]] = {
-            "HBase": (HQueue(Bench(client, None, rounds, scale)), region_server),
-            "Kafka": (Confluent(broker.address), broker.process.pid),
+        libraries: Mapping[str, tuple[Library, ThreadTimes]] = {
+            "HBase": (HQueue(Bench(client, None, rounds, scale)), ThreadTimes(region_server)),
+            "Kafka": (Confluent(broker.address), ThreadTimes(broker.process.pid)),
         }
         found = dict(_measure(libraries, rounds, scale))
     if scale == 1.0:
@@ -61,42 +69,65 @@ def main(
 
 
 def _measure(
-    libraries: Mapping[str, tuple[Library, int]], rounds: int, scale: float
-) -> Iterator[tuple[tuple[str, str], list[Times]]]:
-    """Of each payload and server what a megabyte took, in each round."""
+    libraries: Mapping[str, tuple[Library, ThreadTimes]], rounds: int, scale: float
+) -> Iterator[tuple[Key, list[Times]]]:
+    """Of each move, payload and server what a megabyte took, in each round."""
     for payload in CHOSEN:
         logs = {name: library.fresh() for name, (library, _) in libraries.items()}
         for log in logs.values():
-            _write(log, payload, WARM_BYTES * scale)
-        took: dict[str, list[Times]] = {name: [] for name in logs}
-        for _ in range(rounds):
-            for name, log in logs.items():
-                await_calm()
-                took[name].append(_spent(log, payload, libraries[name][1], ROUND_BYTES * scale))
-        for name, log in logs.items():
+            _write(log, payload, WARM_BYTES * scale, lambda: None)
+        for what, move in MOVES.items():
+            took: dict[str, list[Times]] = {name: [] for name in logs}
+            for _ in range(rounds):
+                for name, log in logs.items():
+                    await_calm()
+                    took[name].append(
+                        _spent(move, log, payload, libraries[name][1], ROUND_BYTES * scale)
+                    )
+            for name in logs:
+                CONSOLE.print(f"{what} | {payload.name} | {name} | {_medians(took[name])}")
+                yield (what, payload.name, name), took[name]
+        for log in logs.values():
             log.close()
-            CONSOLE.print(f"{payload.name} | {name} | {_medians(took[name])}")
-            yield (payload.name, name), took[name]
 
 
-def _spent(log: Log, payload: Payload, pid: int, size: float) -> Times:
-    """What a megabyte takes of a server, until it has done what came of it."""
-    before = thread_times_ms(pid)
-    written = _write(log, payload, size)
+def _spent(move: Move, log: Log, payload: Payload, times: ThreadTimes, size: float) -> Times:
+    """What a megabyte takes, until the server has done what came of it."""
+    client = psutil.Process()
+    own, before = client.cpu_times(), times.spent_ms()
+    moved = move(log, payload, size, times.look) / MEGABYTE
+    now = client.cpu_times()
     await_calm()
-    after = thread_times_ms(pid)
-    return {
-        what: (spent - before.get(what, 0.0)) / written * MEGABYTE for what, spent in after.items()
+    spent = {
+        what: (used - before.get(what, 0.0)) / moved for what, used in times.spent_ms().items()
     }
+    for mode in MODES:
+        spent[CLIENT, mode] = (getattr(now, mode) - getattr(own, mode)) * 1e3 / moved
+    return spent
 
 
-def _write(log: Log, payload: Payload, size: float) -> int:
-    """Write so many bytes at least; how many it were."""
-    values = payload.values(min(payload.messages, max(1, int(size / payload.size))))
+def _write(log: Log, payload: Payload, size: float, look: Callable[[], object]) -> int:
+    values = payload.values(_messages(payload, size))
     written = 0
     while written < size:
         written += log.put_batches(values) * payload.size
+        look()
     return written
+
+
+def _read(log: Log, payload: Payload, size: float, look: Callable[[], object]) -> int:
+    count, read = _messages(payload, size), 0
+    while read < size:
+        read += log.read(count) * payload.size
+        look()
+    return read
+
+
+def _messages(payload: Payload, size: float) -> int:
+    return min(payload.messages, max(1, int(size / payload.size)))
+
+
+MOVES: Mapping[str, Move] = {"written": _write, "read": _read}
 
 
 def _medians(rounds: Sequence[Times]) -> dict[tuple[str, str], float]:
@@ -104,34 +135,46 @@ def _medians(rounds: Sequence[Times]) -> dict[tuple[str, str], float]:
     return {what: statistics.median(times.get(what, 0.0) for times in rounds) for what in every}
 
 
-def _part(found: Mapping[tuple[str, str], Sequence[Times]]) -> str:
-    medians = {of: _medians(rounds) for of, rounds in found.items()}
-    kinds = sorted({kind for times in medians.values() for kind, _ in times})
-    rows = [
-        (
-            kind,
-            *(
-                " + ".join(number(times.get((kind, mode), 0.0)) for mode in ("user", "system"))
-                for times in medians.values()
-            ),
-        )
-        for kind in kinds
-    ]
-    whole = (
-        "**all**",
-        *(f"**{number(sum(times.values()))}**" for times in medians.values()),
-    )
-    head = ("ms a megabyte, user + system", *(f"{name}, {payload}" for payload, name in medians))
-    return f"""## What the servers do with a megabyte
+def _part(found: Mapping[Key, Sequence[Times]]) -> str:
+    return f"""## What a megabyte takes
 
 {origin(COMMAND)}. {stolen()}
 
-Processor time of the region server's process (which is the master too) and of the broker's, by
-kinds of threads, for a megabyte that a client writes: in batches of 2 MB or 10,000 messages, from
-the first byte until the server is idle again, so flushes, compactions and collections that come of
-it are in it. Medians of the rounds, after a gigabyte that isn't counted.
+Processor time, in ms: of the region server's process (which is the master too) and of the broker's,
+by kinds of threads, from the first byte until the server is idle again, so flushes, compactions and
+collections that come of it are in it; and of the client. Medians of the rounds, after a gigabyte
+that isn't counted.
 
-{table(head, [*rows, whole])}"""
+Written in batches of 2 MB or 10,000 messages, user + system:
+
+{_table(found, "written")}
+
+Read as messages, from the oldest on, user + system:
+
+{_table(found, "read")}"""
+
+
+def _table(found: Mapping[Key, Sequence[Times]], what: str) -> str:
+    chosen = {
+        (payload, name): _medians(rounds)
+        for (done, payload, name), rounds in found.items()
+        if done == what
+    }
+    kinds = sorted({kind for times in chosen.values() for kind, _ in times} - {CLIENT})
+    rows = [(kind, *(_both(times, kind) for times in chosen.values())) for kind in (*kinds, CLIENT)]
+    whole = (
+        "**the server, all**",
+        *(
+            f"**{number(sum(ms for (kind, _), ms in times.items() if kind != CLIENT))}**"
+            for times in chosen.values()
+        ),
+    )
+    rows.insert(-1, whole)
+    return table(("", *(f"{name}, {payload}" for payload, name in chosen)), rows)
+
+
+def _both(times: Times, kind: str) -> str:
+    return " + ".join(f"{max(0.0, times.get((kind, mode), 0.0)):.2f}" for mode in MODES)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["REST", "kind_of", "thread_times_ms"]
+__all__ = ["REST", "ThreadTimes", "kind_of"]
 
 REST = "the rest"
 
 _KINDS = {
     "requests": ("RpcServer.", "data-plane-kafk"),
     "network": ("RS-EventLoop", "NettyServer", "default-event"),
-    "the log": ("AsyncFSWAL", "FSHLog", "sync.", "WAL-", "log-", "LogRoller"),
+    "the log": ("AsyncFSWAL", "AsyncFSOutput", "FSHLog", "sync.", "WAL-", "log-", "LogRoller"),
     "flushes": ("MemStoreFlusher", "rs(", "member: '"),
     "compactions, chores": ("regionserver/", "kafka-scheduler", "kafka-log-clean"),
     "garbage collection": ("GC Thread", "G1 ", "CMS", "Concurrent Mark", "VM Thread"),
@@ -29,22 +29,39 @@ def kind_of(thread: str) -> str:
     return next((kind for kind, begins in _KINDS.items() if thread.startswith(begins)), REST)
 
 
-def thread_times_ms(pid: int) -> Mapping[tuple[str, str], float]:
-    """What each kind of a process's threads has used, as (kind, ``user`` or ``system``): in ms.
+class ThreadTimes:
+    """What each kind of a process's threads has used. One thread at a time.
 
-    What threads used that have ended is with the rest: the process knows of it.
+    Some threads end soon: HBase writes each file of its log by one of its own. What such a thread
+    used is known as far as `look` was called while it lived; what it used then is with the rest.
+
+    Args:
+        pid: the process.
     """
-    process = psutil.Process(pid)
-    times: defaultdict[tuple[str, str], float] = defaultdict(float)
-    whole = process.cpu_times()
-    times[REST, "user"], times[REST, "system"] = whole.user * 1e3, whole.system * 1e3
-    for thread in process.threads():
-        try:
-            name = Path(f"/proc/{pid}/task/{thread.id}/comm").read_text(encoding="utf-8")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        kind = kind_of(name)
-        for mode, used_s in (("user", thread.user_time), ("system", thread.system_time)):
-            times[kind, mode] += used_s * 1e3
-            times[REST, mode] -= used_s * 1e3
-    return times
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._process = psutil.Process(pid)
+        self._seen: dict[int, tuple[str, float, float]] = {}
+        """Of each thread its kind, and what it had used, in user and system mode: in seconds."""
+
+    def look(self) -> None:
+        """Take in what the threads that live have used so far."""
+        for thread in self._process.threads():
+            try:
+                name = Path(f"/proc/{self._pid}/task/{thread.id}/comm").read_text(encoding="utf-8")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            self._seen[thread.id] = (kind_of(name), thread.user_time, thread.system_time)
+
+    def spent_ms(self) -> Mapping[tuple[str, str], float]:
+        """What was used until now, as (kind, ``user`` or ``system``): in ms."""
+        whole = self._process.cpu_times()
+        self.look()
+        times: defaultdict[tuple[str, str], float] = defaultdict(float)
+        times[REST, "user"], times[REST, "system"] = whole.user * 1e3, whole.system * 1e3
+        for kind, user_s, system_s in self._seen.values():
+            for mode, used_s in (("user", user_s), ("system", system_s)):
+                times[kind, mode] += used_s * 1e3
+                times[REST, mode] -= used_s * 1e3
+        return times
