@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import statistics
 import sys
@@ -24,7 +25,7 @@ from .broker import running_broker
 from .confluent import Confluent
 from .library import Library, Log
 from .ours import HQueue
-from .payloads import PAYLOADS, Payload
+from .payloads import PAYLOADS
 from .thread_times import ThreadTimes
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -38,8 +39,8 @@ MODES = ("user", "system")
 
 Times = Mapping[tuple[str, str], float]
 """By kind of thread, and ``user`` or ``system``."""
-Move = Callable[[Log, Payload, float, Callable[[], object]], int]
-"""Moves so many bytes at least, and calls now and then; gives how many it were."""
+Move = Callable[[Log, Sequence[bytes], float, Callable[[], object]], int]
+"""Moves so many bytes of these values, and calls now and then; gives how many bytes it moved."""
 Key = tuple[str, str, str]
 """What was done with a megabyte, of what payload, and of which server."""
 
@@ -72,30 +73,30 @@ def _measure(
     libraries: Mapping[str, tuple[Library, ThreadTimes]], rounds: int, scale: float
 ) -> Iterator[tuple[Key, list[Times]]]:
     """Of each move, payload and server what a megabyte took, in each round."""
-    for payload in CHOSEN:
-        logs = {name: library.fresh() for name, (library, _) in libraries.items()}
-        for log in logs.values():
-            _write(log, payload, WARM_BYTES * scale, lambda: None)
-        for what, move in MOVES.items():
-            took: dict[str, list[Times]] = {name: [] for name in logs}
-            for _ in range(rounds):
-                for name, log in logs.items():
+    with contextlib.ExitStack() as opened:
+        # All are there to the end: to delete one takes its server a while, and would be counted.
+        for payload in CHOSEN:
+            values = payload.values(min(payload.messages, int(WARM_BYTES * scale / payload.size)))
+            logs = {name: library.fresh() for name, (library, _) in libraries.items()}
+            for log in logs.values():
+                opened.callback(log.close)
+                _write(log, values, WARM_BYTES * scale, lambda: None)
+            for what, move in MOVES.items():
+                took: dict[str, list[Times]] = {name: [] for name in logs}
+                for name in list(logs) * rounds:
                     await_calm()
-                    took[name].append(
-                        _spent(move, log, payload, libraries[name][1], ROUND_BYTES * scale)
-                    )
-            for name in logs:
-                CONSOLE.print(f"{what} | {payload.name} | {name} | {_medians(took[name])}")
-                yield (what, payload.name, name), took[name]
-        for log in logs.values():
-            log.close()
+                    times = libraries[name][1]
+                    took[name].append(_spent(move, logs[name], values, times, ROUND_BYTES * scale))
+                for name, each in took.items():
+                    CONSOLE.print(f"{what} | {payload.name} | {name} | {_medians(each)}")
+                    yield (what, payload.name, name), each
 
 
-def _spent(move: Move, log: Log, payload: Payload, times: ThreadTimes, size: float) -> Times:
+def _spent(move: Move, log: Log, values: Sequence[bytes], times: ThreadTimes, size: float) -> Times:
     """What a megabyte takes, until the server has done what came of it."""
     client = psutil.Process()
     own, before = client.cpu_times(), times.spent_ms()
-    moved = move(log, payload, size, times.look) / MEGABYTE
+    moved = move(log, values, size, times.look) / MEGABYTE
     now = client.cpu_times()
     await_calm()
     spent = {
@@ -106,25 +107,18 @@ def _spent(move: Move, log: Log, payload: Payload, times: ThreadTimes, size: flo
     return spent
 
 
-def _write(log: Log, payload: Payload, size: float, look: Callable[[], object]) -> int:
-    values = payload.values(_messages(payload, size))
+def _write(log: Log, values: Sequence[bytes], size: float, look: Callable[[], object]) -> int:
     written = 0
     while written < size:
-        written += log.put_batches(values) * payload.size
+        written += log.put_batches(values) * len(values[0])
         look()
     return written
 
 
-def _read(log: Log, payload: Payload, size: float, look: Callable[[], object]) -> int:
-    count, read = _messages(payload, size), 0
-    while read < size:
-        read += log.read(count) * payload.size
-        look()
+def _read(log: Log, values: Sequence[bytes], size: float, look: Callable[[], object]) -> int:
+    read = log.read(int(size / len(values[0]))) * len(values[0])
+    look()
     return read
-
-
-def _messages(payload: Payload, size: float) -> int:
-    return min(payload.messages, max(1, int(size / payload.size)))
 
 
 MOVES: Mapping[str, Move] = {"written": _write, "read": _read}
