@@ -70,7 +70,7 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
 
 
 def record_batches(batches: Sequence[Batch]) -> list[pa.RecordBatch]:
-    """As `record_batch`, in several: a large batch is one by itself, so that nothing is copied."""
+    """As `record_batch`, in several: a large batch is not copied to be put together with others."""
     found: list[pa.RecordBatch] = []
     for large, run in groupby(batches, lambda batch: _bytes_of(batch) >= LARGE_BYTES):
         together = list(run)

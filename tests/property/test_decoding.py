@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from unittest import mock
 
 import pyarrow as pa
@@ -56,5 +57,4 @@ def test_large_batches_are_record_batches_by_themselves(
         found = record_batches(batches)
     assert pa.Table.from_batches(found) == pa.Table.from_batches([record_batch(batches)])
     large = [sum(len(cell) for _, cell in b.cells) >= large_bytes for b in batches]
-    alone = sum(large) + sum(not this and (not i or large[i - 1]) for i, this in enumerate(large))
-    assert len(found) == alone
+    assert len(found) == sum(len([*run]) if alone else 1 for alone, run in groupby(large))

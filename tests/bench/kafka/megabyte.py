@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import signal
 import statistics
@@ -9,9 +10,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Annotated
 
-import psutil
 import typer
 from rich.console import Console
 
@@ -39,8 +40,8 @@ MODES = ("user", "system")
 
 Times = Mapping[tuple[str, str], float]
 """By kind of thread, and ``user`` or ``system``."""
-Move = Callable[[Log, Sequence[bytes], float, Callable[[], object]], int]
-"""Moves so many bytes of these values, and calls now and then; gives how many bytes it moved."""
+Move = Callable[[Log, Sequence[bytes], float], Iterator[int]]
+"""Moves so many bytes of these values, in steps; gives how many bytes each step moved."""
 Key = tuple[str, str, str]
 """What was done with a megabyte, of what payload, and of which server."""
 
@@ -80,7 +81,7 @@ def _measure(
             logs = {name: library.fresh() for name, (library, _) in libraries.items()}
             for log in logs.values():
                 opened.callback(log.close)
-                _write(log, values, WARM_BYTES * scale, lambda: None)
+                collections.deque(_write(log, values, WARM_BYTES * scale), maxlen=0)
             for what, move in MOVES.items():
                 took: dict[str, list[Times]] = {name: [] for name in logs}
                 for name in list(logs) * rounds:
@@ -94,31 +95,31 @@ def _measure(
 
 def _spent(move: Move, log: Log, values: Sequence[bytes], times: ThreadTimes, size: float) -> Times:
     """What a megabyte takes, until the server has done what came of it."""
-    client = psutil.Process()
-    own, before = client.cpu_times(), times.spent_ms()
-    moved = move(log, values, size, times.look) / MEGABYTE
-    now = client.cpu_times()
+    before, moved, used_s = times.spent_ms(), 0, dict.fromkeys(MODES, 0.0)
+    began = getrusage(RUSAGE_SELF)
+    for step in move(log, values, size):
+        now = getrusage(RUSAGE_SELF)
+        moved += step
+        used_s["user"] += now.ru_utime - began.ru_utime
+        used_s["system"] += now.ru_stime - began.ru_stime
+        times.look()
+        began = getrusage(RUSAGE_SELF)  # To look takes this process some time, too.
     await_calm()
-    spent = {
-        what: (used - before.get(what, 0.0)) / moved for what, used in times.spent_ms().items()
-    }
-    for mode in MODES:
-        spent[CLIENT, mode] = (getattr(now, mode) - getattr(own, mode)) * 1e3 / moved
-    return spent
+    spent = {what: used - before.get(what, 0.0) for what, used in times.spent_ms().items()}
+    spent |= {(CLIENT, mode): used * 1e3 for mode, used in used_s.items()}
+    return {what: used / moved * MEGABYTE for what, used in spent.items()}
 
 
-def _write(log: Log, values: Sequence[bytes], size: float, look: Callable[[], object]) -> int:
+def _write(log: Log, values: Sequence[bytes], size: float) -> Iterator[int]:
     written = 0
     while written < size:
-        written += log.put_batches(values) * len(values[0])
-        look()
-    return written
+        step = log.put_batches(values) * len(values[0])
+        written += step
+        yield step
 
 
-def _read(log: Log, values: Sequence[bytes], size: float, look: Callable[[], object]) -> int:
-    read = log.read(int(size / len(values[0]))) * len(values[0])
-    look()
-    return read
+def _read(log: Log, values: Sequence[bytes], size: float) -> Iterator[int]:
+    yield log.read(int(size / len(values[0]))) * len(values[0])
 
 
 MOVES: Mapping[str, Move] = {"written": _write, "read": _read}

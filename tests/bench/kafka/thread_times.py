@@ -33,7 +33,7 @@ class ThreadTimes:
     """What each kind of a process's threads has used. One thread at a time.
 
     Some threads end soon: HBase writes each file of its log by one of its own. What such a thread
-    used is known as far as `look` was called while it lived; what it used then is with the rest.
+    used is known up to the last `look` while it lived; what it used after that is with the rest.
 
     Args:
         pid: the process.
