@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from hqueue.errors import (
     InvalidInputError,
@@ -284,19 +284,14 @@ class BlobRecords:
             for key, change in changes.items()
             if change.value.startswith(GONE) and not self._leading(key)
         }
-        answers: dict[str, Version | None] = {}
-        rest = {key: change for key, change in changes.items() if key not in removed}
+        done = self._removed(removed, changes.keys() - removed.keys()) if removed else {}
+        rest = {key: change for key, change in changes.items() if key not in done}
         try:
-            for key, done in (self._remove(removed) if removed else {}).items():
-                if done is None:  # Something is below it.
-                    rest[key] = changes[key]
-                else:
-                    answers[key] = removed[key] if done else None
-            return {**answers, **self._write(rest)} if rest else answers
+            return {**done, **self._write(rest)} if rest else done
         except StoreUnavailableError as exc:
-            raise partly_done(exc, answers_of(exc, changes) | answers) from exc
+            raise partly_done(exc, answers_of(exc, rest) | done) from exc
         except RequestRefusedError as exc:
-            if any(version is not None for version in answers.values()):
+            if any(version is not None for version in done.values()):
                 exc.outcome = Outcome.UNKNOWN
             raise
 
@@ -312,6 +307,34 @@ class BlobRecords:
 
     def _remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
         return self._records.remove(versions)
+
+    def _removed(
+        self, versions: Mapping[str, Version], later: Collection[str]
+    ) -> dict[str, Version | None]:
+        """Delete records: the version that each had, None where that was refused. Those that others
+        lie below are not among them.
+
+        Args:
+            versions: as `Records.remove`.
+            later: what is sent when this is done.
+        """
+
+        def said(key: str, answer: object) -> Any:
+            """By what the store says of a removal."""
+            if isinstance(answer, StoreUnavailableError):
+                return answer
+            return versions[key] if answer else None
+
+        try:
+            removed = self._remove(versions)
+        except StoreUnavailableError as exc:
+            answers = answers_of(exc, versions)
+            stay = {*later, *(key for key, answer in answers.items() if answer is None)}
+            not_sent = {key: like(exc, Outcome.NOT_APPLIED) for key in stay}
+            raise partly_done(
+                exc, {key: said(key, answer) for key, answer in answers.items()} | not_sent
+            ) from exc
+        return {key: said(key, answer) for key, answer in removed.items() if answer is not None}
 
 
 class _Known:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue.metadata.ports import ANY, NEW, Version
-from tests.support.linearizability import SOME, Operation, State, violation
+from tests.support.linearizability import SOME, Operation, State, told, violation
 
 
 def at(kind: str, call: float, returned: float, **more: object) -> Operation:
@@ -82,6 +82,13 @@ RIGHT = {
 @pytest.mark.parametrize("name", VIOLATIONS)
 def test_what_could_not_be_is_found(name: str) -> None:
     assert violation(VIOLATIONS[name])
+
+
+def test_a_violation_ends_with_what_nothing_explains() -> None:
+    history = [CREATED, UNKNOWN, read(3, B), read(5, A), read(7, B), read(9, A)]
+    found = violation(history)
+    assert found == history[:4]
+    assert str(read(5, A)) in told(found)
 
 
 @pytest.mark.parametrize("name", RIGHT)

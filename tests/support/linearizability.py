@@ -7,6 +7,7 @@ takes effect at some moment after its call, or never.
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 import math
@@ -17,10 +18,13 @@ from typing import NamedTuple
 
 from hqueue.metadata.ports import ANY, NEW, Version
 
-__all__ = ["History", "Operation", "State", "violation"]
+__all__ = ["History", "Operation", "State", "told", "violation"]
 
 SOME = Version(-9)
 """The version that a write without an answer made: whichever."""
+
+
+LATEST = 30
 
 
 class State(NamedTuple):
@@ -79,15 +83,40 @@ class History:
 
 
 def violation(history: Iterable[Operation]) -> Sequence[Operation] | None:
-    """The operations of a key that no order explains; None if there are none."""
+    """The operations of a key that no order explains, as far as to the first that none does, which
+    is the last to return; None if there are none.
+    """
     by_key: dict[str, list[Operation]] = collections.defaultdict(list)
     for operation in history:
         by_key[operation.key].append(operation)
     for operations in by_key.values():
         ordered = sorted(operations, key=lambda each: each.call)
         if not _is_linearizable(ordered):
-            return ordered
+            moments = sorted(each.returned for each in ordered if each.returned < math.inf)
+            first = bisect.bisect_left(
+                moments, True, key=lambda moment: not _is_linearizable(_until(ordered, moment))
+            )
+            return [each for each in ordered if each.call <= moments[first]]
     return None
+
+
+def told(operations: Sequence[Operation]) -> str:
+    """What may explain a violation: what is unknown, and the latest of the rest, a line each."""
+    latest = sorted(each.returned for each in operations if each.returned < math.inf)[-LATEST:]
+    return "\n".join(
+        str(each) for each in operations if each.is_unknown or each.returned >= latest[0]
+    )
+
+
+def _until(operations: Sequence[Operation], moment: float) -> Sequence[Operation]:
+    """What was known of operations at a moment."""
+    return [
+        each
+        if each.returned <= moment
+        else dataclasses.replace(each, returned=math.inf, is_unknown=True)
+        for each in operations
+        if each.call <= moment and (each.returned <= moment or each.kind != "read")
+    ]
 
 
 def _is_linearizable(operations: Sequence[Operation]) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 import random
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from hqueue.metadata.managers import (
     SubscriptionState,
     TopicPersistenceInfo,
 )
+from hqueue.metadata.outcomes import partly_done
 from hqueue.metadata.ports import ANY, NEW, Change, Record, Records, Version
 from tests.support.linearizability import SOME, History, Operation, State
 from tests.support.metadata_kinds import MetadataKind
@@ -30,6 +32,7 @@ from tests.support.topic_managers import TopicManagers
 __all__ = ["FaultyFields", "FaultyRecords", "take_history"]
 
 Answer = TypeVar("Answer")
+Input = TypeVar("Input")
 
 KEYS = ["a", "b", "c"]
 
@@ -132,21 +135,55 @@ def _number(value: Any) -> int:
     return int(value.ranges[0].first) >> 15
 
 
-class _Losing:
-    """Loses requests, and answers, of changes."""
+LOST = 0.04
+"""How many requests get lost, or their answers."""
 
-    def __init__(self, seed: int, share: float = 0.04) -> None:
+TOGETHER_S = 1e-3
+"""What changes take, so that several come to be made together meanwhile."""
+
+
+class _Losing:
+    """Loses requests, and answers: of changes that are made together, those of some."""
+
+    def __init__(self, seed: int, share: float = LOST) -> None:
         self._chance = random.Random(seed)
         self._share = share
 
-    def __call__(self, operation: Callable[[], Answer]) -> Answer:
-        lost = self._chance.random()
-        if lost < self._share / 2:
-            raise StoreUnavailableError("a request was lost", outcome=Outcome.UNKNOWN)
+    def call(self, operation: Callable[[], Answer]) -> Answer:
+        """Do it, unless it gets lost as a whole."""
+        error = self._request()
+        if error is not None:
+            raise error
         answer = operation()
-        if lost < self._share:
-            raise StoreUnavailableError("an answer was lost", outcome=Outcome.UNKNOWN)
+        error = self._answer()
+        if error is not None:
+            raise error
         return answer
+
+    def change(
+        self,
+        operation: Callable[[dict[str, Input]], Mapping[str, Answer]],
+        asked: Mapping[str, Input],
+    ) -> Mapping[str, Answer]:
+        """Make these changes, unless they get lost, each by itself."""
+        time.sleep(TOGETHER_S)
+        lost = {key: error for key in asked if (error := self._request()) is not None}
+        answers = operation({key: each for key, each in asked.items() if key not in lost})
+        lost |= {key: error for key in answers if (error := self._answer()) is not None}
+        if lost:
+            raise partly_done(next(iter(lost.values())), {**answers, **lost})
+        return answers
+
+    def _request(self) -> StoreUnavailableError | None:
+        return self._lose("a request was lost")
+
+    def _answer(self) -> StoreUnavailableError | None:
+        return self._lose("an answer was lost")
+
+    def _lose(self, what: str) -> StoreUnavailableError | None:
+        if self._chance.random() >= self._share / 2:
+            return None
+        return StoreUnavailableError(what, outcome=Outcome.UNKNOWN)
 
 
 class FaultyFields:
@@ -164,16 +201,16 @@ class FaultyFields:
         self._store.check_version(version)
 
     def read(self, keys: Iterable[str]) -> Mapping[str, Found]:
-        return self._losing(lambda: self._store.read(keys))
+        return self._losing.call(lambda: self._store.read(keys))
 
     def scan(self, prefix: str, depth: int) -> Iterable[tuple[str, Found]]:
         return self._store.scan(prefix, depth)
 
     def write(self, changes: Mapping[str, FieldChange]) -> Mapping[str, Version | None]:
-        return self._losing(lambda: self._store.write(changes))
+        return self._losing.change(self._store.write, changes)
 
     def delete(self, versions: Mapping[str, Version]) -> Mapping[str, bool]:
-        return self._losing(lambda: self._store.delete(versions))
+        return self._losing.change(self._store.delete, versions)
 
     def clear(self, prefix: str) -> None:
         self._store.clear(prefix)
@@ -182,9 +219,9 @@ class FaultyFields:
 class FaultyRecords:
     """`Records` that lose requests and answers."""
 
-    def __init__(self, store: Records, seed: int) -> None:
+    def __init__(self, store: Records, seed: int, share: float = LOST) -> None:
         self._store = store
-        self._losing = _Losing(seed)
+        self._losing = _Losing(seed, share)
 
     def keys(self, prefix: str, depth: int) -> Sequence[str]:
         return self._store.keys(prefix, depth)
@@ -193,16 +230,16 @@ class FaultyRecords:
         return self._store.list(prefix, depth)
 
     def read(self, keys: Iterable[str]) -> Mapping[str, Record]:
-        return self._losing(lambda: self._store.read(keys))
+        return self._losing.call(lambda: self._store.read(keys))
 
     def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
-        return self._losing(lambda: self._store.create(values))
+        return self._losing.call(lambda: self._store.create(values))
 
     def write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
-        return self._losing(lambda: self._store.write(changes))
+        return self._losing.change(self._store.write, changes)
 
     def remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
-        return self._losing(lambda: self._store.remove(versions))
+        return self._losing.change(self._store.remove, versions)
 
     def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
-        return self._losing(lambda: self._store.delete(versions, levels_above=levels_above))
+        return self._losing.call(lambda: self._store.delete(versions, levels_above=levels_above))

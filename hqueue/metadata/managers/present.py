@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.metadata.fields import BlobRecords
-from hqueue.metadata.outcomes import answers_of, partly_done
+from hqueue.metadata.outcomes import PartlyDoneError, answers_of, partly_done
 from hqueue.metadata.ports import NEW, Change, MetadataStore, Version
 from hqueue.runtime.fork import register
 
@@ -51,9 +51,17 @@ class PresentRecords(BlobRecords):
 
     def _remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
         with self._lock:  # Else a record that this session creates just now went, too.
-            removed = self._records.remove(versions)
-            try:  # They take up no room in this session any more.
-                self._store.ephemerals.release([key for key, done in removed.items() if done])
-            except HQueueError as exc:
-                logger.warning("deleted records still count for the session's room: %s", exc)
+            try:
+                removed = self._records.remove(versions)
+            except PartlyDoneError as exc:
+                self._release(exc.answers)
+                raise
+            self._release(removed)
         return removed
+
+    def _release(self, removed: Mapping[str, object]) -> None:
+        """What was deleted takes up no room in this session any more."""
+        try:
+            self._store.ephemerals.release([key for key, done in removed.items() if done is True])
+        except HQueueError as exc:
+            logger.warning("deleted records still count for the session's room: %s", exc)

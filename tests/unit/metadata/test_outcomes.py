@@ -97,3 +97,30 @@ def test_of_blobs_that_are_deleted_together_each_has_its_own_outcome() -> None:
     with pytest.raises(PartlyDoneError) as caught:
         blobs.delete({"live": Version(3), "lost": Version(3), "never": NEW, "none": ANY})
     assert caught.value.answers == {"live": True, "lost": AWAY, "never": False, "none": False}
+
+
+def test_what_is_not_deleted_is_not_said_to_be_where_others_are_lost() -> None:
+    nodes = Nodes()
+    names = ("lost", "later", "changed", "gone", "above", "led")
+    nodes.there |= dict.fromkeys(names, nodes.there["live"])
+    nodes.fail = {"lost": AWAY, "later": NOT_SENT, "changed": False, "gone": False, "above": None}
+    blobs = BlobRecords(
+        nodes,  # type: ignore[arg-type]
+        leading=lambda key: ("led/below",) if key == "led" else (),
+    )
+    versions = dict.fromkeys(names, Version(3)) | {"live": Version(3), "gone": ANY}
+    with pytest.raises(PartlyDoneError) as caught:
+        blobs.delete(versions)
+    answers = caught.value.answers
+    assert {key: answers[key] for key in ("live", "changed", "lost", "later")} == {
+        "live": True,
+        "changed": False,
+        "lost": AWAY,
+        "later": NOT_SENT,
+    }
+    for name, why in {
+        "gone": "it was to be looked at again",
+        "above": "it was to be emptied",
+        "led": "it was to be emptied",
+    }.items():
+        assert answers[name].outcome is Outcome.NOT_APPLIED, why
