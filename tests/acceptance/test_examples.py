@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -12,7 +13,8 @@ import pytest
 
 import hqueue
 from hqueue import Message
-from tests.acceptance.commands import DEADLINE_S, Running, Start
+from tests.acceptance.commands import DEADLINE_S, Run, Running, Start
+from tests.support.waiting import wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -31,12 +33,16 @@ class Examples:
         self._started.append(Running(arguments, self._environment, interpreter))
         return self._started[-1]
 
-    def run(self, program: str, *arguments: str) -> list[str]:
+    def run(self, program: str, *arguments: str, **environment: str) -> list[str]:
         """The lines of one that ends well by itself."""
         done = subprocess.run(
             [sys.executable, str(EXAMPLES / program), *arguments],
-            env=self._environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-        )  # fmt: skip
+            env={**self._environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
@@ -139,6 +145,24 @@ def test_a_subscriber_gets_what_it_retries_again_and_what_it_rejects_no_more(
         "indexed: two", "done",
     ]  # fmt: skip
     assert running.end().code == 0
+
+
+def test_topics_are_published_to_once_and_subscribed_to_with_nothing_but_a_hub(
+    examples: Examples, opened: hqueue.Queue, name: str, start: Start, run: Run
+) -> None:
+    start("hub", name, "--host", "127.0.0.1", "--port", "0", "--metrics-port", "0")
+    wait_for(lambda: run("hubs", name).lines, "the hub is available", timeout_s=DEADLINE_S)
+    [hub] = map(json.loads, run("hubs", name, "--json").lines)
+    for first in (0, 3):
+        *lines, last = examples.run(
+            "topics.py", hub["address"], name, "t", HQUEUE_LOCAL_HOME="/no/server/is/known"
+        )
+        assert last == "done"
+        lines.remove("published; again: 3 dropped")  # Before or after what comes.
+        assert lines == [f"t bill {number}" for number in range(first, first + 3)]
+    assert [message.value for message in opened.scan_topic("t")] == [
+        b"bill %d" % number for number in range(6)
+    ]
 
 
 def test_each_line_is_put_once_though_the_program_is_killed_and_run_again(

@@ -1,0 +1,57 @@
+"""Publish to a topic and subscribe to it, with nothing but a hub's address.
+
+hqueue hub events &
+python examples/topics.py 127.0.0.1:9190 events bills
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Sequence
+
+import hqueue
+from hqueue import ReceivedMessage
+
+
+class Auditor:
+    """Prints messages; what it returns from is done with, and does not come again."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self.done = threading.Event()
+
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> None:
+        for message in messages:
+            print(f"{message.topic} {message.value.decode()}", flush=True)
+        self._left -= len(messages)
+        if self._left <= 0:
+            self.done.set()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Publish numbered messages, and receive them.")
+    parser.add_argument("hubs", help="host:port of one or more, with commas")
+    parser.add_argument("queue", help="its name; the hubs serve it")
+    parser.add_argument("topic", help="any name; the topic is created if it is not there")
+    parser.add_argument("--count", type=int, default=3, help="how many messages")
+    parser.add_argument("--seconds", type=float, default=60, help="end after so long in any case")
+    arguments = parser.parse_args()
+    topic, count = arguments.topic, arguments.count
+
+    # The publisher's numbers count under its name: also those of the run before.
+    with hqueue.connect(hubs=arguments.hubs, queue=arguments.queue, publisher="biller") as client:
+        newest = client.newest_number(topic)
+        first = 0 if newest is None else newest + 1
+        bills = [f"bill {number}".encode() for number in range(first, first + count)]
+        auditor = Auditor(count)
+        with client.subscribe(topic, "audit", auditor):
+            client.publish_once(topic, bills, number=first)
+            again = client.publish_once(topic, bills, number=first)
+            print(f"published; again: {again.dropped} dropped", flush=True)
+            ended = auditor.done.wait(arguments.seconds)
+    print("done" if ended else "too few messages came")
+
+
+if __name__ == "__main__":
+    main()
