@@ -13,7 +13,8 @@ import pytest
 
 from hqueue import ClosedError, InvalidInputError, Settings
 from hqueue.hbase import GatewayStore, NativeStore
-from hqueue.metadata.fields import BlobRecords, FieldChange, FieldRecord, FieldRecords, Fields
+from hqueue.metadata.blobs import BlobRecords
+from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Fields
 from hqueue.metadata.managers import MemoryFields, Rows
 from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, MetadataStore, Version
 from hqueue.store import StorePort

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from hqueue import Settings
-from hqueue.metadata.fields import BlobRecords
+from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.managers import MemoryFields, Rows, Tree
 from tests.support.backends import Backend, GatewayBackend, MemoryBackend
 from tests.support.linearizability import History, told, violation

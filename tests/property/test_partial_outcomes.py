@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hqueue import Outcome
 from hqueue.errors import StoreUnavailableError
-from hqueue.metadata.fields import BlobRecords, FieldChange, FieldRecord
+from hqueue.metadata.blobs import BlobRecords
+from hqueue.metadata.fields import FieldChange, FieldRecord
 from hqueue.metadata.outcomes import PartlyDoneError
 from hqueue.metadata.ports import ANY, NEW, Change, Version
 from tests.support.memory.metadata import MemoryServer

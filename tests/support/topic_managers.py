@@ -8,7 +8,8 @@ from typing import Protocol
 
 from hqueue import Settings
 from hqueue.hbase.record_rows import Answer, RowUpdate
-from hqueue.metadata.fields import BlobRecords, FieldRecord, FieldRecords
+from hqueue.metadata.blobs import BlobRecords
+from hqueue.metadata.fields import FieldRecord, FieldRecords
 from hqueue.metadata.managers import (
     Layout,
     MemoryFields,

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 
 from hqueue.errors import SettingsError
-from hqueue.metadata.fields import BlobRecords, FieldRecords
+from hqueue.metadata.blobs import BlobRecords
+from hqueue.metadata.fields import FieldRecords
 from hqueue.metadata.managers.layout import Layout, Rows, Tree
 from hqueue.metadata.managers.present import PresentRecords
 from hqueue.metadata.managers.stage import Home

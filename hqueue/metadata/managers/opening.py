@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 
-from hqueue.metadata.fields import BlobRecords, ClearableRecords, FieldRecords
+from hqueue.metadata.blobs import BlobRecords
+from hqueue.metadata.fields import ClearableRecords, FieldRecords
 from hqueue.metadata.managers.availability import Availability
 from hqueue.metadata.managers.election import OwnerElection
 from hqueue.metadata.managers.gate import Gate

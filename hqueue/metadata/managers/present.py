@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 
 from hqueue.errors import HQueueError, StoreUnavailableError
-from hqueue.metadata.fields import BlobRecords
+from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.outcomes import PartlyDoneError, answers_of, partly_done
 from hqueue.metadata.ports import NEW, Change, MetadataStore, Version
 from hqueue.runtime.fork import register

@@ -16,7 +16,8 @@ from kazoo.client import KazooClient
 
 from hqueue import MessageID
 from hqueue.hbase.record_cells import Mark, encode
-from hqueue.metadata.fields import Fields, encode_blob
+from hqueue.metadata.blobs import encode_blob
+from hqueue.metadata.fields import Fields
 from hqueue.metadata.managers import (
     LogRange,
     Rows,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import happybase
 
 import hqueue
-from hqueue.metadata.fields import encode_blob
+from hqueue.metadata.blobs import encode_blob
 from hqueue.metadata.managers import Rows, SubscriptionData, Tree
 from hqueue.metadata.managers.encoding import encode_subscription
 from hqueue.metadata.ports import Version

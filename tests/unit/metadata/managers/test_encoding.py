@@ -10,7 +10,8 @@ import pytest
 
 from hqueue import InvalidInputError, MessageID, UnsupportedFormatError
 from hqueue.metadata import Address
-from hqueue.metadata.fields import BlobRecords, FieldRecord, encode_blob
+from hqueue.metadata.blobs import BlobRecords, encode_blob
+from hqueue.metadata.fields import FieldRecord
 from hqueue.metadata.managers import (
     HubInfo,
     LogRange,

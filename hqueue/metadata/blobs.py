@@ -1,0 +1,308 @@
+"""Records of fields on any store of versioned records: all fields of one as one blob."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hqueue.errors import (
+    InvalidInputError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+    UnsupportedFormatError,
+)
+from hqueue.metadata.fields import FieldChange, FieldRecord, Fields, Found
+from hqueue.metadata.outcomes import PartlyDoneError, answers_of, like, partly_done
+from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, Change, Record, Records, Version
+from hqueue.settings.numbers import is_whole
+
+__all__ = ["BlobRecords", "encode_blob", "is_gone"]
+
+FORMAT = 1
+WRITER = "writer"
+WRITER_BYTES = 6
+GONE = b"gone "
+"""How a node begins that was a record, and is none any more. One that only leads to others is
+empty."""
+
+TRIES_MAX = 100
+"""How often a record may be changed by others while it is changed whatever its version."""
+
+KNOWN_MAX = 16_384
+"""Versions that are known to be a record's: about 4 MB."""
+
+PORTION = 256
+"""Records that a scan reads at a time."""
+
+
+class BlobRecords:
+    """`FieldRecords` on any store of versioned records: all fields of one as one blob.
+
+    The blob is ``{"version": 1, "writer": "<hex>", "<field>": {…}, …}``. Each write has a writer
+    of its own, so that it knows what it wrote itself when an answer was lost. A record that others
+    lie below, or are to, is not deleted but emptied, and counts as none: so are nodes that only
+    lead to others. Such a node is never removed, for its versions must not come again.
+
+    Reads are as the store's: on ZooKeeper they have all that this session did, and may lack what
+    another did a moment before. Changes never stand on such a view.
+
+    Args:
+        records: the store's.
+        version_max: the largest version that a record can have there.
+        leading: the keys that are created with one, empty, for others to lie below. Of a key with
+            such ones nothing but its value is deleted.
+    """
+
+    partial = False
+
+    def __init__(
+        self,
+        records: Records,
+        version_max: int = 2**63 - 1,
+        leading: Callable[[str], Sequence[str]] = lambda key: (),
+    ) -> None:
+        self._records = records
+        self._leading = leading
+        self._version_max = version_max
+        self._known = _Known()
+
+    def check_version(self, version: Version) -> None:
+        """As `FieldRecords.check_version`."""
+        if not is_whole(version, NEW, self._version_max):
+            raise InvalidInputError("no record of this store has such a version", version=version)
+
+    def read(self, keys: Iterable[str]) -> dict[str, Found]:
+        """As `FieldRecords.read`."""
+        found = dict(_decoded(self._records.read(keys)))
+        self._known.update(
+            {key: each.version for key, each in found.items() if isinstance(each, FieldRecord)}
+        )
+        return found
+
+    def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
+        """As `FieldRecords.scan`. All keys are known before the first record is read."""
+        keys = sorted(self._records.keys(prefix, depth))
+        for first in range(0, len(keys), PORTION):
+            found = dict(_decoded(self._records.read(keys[first : first + PORTION])))
+            yield from sorted(found.items(), key=lambda item: item[0])
+
+    def write(self, changes: Mapping[str, FieldChange]) -> dict[str, Version | None]:
+        """As `FieldRecords.write`."""
+        if not all(change.whole for change in changes.values()):
+            raise InvalidInputError("this store changes all fields of a record together")
+        written = self._change(
+            {key: Change(encode_blob(each.fields), each.version) for key, each in changes.items()}
+        )
+        self._known.update(
+            {key: version for key, version in written.items() if version is not None}
+        )
+        return written
+
+    def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
+        """As `FieldRecords.delete`."""
+        changes = {
+            key: Change(GONE + _writer().encode(), version)
+            for key, version in versions.items()
+            if version != NEW
+        }
+        try:
+            deleted = self._change(changes)
+        except PartlyDoneError as exc:
+            answers = {
+                key: answer if isinstance(answer, StoreUnavailableError) else answer is not None
+                for key, answer in exc.answers.items()
+            }
+            raise partly_done(exc, dict.fromkeys(versions, False) | answers) from exc
+        return {key: deleted.get(key) is not None for key in versions}
+
+    def clear(self, prefix: str) -> None:
+        """As `ClearableRecords.clear`. A level of the tree after the other, the lowest first."""
+        levels = [self._records.keys(prefix, 1)]
+        while levels[-1]:
+            levels.append(self._records.keys(prefix, len(levels) + 1))
+        for keys in reversed(levels):
+            for first in range(0, len(keys), PORTION):
+                self._records.delete(dict.fromkeys(keys[first : first + PORTION], ANY))
+        self._records.delete({prefix: ANY})
+        self._known = _Known()
+
+    def _change(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
+        """Change those that are records, or become some, each if it is of its version."""
+        done: dict[str, Version | None] = {}
+        try:
+            return self._changed(changes, done)
+        except StoreUnavailableError as exc:
+            answers = answers_of(exc, changes.keys() - done.keys())
+            for key, answer in answers.items():
+                if answer is None and changes[key].version in (NEW, ANY):  # It was to be repeated.
+                    answers[key] = like(exc, Outcome.NOT_APPLIED)
+            raise partly_done(exc, answers | done) from exc
+        except RequestRefusedError as exc:
+            if any(version is not None for version in done.values()):
+                exc.outcome = Outcome.UNKNOWN
+            raise
+
+    def _changed(
+        self, changes: Mapping[str, Change], done: dict[str, Version | None]
+    ) -> dict[str, Version | None]:
+        left = set(changes)
+        look = {
+            key
+            for key, (_, version) in changes.items()
+            if version == ANY or (version != NEW and not self._known.has(key, version))
+        }
+        for _ in range(TRIES_MAX):
+            there = self._records.read(sorted(look)) if look else {}
+            empty = {key: record.version for key, record in there.items() if is_gone(record)}
+            send: dict[str, Change] = {}
+            for key in left:
+                value, version = changes[key]
+                is_live = key in there and key not in empty
+                if version == NEW:
+                    expected = None if is_live else empty.get(key, NEW)
+                elif version == ANY:
+                    expected = there[key].version if is_live else None
+                else:
+                    expected = None if empty.get(key) == version else version
+                if expected is None:
+                    done[key] = None
+                else:
+                    send[key] = Change(value, expected)
+            answers = self._send(send) if send else {}
+            left = look = {
+                key for key in send if answers[key] is None and changes[key].version in (NEW, ANY)
+            }
+            done |= {key: version for key, version in answers.items() if key not in left}
+            if not left:
+                return {key: done[key] for key in changes}
+        raise StoreUnavailableError("others change the record all the time", path=min(left))
+
+    def _send(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
+        """What the store answers; for what was deleted the version that it had."""
+        removed = {
+            key: change.version
+            for key, change in changes.items()
+            if change.value.startswith(GONE) and not self._leading(key)
+        }
+        done = self._removed(removed, changes.keys() - removed.keys()) if removed else {}
+        rest = {key: change for key, change in changes.items() if key not in done}
+        try:
+            return {**done, **self._write(rest)} if rest else done
+        except StoreUnavailableError as exc:
+            raise partly_done(exc, answers_of(exc, rest) | done) from exc
+        except RequestRefusedError as exc:
+            if any(version is not None for version in done.values()):
+                exc.outcome = Outcome.UNKNOWN
+            raise
+
+    def _write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
+        led = [
+            each
+            for key, change in changes.items()
+            if change.version == NEW
+            for each in self._leading(key)
+        ]
+        done = self._records.write({**changes, **dict.fromkeys(led, Change(b"", NEW))})
+        return {key: done[key] for key in changes}
+
+    def _remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
+        return self._records.remove(versions)
+
+    def _removed(
+        self, versions: Mapping[str, Version], later: Collection[str]
+    ) -> dict[str, Version | None]:
+        """Delete records: the version that each had, None where that was refused. Those that others
+        lie below are not among them.
+
+        Args:
+            versions: as `Records.remove`.
+            later: what is sent when this is done.
+        """
+
+        def said(key: str, answer: object) -> Any:
+            """By what the store says of a removal."""
+            if isinstance(answer, StoreUnavailableError):
+                return answer
+            return versions[key] if answer else None
+
+        try:
+            removed = self._remove(versions)
+        except StoreUnavailableError as exc:
+            answers = answers_of(exc, versions)
+            stay = {*later, *(key for key, answer in answers.items() if answer is None)}
+            not_sent = {key: like(exc, Outcome.NOT_APPLIED) for key in stay}
+            raise partly_done(
+                exc, {key: said(key, answer) for key, answer in answers.items()} | not_sent
+            ) from exc
+        return {key: said(key, answer) for key, answer in removed.items() if answer is not None}
+
+
+class _Known:
+    """Versions that are a record's, and no empty node's: the latest that were read or written."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, Version] = {}
+
+    def has(self, key: str, version: Version) -> bool:
+        return self._versions.get(key) == version
+
+    def update(self, versions: Mapping[str, Version]) -> None:
+        # Each step is atomic. What is lost when two come at once is looked up again.
+        if len(self._versions) + len(versions) > KNOWN_MAX:
+            self._versions = {}
+        if len(versions) <= KNOWN_MAX:
+            self._versions.update(versions)
+
+
+def encode_blob(fields: Fields) -> bytes:
+    """A record's fields as one blob, by a writer of its own."""
+    members = [f'"version": {FORMAT}', f'"{WRITER}": "{_writer()}"']
+    members += [f"{json.dumps(name)}: {value.decode()}" for name, value in fields.items()]
+    blob = f"{{{', '.join(members)}}}".encode()
+    if len(blob) > VALUE_BYTES_MAX:
+        raise InvalidInputError(
+            "this is more than a record holds", bytes=len(blob), bytes_max=VALUE_BYTES_MAX
+        )
+    return blob
+
+
+def _decoded(found: Mapping[str, Record]) -> Iterator[tuple[str, Found]]:
+    for key, record in found.items():
+        if not is_gone(record):
+            yield key, _decode(record, key)
+
+
+def is_gone(record: Record) -> bool:
+    """Whether a node is no record: it was one, or only leads to others."""
+    return not record.value or record.value.startswith(GONE)
+
+
+def _writer() -> str:
+    return secrets.token_hex(WRITER_BYTES)
+
+
+def _decode(record: Record, key: str) -> Found:
+    members: object = None
+    with contextlib.suppress(ValueError, RecursionError):
+        members = json.loads(record.value)
+    if not isinstance(members, dict) or "version" not in members:
+        return UnsupportedFormatError("this is no record of hqueue", path=key)
+    if members["version"] != FORMAT:
+        return UnsupportedFormatError(
+            "a record has a version that this release does not know",
+            path=key,
+            version=members["version"],
+        )
+    try:
+        fields = {
+            name: json.dumps(value, ensure_ascii=False).encode()
+            for name, value in members.items()
+            if name not in ("version", WRITER)
+        }
+    except (ValueError, RecursionError):  # A text that has no UTF-8.
+        return UnsupportedFormatError("this is no record of hqueue", path=key)
+    return FieldRecord(fields, record.version)
