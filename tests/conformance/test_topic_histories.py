@@ -7,13 +7,16 @@ import itertools
 import random
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from hqueue import Settings
 from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.managers import MemoryFields, Rows, Tree
+from hqueue.metadata.ports import MetadataStore
+from hqueue.zookeeper import ZooKeeperStore
 from tests.support.backends import Backend, GatewayBackend, MemoryBackend
 from tests.support.linearizability import History, told, violation
 from tests.support.memory.metadata import MemoryServer
@@ -28,9 +31,12 @@ from tests.support.topic_managers import (
     row_managers,
     zookeeper_managers,
 )
-from tests.support.zookeeper_faults import zookeeper_proxy
+from tests.support.zookeeper_faults import expire, zookeeper_proxy
 
 EACH_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+
+LASTING = [kind for kind in KINDS if kind.name != "ownership"]
+"""Those whose records don't go with the session."""
 
 
 def check(history: History) -> None:
@@ -165,3 +171,41 @@ def broken(zookeeper: str, kind: MetadataKind, seed: int, *, operations: int) ->
     with zookeeper_proxy(zookeeper) as proxy, hubs_of(proxy) as hubs, breaking(proxy, chance):
         history = take_history(hubs, kind, seed=seed, operations=operations)
     check(history)
+
+
+@pytest.mark.servers
+@pytest.mark.thorough("`tests/unit/metadata` has sessions in memory that end")
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", LASTING, ids=lambda kind: kind.name)
+def test_sessions_that_end(request: pytest.FixtureRequest, kind: MetadataKind, seed: int) -> None:
+    settings = request.getfixturevalue("server").settings(
+        zookeeper_root=f"/hqueue-{uuid.uuid4().hex[:12]}"
+    )
+    with zookeeper_managers(settings) as backend:
+        hubs = [backend.open() for _ in range(2)]
+        with ending([hub.session for hub in hubs], random.Random(seed)):
+            history = take_history(hubs, kind, seed=seed, operations=300)
+    check(history)
+
+
+@contextlib.contextmanager
+def ending(sessions: Sequence[MetadataStore | None], chance: random.Random) -> Iterator[None]:
+    """End sessions at ZooKeeper, one after the other."""
+    over = threading.Event()
+
+    def end() -> int:
+        for count in itertools.count():
+            if over.wait(chance.uniform(0, 0.2)):
+                return count
+            store = chance.choice(sessions)
+            assert isinstance(store, ZooKeeperStore)
+            expire(store)
+        raise AssertionError
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(end)
+        try:
+            yield
+        finally:
+            over.set()
+        assert ended.result() > 1
