@@ -54,14 +54,16 @@ async def _serve(specification: Specification) -> None:
             if expiring.exists():
                 await asyncio.to_thread(_lose_session, client)
                 expiring.unlink(missing_ok=True)
-        stopping.set()
 
     with hqueue.connect(specification.client_settings()) as client:
         looking_after = asyncio.ensure_future(look_after(client))
+        looking_after.add_done_callback(lambda _: stopping.set())
         try:
             await Hub(client, [specification.topics_queue], settings).run(stopping)
         finally:
             looking_after.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await looking_after  # An error of its own ends this process, and is seen.
 
 
 def _lose_session(client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
@@ -45,8 +46,14 @@ def expire(store: ZooKeeperStore, member: int = 0) -> None:
     When this returns, the session's owner has another one.
     """
     session = store.session
-    kazoo = list(session.members)[member].client
-    before, stolen = session.id, kazoo.client_id
+
+    def connected() -> tuple[int, Any] | None:
+        before, members = session.id, list(session.members)
+        if before is None or len(members) <= member:
+            return None
+        return before, members[member].client.client_id
+
+    before, stolen = wait_for(connected, "there is a session")
 
     def ended() -> bool:
         if session.id not in (None, before):
