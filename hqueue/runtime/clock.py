@@ -9,7 +9,13 @@ from typing import Protocol, TypeVar
 
 import tenacity
 
-from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
 
 __all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "Patience", "SystemClock", "monotonic_s_of"]
 
@@ -78,21 +84,27 @@ class Deadline:
 
     def run(self, operation: Callable[[], Result]) -> Result:
         """Call until it returns; again, after a growing, random pause, while it raises
-        `StoreUnavailableError`. When the deadline has passed, the last error is raised.
+        `StoreUnavailableError`. When the deadline has passed, the last error is raised. The outcome
+        of what ends without an answer is *unknown* if that of any try was.
         """
         try:
             return operation()  # Nearly all succeed at once: those don't pay for what comes now.
         except StoreUnavailableError as exc:
             failure: StoreUnavailableError | None = exc
+            unknown = exc.outcome is Outcome.UNKNOWN
 
         def next_try() -> Result:
-            nonlocal failure
-            if failure is None:
+            nonlocal failure, unknown
+            if failure is not None:
+                first, failure = failure, None
+                raise first
+            try:
                 return operation()
-            first, failure = failure, None
-            raise first
+            except StoreUnavailableError as exc:
+                unknown = unknown or exc.outcome is Outcome.UNKNOWN
+                raise
 
-        return tenacity.Retrying(
+        retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(StoreUnavailableError),
             stop=lambda _: self.expired,
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
@@ -100,7 +112,13 @@ class Deadline:
                 min(float(seconds) * 1e3, self.remaining_ms)
             ),
             reraise=True,
-        )(next_try)
+        )
+        try:
+            return retrying(next_try)
+        except (StoreUnavailableError, RequestRefusedError, ClosedError) as exc:
+            if unknown:
+                exc.outcome = Outcome.UNKNOWN
+            raise
 
 
 class Patience:

@@ -14,6 +14,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,9 @@ import hqueue
 from hqueue import Message, Outcome, QueueDisabledError, local
 from hqueue.connecting import open_store
 from hqueue.format import rowkey
+from hqueue.hbase.native import scanning
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.servers import Servers
 from hqueue.local.jars import ensure_jars
 from hqueue.local.versions import hbase_jars
 from hqueue.settings.limits import MESSAGE_ID_MAX
@@ -49,6 +52,35 @@ def queue(client: hqueue.Client, queue_name: str) -> Iterator[hqueue.Queue]:
         yield made
     client.disable_queue(queue_name)
     client.delete_queue(queue_name)
+
+
+def test_an_answer_that_a_server_ends_early_is_gone_on_with(
+    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [bytes([number]) * (MIB // 2) for number in range(12)]
+    for value in values:
+        queue.put([Message("t", value)], partition=0)
+    failed: list[BaseException] = []
+    gone_on_with: list[int] = []
+    ask, request = Servers.ask, scanning.Scanning._request
+
+    def observed(self: Servers, *arguments: Any) -> Any:
+        try:
+            return ask(self, *arguments)
+        except BaseException as exc:
+            failed.append(exc)
+            raise
+
+    def counted(self: scanning.Scanning, rows: int, scanner: int | None, calls: int) -> Any:
+        gone_on_with.extend([calls] if scanner is not None else [])
+        return request(self, rows, scanner, calls)
+
+    monkeypatch.setattr(scanning, "RESULT_BYTES_MAX", MIB)
+    monkeypatch.setattr(Servers, "ask", observed)
+    monkeypatch.setattr(scanning.Scanning, "_request", counted)
+    assert [message.value for message in queue.scan()] == values
+    assert max(gone_on_with) > 1
+    assert not failed, "each answer is understood, and none is asked for again"
 
 
 def test_what_is_put_is_read_as_it_is_through_gateways(

@@ -55,7 +55,8 @@ class RegionServer:
 
     def __post_init__(self) -> None:
         self.asked: list[Asked] = []
-        self._scans: dict[int, list[Row]] = {}
+        self._scans: dict[int, tuple[int, list[Row]]] = {}
+        """Of each open scan how often it was gone on with, and the rows that are left."""
 
     def __call__(self, asked: Asked) -> list[bytes]:
         self.asked.append(asked)
@@ -66,12 +67,16 @@ class RegionServer:
     def _scan(self, message: bytes) -> tuple[Any, bytes]:
         said = pb.ScanRequest.FromString(message)
         if said.HasField("scanner_id"):
-            number, left = said.scanner_id, self._scans.pop(said.scanner_id)
+            number = said.scanner_id
+            calls, left = self._scans.pop(number)
+            # A server refuses another one: it counts those that say how many came before.
+            assert said.next_call_seq == calls
+            calls += 1
         else:
-            number, left = len(self.asked), self._found(said)
+            number, calls, left = len(self.asked), 0, self._found(said)
         count = min(self.page, said.number_of_rows)
         now, rest = left[:count], left[count:]
-        self._scans[number] = rest
+        self._scans[number] = calls, rest
         response = pb.ScanResponse(
             cells_per_result=[len(cells) for _, cells in now],
             scanner_id=number,

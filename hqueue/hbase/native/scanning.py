@@ -110,7 +110,7 @@ class Scanning:
         )
         if scanner is not None:
             request.scanner_id = scanner
-            request.next_call_seq = calls
+            request.next_call_seq = calls - 1  # The call that opened it does not count.
             return request
         start, stop, is_reversed = self._range
         request.region.CopyFrom(self._region.specifier)
