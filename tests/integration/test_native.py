@@ -57,7 +57,7 @@ def queue(client: hqueue.Client, queue_name: str) -> Iterator[hqueue.Queue]:
 def test_an_answer_that_a_server_ends_early_is_gone_on_with(
     queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = [bytes([number]) * (MIB // 2) for number in range(12)]
+    values = [os.urandom(MIB // 2) for _ in range(12)]
     for value in values:
         queue.put([Message("t", value)], partition=0)
     failed: list[BaseException] = []
