@@ -31,13 +31,18 @@ class _Buffer:
         self._waiting: collections.deque[ReceivedMessage] = collections.deque()
         self._newest = MessageID(0)
         self.changed = asyncio.Event()
+        self.again = False
+        """Whether something came again: its hub may not know what was said to be consumed."""
 
     def receive(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Take what is new; a hub that subscribes anew sends what it does not know as consumed."""
         if len(self._waiting) + len(messages) > 2 * WINDOW_MAX:
             return Status.RETRY  # No hub sends as much.
-        self._waiting.extend(each for each in messages if each.id > self._newest)
+        new = [each for each in messages if each.id > self._newest]
+        self._waiting.extend(new)
         self._newest = max(self._newest, messages[-1].id)
+        if len(new) < len(messages):
+            self.again = True
         self.wake()
         return Status.DONE
 
@@ -84,8 +89,9 @@ async def messages_of(
         while True:
             buffer.changed.clear()
             message = buffer.take()
-            if unsaid and consumed is not None and (message is None or 2 * unsaid >= window):
-                unsaid = 0
+            due = message is None or 2 * unsaid >= window
+            if due and consumed is not None and (unsaid or buffer.again):
+                unsaid, buffer.again = 0, False
                 await asyncio.to_thread(subscription.consume, consumed)
             if message is not None:
                 yield message
@@ -97,7 +103,7 @@ async def messages_of(
             else:
                 await buffer.changed.wait()
     finally:
-        await asyncio.to_thread(_leave, subscription, consumed if unsaid else None)
+        await asyncio.to_thread(_leave, subscription, consumed if unsaid or buffer.again else None)
 
 
 def _leave(subscription: TopicSubscription, consumed: MessageID | None) -> None:

@@ -28,6 +28,8 @@ from hqueue.errors import (
     SubscriberNotFoundError,
 )
 from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue_workers.hub.subscribing import attachments
+from hqueue_workers.hub.subscribing.subscription import Subscription
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.waiting import wait_for
@@ -64,6 +66,16 @@ class Place:
         region = self.owner(topic).hub._parts[QUEUE].region
         region.abandon(topic).result(WAIT_S)
 
+    def lose(self, topic: str = "t") -> None:
+        """End the session of the hub that has it: it stores nothing any more."""
+        self.owner(topic).client.coordination.store.expire()  # type: ignore[attr-defined]
+
+    def attached(self, topic: str = "t") -> list[Subscription]:
+        """What a hub delivers."""
+        parts = [hub.hub._parts[QUEUE] for hub in self.hubs]
+        found = [part.subscriptions.attachments.find(topic, "sub") for part in parts]
+        return [each for each in found if each is not None]
+
     def mark(self, topic: str = "t") -> MessageID | None:
         found = self.metadata.subscriptions.read_subscription_data(topic, "sub").result(WAIT_S)
         if found is None:
@@ -76,6 +88,12 @@ class Place:
 def place() -> Iterator[Place]:
     with contextlib.ExitStack() as stack:
         yield Place(stack)
+
+
+@pytest.fixture
+def seldom_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No mark is stored soon after it moved. To be named before `place`."""
+    monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000.0)
 
 
 class Taking:
@@ -344,3 +362,53 @@ def test_an_iterator_goes_on_over_moves_and_ends_when_it_is_taken_over(place: Pl
     assert not thread.is_alive()
     assert isinstance(ended[0], SubscriberConnectedError)
     assert not other.ended
+
+
+def test_an_iterator_says_again_what_is_consumed_when_a_hub_lost_that(
+    seldom_stored: None, place: Place
+) -> None:
+    client = place.client()
+    client.subscribe("t", "sub", Taking()).close()
+    ids = place.publisher.publish_many("t", [b"0", b"1"])
+    preferences = SubscriptionPreferences(delivery_window=2)
+
+    async def take() -> None:
+        stream = client.messages("t", "sub", preferences=preferences)
+        async with contextlib.aclosing(stream) as messages:
+            assert [(await anext(messages)).id for _ in ids] == ids
+            following = asyncio.ensure_future(anext(messages))
+            (said,) = place.attached()
+            await asyncio.to_thread(wait_for, lambda: said.consumed == int(ids[1]), "it is said")
+            place.lose()
+            await asyncio.to_thread(place.publisher.publish, "t", b"2")
+            assert (await asyncio.wait_for(following, WAIT_S)).value == b"2"
+
+    asyncio.run(take())
+    assert place.mark() == ids[1]
+
+
+def test_an_iterator_that_is_left_says_again_what_is_consumed_when_a_hub_lost_that(
+    seldom_stored: None, place: Place
+) -> None:
+    client = place.client()
+    client.subscribe("t", "sub", Taking()).close()
+    ids = place.publisher.publish_many("t", [b"0", b"1"])
+    preferences = SubscriptionPreferences(delivery_window=2)
+
+    async def take() -> None:
+        stream = client.messages("t", "sub", preferences=preferences)
+        async with contextlib.aclosing(stream) as messages:
+            assert [(await anext(messages)).id for _ in ids] == ids
+            (said,) = place.attached()
+            assert said.consumed == int(ids[0])
+            place.lose()
+            await asyncio.to_thread(
+                wait_for,
+                lambda: any(
+                    each.position > int(ids[1]) for each in place.attached() if each != said
+                ),
+                "they came again",
+            )
+
+    asyncio.run(take())
+    assert place.mark() == ids[0]
