@@ -78,11 +78,12 @@ class Endpoint:
                 )
             self._topics[subscription.topic] = subscription
 
-    def remove(self, subscription: TopicSubscription) -> None:
-        """Let no more come."""
+    def remove(self, subscription: TopicSubscription) -> bool:
+        """Let no more come; whether no topic is left."""
         with self._lock:
             if self._topics.get(subscription.topic) is subscription:
                 del self._topics[subscription.topic]
+            return not self._topics
 
     def consumeMessages(self, messages: Sequence[Any] | None) -> Any:  # noqa: N802  (the IDL's)
         """As the IDL has it.
@@ -107,9 +108,11 @@ class Endpoint:
             raise RefusedCallError("a call has messages of a topic")
         return self._of(messages[0].topic).consume(messages)
 
-    def close(self) -> None:
-        """End. Calls under way have some time."""
-        self._server.close(TIMEOUT_MS)
+    def close(self, drain_ms: float) -> None:
+        """End. Calls under way may take so long; at 0 they are not waited for, and may be the
+        caller's own.
+        """
+        self._server.close(drain_ms)
 
     def _of(self, topic: str) -> Consumption:
         with self._lock:

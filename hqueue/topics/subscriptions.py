@@ -116,20 +116,20 @@ class Subscriptions:
                 "preferences are SubscriptionPreferences", type=type(preferences).__name__
             )
         listeners = Listeners(listener, TIMEOUT_MS)
-        endpoint = self._endpoint(queue, subscriber, host, port)
-        subscription = TopicSubscription(
-            self,
-            queue,
-            topic,
-            subscriber,
-            endpoint=endpoint.address,
-            consumption=Consumption(listeners, 1, TIMEOUT_MS),
-            explicit_consume=explicit_consume,
-            on_end=on_end,
-        )
-        endpoint.add(subscription)
-        listeners.start()
         with self._lock:
+            endpoint = self._endpoint(queue, subscriber, host, port)
+            subscription = TopicSubscription(
+                self,
+                queue,
+                topic,
+                subscriber,
+                endpoint=endpoint.address,
+                consumption=Consumption(listeners, 1, TIMEOUT_MS),
+                explicit_consume=explicit_consume,
+                on_end=on_end,
+            )
+            endpoint.add(subscription)
+            listeners.start()
             self._all[queue, topic, subscriber] = subscription
             self._listeners[subscription] = listeners
         try:
@@ -206,35 +206,43 @@ class Subscriptions:
             with contextlib.suppress(Exception):  # A hub that does not answer is waited for below.
                 self._told(hub, queue, 0, CLOSE_MS)  # Ends the call that waits.
         for endpoint in endpoints:
-            endpoint.close()
+            endpoint.close(TIMEOUT_MS)
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join((WAIT_MS + ANSWER_MS) / 1e3)
 
     def _endpoint(self, queue: str, subscriber: str, host: str | None, port: int) -> Endpoint:
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the client was closed")
-            endpoint = self._endpoints.get((queue, subscriber))
-            if endpoint is None:
-                endpoint = Endpoint(host or _host_towards(self._calls.settings.hubs), port)
-                self._endpoints[queue, subscriber] = endpoint
-            return endpoint
+        """Where a name's messages come. Under the lock until it has the topic: without one it is
+        closed.
+        """
+        if self._closed:
+            raise ClosedError("the client was closed")
+        endpoint = self._endpoints.get((queue, subscriber))
+        if endpoint is None:
+            endpoint = Endpoint(host or _host_towards(self._calls.settings.hubs), port)
+            self._endpoints[queue, subscriber] = endpoint
+        return endpoint
 
     def _forget(self, subscription: TopicSubscription) -> None:
         _close(self._free(subscription))
 
     def _free(self, subscription: TopicSubscription) -> Listeners | None:
-        """Let its name be taken again; what is to be closed."""
+        """Let its name be taken again, and its port, if that has no other topic; what is to be
+        closed.
+        """
         key = subscription.queue, subscription.topic, subscription.subscriber
+        name = subscription.queue, subscription.subscriber
         with self._lock:
             if self._all.get(key) is not subscription:
                 return None
             del self._all[key]
             listeners = self._listeners.pop(subscription)
-            endpoint = self._endpoints.get((subscription.queue, subscription.subscriber))
-        if endpoint is not None:
-            endpoint.remove(subscription)
+            endpoint = self._endpoints.get(name)
+            if endpoint is not None and endpoint.remove(subscription) and not self._closed:
+                # Under the lock, so that the port is free when the name is. A call under way is not
+                # waited for: it may be this thread's.
+                del self._endpoints[name]
+                endpoint.close(0)
         return listeners
 
     def _attach(

@@ -272,6 +272,52 @@ def test_one_name_has_many_topics_on_one_port(place: Place) -> None:
         wait_for(lambda t=taking, v=topic: t.values == [v.encode()], "it came")  # type: ignore[misc]
 
 
+def servers() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name.startswith("hqueue-server")}
+
+
+def test_a_name_listens_for_as_long_as_it_has_topics(place: Place) -> None:
+    client, taking = place.client(), Taking()
+    before = servers()
+    first = client.subscribe("t", "first", Taking())
+    other = client.subscribe("u", "first", taking)
+    first.close()
+    place.publisher.publish("u", b"a")
+    wait_for(lambda: taking.values == [b"a"], "one topic is left")
+    assert servers() > before
+    other.close()
+    wait_for(lambda: servers() <= before, "it leaves no thread")
+    with pytest.raises(SubscriberNotFoundError):
+        client.subscribe("u", "sub", taking, mode=SubscribeMode.ATTACH, port=first.endpoint.port)
+    taken = client.subscribe("u", "sub", taking, port=first.endpoint.port)
+    assert taken.endpoint == first.endpoint, "the port is free again"
+    place.client().subscribe("u", "sub", Taking())
+    with pytest.raises(SubscriberConnectedError):
+        taken.wait(WAIT_S)
+    again = client.subscribe("u", "sub", taking, port=first.endpoint.port)
+    place.publisher.publish("u", b"b")
+    wait_for(lambda: taking.values == [b"a", b"b"], "it listens there again")
+    assert not again.ended
+
+
+def test_a_listener_may_close_its_own_subscription(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "GRACE_S", 0.1)  # The call under way ends after that.
+    client = place.client()
+    before = servers()
+    closed = threading.Event()
+
+    def listener(messages: Sequence[ReceivedMessage]) -> None:
+        subscription.close()
+        closed.set()
+
+    subscription = client.subscribe("t", "sub", listener)
+    place.publisher.publish("t", b"a")
+    assert closed.wait(5), "it does not wait for itself"
+    wait_for(lambda: servers() <= before, "it leaves no thread")
+
+
 def test_a_client_that_is_closed_stores_marks_and_leaves_no_thread(place: Place) -> None:
     before = set(threading.enumerate())
     hubs = ",".join(str(hub.address) for hub in place.hubs)
