@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import Outcome
 from hqueue.errors import StoreUnavailableError
+from hqueue.hbase.records import RowRecords
 from hqueue.metadata.blobs import BlobRecords
-from hqueue.metadata.fields import FieldChange, FieldRecord
+from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords
 from hqueue.metadata.outcomes import PartlyDoneError
 from hqueue.metadata.ports import ANY, NEW, Change, Version
+from tests.support.doubles import SteppedClock
+from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.metadata import MemoryServer
-from tests.support.metadata_histories import FaultyRecords
+from tests.support.memory.record_rows import MemoryRecordRows
+from tests.support.metadata_histories import FaultyRecords, Losing
+
+Answer = TypeVar("Answer")
 
 ABOVE, LED = "/r/above", "/r/led"
 """Others lie below the one, and are to lie below the other."""
@@ -23,6 +30,9 @@ ABOVE, LED = "/r/above", "/r/led"
 KEYS = [ABOVE, LED, "/r/a", "/r/b"]
 SHARE = 0.4
 """How many requests get lost, or their answers."""
+
+BOUND_MS = 20
+"""On a call with its tries: so short that not all succeed."""
 
 CALLS = st.lists(
     st.tuples(
@@ -37,16 +47,44 @@ def leading(key: str) -> list[str]:
     return [f"{LED}/below"] if key == LED else []
 
 
-@given(CALLS, st.integers(0, 2**32))
-def test_what_is_said_of_each_is_true(calls: list[tuple[str, dict[str, str]]], seed: int) -> None:
+def blobs(seed: int) -> tuple[FieldRecords, FieldRecords]:
+    """Records, and the same by a way that loses each change by itself."""
     records = MemoryServer().open().records
     records.write({f"{ABOVE}/below": Change(b"x", NEW)})
-    truth = BlobRecords(records, leading=leading)
-    faulty = BlobRecords(FaultyRecords(records, seed, SHARE), leading=leading)
-    truth.write({key: FieldChange({"f": b"0"}, NEW) for key in KEYS})
+    faulty = FaultyRecords(records, seed, SHARE)
+    return BlobRecords(records, leading=leading), BlobRecords(faulty, leading=leading)
+
+
+def rows(seed: int) -> tuple[FieldRecords, FieldRecords]:
+    """Likewise. A record's change takes several requests, and each is tried a few times."""
+    clock = SteppedClock(1e12)
+    cluster = MemoryCluster(clock)
+    losing = Losing(seed, SHARE)
+
+    def bring(operation: str, request: Callable[[], Answer]) -> Answer:
+        return request()
+
+    def lose(operation: str, request: Callable[[], Answer]) -> Answer:
+        clock.now_ms += 1
+        return losing.call(request)
+
+    there, faulty = (MemoryRecordRows(cluster, "records", way) for way in (bring, lose))
+    return RowRecords(there, clock), RowRecords(faulty, clock, BOUND_MS)
+
+
+@pytest.mark.parametrize("make", [blobs, rows])
+@given(CALLS, st.integers(0, 2**32))
+def test_what_is_said_of_each_is_true(
+    make: Callable[[int], tuple[FieldRecords, FieldRecords]],
+    calls: list[tuple[str, dict[str, str]]],
+    seed: int,
+) -> None:
+    truth, faulty = make(seed)
+    known: dict[str, Any] = {**truth.write({key: FieldChange({"f": b"0"}, NEW) for key in KEYS})}
     for number, (kind, asked) in enumerate(calls, 1):
-        before = truth.read(KEYS)
-        versions = {key: version_of(before, key, which) for key, which in asked.items()}
+        before: Mapping[str, Any] = truth.read(KEYS)
+        known |= {key: found.version for key, found in before.items()}
+        versions = {key: version_of(known[key], which) for key, which in asked.items()}
         value = {"f": str(number).encode()}
         try:
             answers: Mapping[str, Any] = (
@@ -75,12 +113,11 @@ def test_what_is_said_of_each_is_true(calls: list[tuple[str, dict[str, str]]], s
                 assert now is None
 
 
-def version_of(found: Mapping[str, Any], key: str, which: str) -> Version:
-    """What is asked for: `this` is the record's, `that` another."""
+def version_of(known: Version, which: str) -> Version:
+    """What is asked for: `this` is the record's, or was when there was one; `that` another."""
     if which in ("new", "any"):
         return NEW if which == "new" else ANY
-    there = found[key].version if key in found else 0
-    return Version(there + (which == "that"))
+    return Version(known + (which == "that"))
 
 
 def matches(was: object, version: Version, kind: str) -> bool:

@@ -29,7 +29,7 @@ from tests.support.linearizability import SOME, History, Operation, State
 from tests.support.metadata_kinds import MetadataKind
 from tests.support.topic_managers import TopicManagers
 
-__all__ = ["FaultyFields", "FaultyRecords", "take_history"]
+__all__ = ["FaultyFields", "FaultyRecords", "Losing", "take_history"]
 
 Answer = TypeVar("Answer")
 Input = TypeVar("Input")
@@ -142,7 +142,7 @@ TOGETHER_S = 1e-3
 """What changes take, so that several come to be made together meanwhile."""
 
 
-class _Losing:
+class Losing:
     """Loses requests, and answers: of changes that are made together, those of some."""
 
     def __init__(self, seed: int, share: float = LOST) -> None:
@@ -191,7 +191,7 @@ class FaultyFields:
 
     def __init__(self, store: FieldRecords, seed: int) -> None:
         self._store = store
-        self._losing = _Losing(seed)
+        self._losing = Losing(seed)
 
     @property
     def partial(self) -> bool:
@@ -221,7 +221,7 @@ class FaultyRecords:
 
     def __init__(self, store: Records, seed: int, share: float = LOST) -> None:
         self._store = store
-        self._losing = _Losing(seed, share)
+        self._losing = Losing(seed, share)
 
     def keys(self, prefix: str, depth: int) -> Sequence[str]:
         return self._store.keys(prefix, depth)
