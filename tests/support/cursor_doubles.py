@@ -121,9 +121,9 @@ class Scene:
         self.scanners.append(MessageScanner(self.queue, 0, self.runtime, lambda: BYTES_MAX, None))
         return self.scanners[-1]
 
-    def append(self, *values: bytes) -> None:
+    def append(self, *values: bytes, topic: str = "t") -> None:
         for value in values:
-            self.partition.rows.append(0, value)
+            self.partition.rows.append(0, value, topic=topic)
             self.poller.notify(0)
 
     def push(self, number: int) -> None:

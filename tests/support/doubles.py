@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 from hqueue.errors import HQueueError
@@ -39,13 +40,20 @@ class Rows:
         self.asked: list[tuple[int, int]] = []
         """For each multi-get: the rows asked for, and the bytes of bodies that came."""
 
-    def append(self, partition: int, value: bytes, times: int = 1, base: int | None = None) -> None:
+    def append(
+        self,
+        partition: int,
+        value: bytes,
+        times: int = 1,
+        base: int | None = None,
+        topic: str = "t",
+    ) -> None:
         rows = self.rows.setdefault(partition, [])
         slot = ordinal = 0
         if rows:
             last = decode_header(rows[-1].key, rows[-1].header or b"")
             slot, ordinal = last.end, last.next_ordinal
-        bodies = encode_bodies([Message("t", value)] * times)
+        bodies = encode_bodies([Message(topic, value)] * times)
         key = encode(partition, slot)
         if base is None:
             base = slot + 1_000 - times  # So the slots are multiples of 1,000.
@@ -73,13 +81,7 @@ class Rows:
         self._check("get")
         wanted = None if topics is None else set(topics)
         found = [
-            Row(
-                row.key,
-                row.partition,
-                row.slot,
-                row.header,
-                {t: c for t, c in row.cells.items() if wanted is None or t in wanted},
-            )
+            _only(wanted, row)
             for partition, slot in slots
             for row in self.rows.get(partition, [])
             if row.slot == slot
@@ -87,9 +89,10 @@ class Rows:
         self.asked.append((len(slots), sum(len(c) for r in found for c in r.cells.values())))
         return found
 
-    def open(self, partition: int, start: int, stop: int, topics: object) -> Any:
+    def open(self, partition: int, start: int, stop: int, topics: frozenset[str] | None) -> Any:
         self._check("open")
-        return Stream([r for r in self.rows.get(partition, []) if start <= r.slot < stop])
+        rows = [row for row in self.rows.get(partition, []) if start <= row.slot < stop]
+        return Stream([_only(topics, row) for row in rows])
 
 
 class Stream:
@@ -102,3 +105,9 @@ class Stream:
 
     def close(self) -> None:
         pass
+
+
+def _only(topics: Set[str] | None, row: Row) -> Row:
+    """A row with the cells of these topics; None for all."""
+    cells = {t: c for t, c in row.cells.items() if topics is None or t in topics}
+    return dataclasses.replace(row, cells=cells)

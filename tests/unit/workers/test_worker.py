@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
-from hqueue import Subscription
+from hqueue import Message, Subscription
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue_workers import Worker, WorkerSettings
-from tests.integration.pushing import Received, WorkerThread, put_numbers
+from tests.integration.pushing import Received, Stuck, WorkerThread, put_numbers
 from tests.support.apache_thrift import ApacheClient, apache_module
 from tests.support.backends import MemoryBackend
 from tests.support.waiting import wait_for
@@ -83,6 +83,24 @@ def test_one_that_ends_leaves_nothing_behind_and_what_it_delivered_does_not_come
             assert looking.coordination.workers.list() == {}
             assert looking.coordination.owners.list() == {}
     assert sorted(map(int, got.values)) == list(range(50))
+
+
+@pytest.mark.parametrize(("topics", "wanted"), [((), b"a b a b last"), (("b",), b"b b last")])
+def test_one_who_comes_while_another_is_stuck_misses_nothing_of_its_own_topics(
+    queue: hqueue.Queue, start_worker: Start, topics: tuple[str, ...], wanted: bytes
+) -> None:
+    start_worker()
+    for topic in "abab":
+        queue.put(Message(topic, topic.encode()), partition=0)
+    stuck, late = Stuck(), Received()
+    with queue.subscriber(Subscription("stuck", topics=["a"]), stuck):
+        wait_for(lambda: stuck.calls, "what it wants was read")
+        with queue.subscriber(Subscription("late", topics=topics), late):
+            queue.put(Message("b", b"last"), partition=0)
+            late.await_values([b"last"])
+            stuck.released.set()
+            stuck.await_values([b"a"])
+    assert b" ".join(late.values) == wanted
 
 
 def test_its_health_and_its_metrics_say_what_it_does(

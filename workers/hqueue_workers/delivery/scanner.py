@@ -95,15 +95,21 @@ class MessageScanner:
         return self.reader.at_tail
 
     def join(self, reading: Reading) -> None:
-        """Read for this one as well. One that is ahead of all others takes the window along."""
+        """Read for this one as well. One that is ahead of all others takes the window along.
+
+        Where it wants topics that were not read so far, what is in memory is forgotten, for it
+        would find nothing of them there: all that stand before the window's end read alone.
+        """
         others = bool(self._for)
         self._for.add(reading)
         topics = self._wanted_topics()
-        foremost = reading.position > self.end or not others
-        if foremost:
-            self._window = Window(reading.position)
-        if foremost or topics != self._topics:
-            self._restart(topics)
+        if reading.position > self.end or not others:
+            self._window.clear(reading.position)
+        elif topics == self._topics:
+            return
+        elif not _has(self._topics, topics):
+            self._window.clear(self.end)
+        self._restart(topics)
 
     def leave(self, reading: Reading) -> None:
         """Read for this one no more."""
@@ -236,3 +242,8 @@ class MessageScanner:
             return segments
 
         return read
+
+
+def _has(read: frozenset[str] | None, topics: frozenset[str] | None) -> bool:
+    """Whether what was read of some topics has all of others; None for all there are."""
+    return read is None or (topics is not None and topics <= read)

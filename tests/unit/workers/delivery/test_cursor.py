@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,6 +98,67 @@ def test_everybody_gets_everything_in_order_however_they_take_turns(
             it.poller.notify(0)
             await until(lambda: len(subscriber.got) >= len(wanted))  # noqa: B023
             assert subscriber.got == wanted
+
+    play(scene)
+
+
+@pytest.mark.parametrize("topics", [None, frozenset({"b"}), frozenset({"a", "b"})])
+@pytest.mark.parametrize("position", [0, 5_000], ids=["below the window", "within the window"])
+def test_one_who_comes_later_gets_its_topics_though_what_is_in_memory_was_read_without_them(
+    topics: frozenset[str] | None, position: int
+) -> None:
+    async def scene(it: Scene) -> None:
+        slow = Subscriber(it, "slow", 3_000, calls=0, topics=frozenset({"a"}))
+        for number in range(10):
+            it.append(b"%d" % number, topic="ab"[number % 2])
+        await settle()
+        assert (it.shared.start, it.shared.end) == (3_000, 10_000)
+        late = Subscriber(it, "late", position, topics=topics)
+        it.append(b"last", topic="b")
+        await until(lambda: late.got and late.got[-1] == b"last")
+        wanted = "ab" if topics is None else topics
+        numbers = [n for n in range(position // 1_000, 10) if "ab"[n % 2] in wanted]
+        assert late.got == [*(b"%d" % number for number in numbers), b"last"]
+        slow.let()
+        await until(lambda: slow.cursor.position == it.shared.end)
+        assert slow.got == [b"4", b"6", b"8"]
+
+    play(scene)
+
+
+TOPICS = st.none() | st.frozensets(st.sampled_from("abc"), min_size=1)
+JOINS = st.tuples(st.just("join"), st.integers(0, 30), TOPICS)
+TURNS = st.tuples(st.just("let"), st.integers(0, 5), st.integers(0, 20))
+APPENDS = st.tuples(st.just("append"), st.integers(1, 8), st.sampled_from("abc"))
+
+
+@settings(max_examples=60)
+@given(st.lists(JOINS | TURNS | APPENDS, max_size=20))
+def test_everybody_gets_its_topics_whenever_it_comes_and_wherever_it_begins(
+    steps: list[tuple[str, int, Any]],
+) -> None:
+    async def scene(it: Scene) -> None:
+        log = [("abc"[n % 3], b"%d" % n * 300) for n in range(30)]
+        for topic, value in log:
+            it.append(value, topic=topic)
+        subscribers: list[tuple[Subscriber, int, frozenset[str] | None]] = []
+        for step, number, what in steps:
+            if step == "join":
+                name = f"s{len(subscribers)}"
+                one = Subscriber(it, name, number * 1_000, calls=0, topics=what)
+                subscribers.append((one, number, what))
+            elif step == "append":
+                more = [(what, b"%d" % (len(log) + n) * 300) for n in range(number)]
+                it.append(*(value for _, value in more), topic=what)
+                log += more
+            elif number < len(subscribers):
+                subscribers[number][0].let(what)
+            await settle()
+        for one, first, topics in subscribers:
+            one.let()
+            it.poller.notify(0)
+            await until(lambda: one.cursor.position >= len(log) * 1_000)  # noqa: B023
+            assert one.got == [v for t, v in log[first:] if topics is None or t in topics]
 
     play(scene)
 
