@@ -195,6 +195,11 @@ class Claims(Generic[_Served]):
         for partition, served in self.served.items():
             served.region_host = regions.get(partition)
             served.assign(wanted.get(partition, {}))
+        # Left over where it could not be released, or was not to be had any more once claimed.
+        own = {key for key, name in owners.items() if name == self._name}
+        left = own - mine - self.served.keys() - self._leaving.keys()
+        if left:
+            await self._runtime.coordinate(lambda: self._coordination.owners.release(left))
 
     def _give_up(self, keys: Iterable[PartitionKey]) -> None:
         for key in list(keys):
@@ -207,7 +212,7 @@ class Claims(Generic[_Served]):
             await served.stop()
             if self._lease.holds:
                 await self._runtime.coordinate(lambda: self._coordination.owners.release([key]))
-        except HQueueError as exc:  # It disappears with the session.
+        except HQueueError as exc:  # It is released later, or disappears with the session.
             logger.warning("a claim was not released: %s", exc)
         finally:
             del self._leaving[key]

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
+import pytest
+
+from hqueue import StoreUnavailableError
 from hqueue.metadata import (
     Address,
     Coordination,
@@ -55,6 +58,7 @@ class Service:
         self.subscriptions = self.workers = self.owners = self
         self.listeners: list[Callable[[Any], None]] = []
         self.claimed: dict[PartitionKey, str] = {}
+        self.answers = True
 
     def watch(self, listener: Callable[[Any], None]) -> Service:
         self.listeners.append(listener)
@@ -66,8 +70,11 @@ class Service:
         return {key for key in partitions if self.claimed[key] == worker}
 
     def release(self, partitions: Collection[PartitionKey]) -> None:
+        if not self.answers:
+            raise StoreUnavailableError("no answer")
         for key in partitions:
-            del self.claimed[key]
+            if self.claimed.get(key) == ME:
+                del self.claimed[key]
 
     def close(self) -> None:
         pass
@@ -77,7 +84,8 @@ class Held:
     holds = True
 
     async def wait(self) -> None:
-        pass
+        while not self.holds:
+            await asyncio.sleep(0)
 
 
 class Scene:
@@ -85,13 +93,14 @@ class Scene:
 
     def __init__(self) -> None:
         self.service = Service()
+        self.lease = Held()
         self.runtime = SteppedRuntime()
         self.delivered: dict[PartitionKey, Delivered] = {}
         self.hosts: dict[PartitionKey, str | None] = {}
         self.missing: set[str] = set()
         self.claims: Claims[Delivered] = Claims(
             coordination=cast(Coordination, self.service),
-            lease=cast(Lease, Held()),
+            lease=cast(Lease, self.lease),
             runtime=self.runtime,
             regions=self._regions,
             serve=self._serve,
@@ -180,6 +189,36 @@ def test_it_releases_a_partition_only_when_its_calls_have_ended() -> None:
             delivered.may_stop.set()
         await settle()
         assert len(it.mine()) == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("cut", ["lease", "service"])
+def test_a_claim_that_could_not_be_released_is_released_later(cut: str) -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 2})
+        for delivered in it.delivered.values():
+            delivered.may_stop.clear()
+        await it.see({"s": 2}, [ME, OTHER])
+        it.lease.holds, it.service.answers = cut != "lease", cut != "service"
+        for delivered in it.delivered.values():
+            delivered.may_stop.set()
+        await settle()
+        assert it.mine() == {0, 1}
+        it.lease.holds = it.service.answers = True
+        await it.see({"s": 2}, [ME, OTHER])
+        assert it.mine() == {each.partition for each in it.claims.served}
+        assert len(it.mine()) == 1
+
+    play(scene)
+
+
+def test_what_it_claimed_and_neither_serves_nor_is_to_have_it_releases() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 1})
+        it.service.claimed[key(1)] = ME  # The plan changed before it could serve it.
+        await it.see({"s": 1})
+        assert it.mine() == {0}
 
     play(scene)
 
