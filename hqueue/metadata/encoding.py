@@ -35,7 +35,13 @@ from hqueue.errors import HQueueError, UnsupportedFormatError
 from hqueue.message_id import MessageID
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys
 from hqueue.metadata.ports import Version
-from hqueue.metadata.records import BrokerRecord, DeliveryOptions, PartitionKey, WorkerRecord
+from hqueue.metadata.records import (
+    BrokerRecord,
+    DeliveryOptions,
+    PartitionKey,
+    WorkerRecord,
+    check_topics,
+)
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole
@@ -104,7 +110,7 @@ def encode_topics(topics: frozenset[str] | None, delivery: DeliveryOptions) -> b
 def decode_topics(data: bytes, path: str) -> tuple[frozenset[str] | None, DeliveryOptions]:
     def read(fields: dict[str, Any]) -> tuple[frozenset[str] | None, DeliveryOptions]:
         topics = fields["topics"]
-        wanted = None if topics is None else frozenset(map(text_of, list_of(topics)))
+        wanted = None if topics is None else check_topics(frozenset(list_of(topics)))
         known = {field.name for field in dataclasses.fields(DeliveryOptions)}
         options = {k: v for k, v in fields.get("delivery", {}).items() if k in known}
         return wanted, DeliveryOptions(**options)

@@ -24,6 +24,7 @@ __all__ = [
     "SubscriptionKey",
     "WorkerRecord",
     "check_name",
+    "check_topics",
 ]
 
 NAME_LENGTH_MAX = 200
@@ -44,6 +45,19 @@ def check_name(name: object) -> str:
             name=name,
         )
     return name
+
+
+def check_topics(topics: frozenset[str]) -> frozenset[str]:
+    """The topics that a subscriber wants, if those are not all.
+
+    Raises:
+        InvalidInputError: there is none, or one that no message can have.
+    """
+    if not topics:
+        raise InvalidInputError("topics has at least one; None means all")
+    for topic in topics:
+        topic_bytes(topic)
+    return topics
 
 
 class PartitionKey(NamedTuple):
@@ -134,10 +148,7 @@ class Presence:
 
     def __post_init__(self) -> None:
         if self.topics is not None:
-            if not self.topics:
-                raise InvalidInputError("topics has at least one; None means all")
-            for topic in self.topics:
-                topic_bytes(topic)
+            check_topics(self.topics)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -127,6 +127,8 @@ class Wrong(NamedTuple):
     right: bytes
     watch: Callable[[MemoryCoordination, Callable[[int], None]], object]
     warning: str
+    beside: str = ""
+    """Another case whose right record is there already."""
 
 
 WRONG = {
@@ -137,6 +139,15 @@ WRONG = {
         lambda it, tell: it.subscriptions.watch(lambda view: tell(len(view))),
         "a subscriber is left out: a record has a version that this release does not know "
         "[path='/hqueue/queues/q/3/s/address', version=2]",
+    ),
+    "topics": Wrong(
+        "/hqueue/queues/q/3/s/topics",
+        b'{"version": 1, "topics": []}',
+        b'{"version": 1, "topics": null}',
+        lambda it, tell: it.subscriptions.watch(lambda view: tell(len(view))),
+        "a subscriber is left out: a record of version 1 lacks a field, or has a wrong one "
+        "[path='/hqueue/queues/q/3/s/topics', reason='InvalidInputError: topics has at least one",
+        beside="address",
     ),
     "worker": Wrong(
         "/hqueue/hosts/s",
@@ -171,6 +182,8 @@ def test_a_record_that_can_not_be_read_is_left_out_and_logged_until_it_can(
     one.checkpoints.create({KEY: MessageID(0)})
     told: list[int] = []
     with caplog.at_level(logging.WARNING):
+        if case.beside:
+            write(one, WRONG[case.beside].path, WRONG[case.beside].right)
         write(one, case.path, case.wrong)
         case.watch(one, told.append)
         wait_for(lambda: told, "the first view")
