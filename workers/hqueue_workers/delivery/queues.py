@@ -85,7 +85,9 @@ class OpenQueues:
         closed.queue.close()
 
     async def _freshen(self, name: str, unowned: bool) -> None:
-        """Open a queue that is not open; ask again where its regions are, now and then."""
+        """Open a queue that is not open, or was made again with other partitions; ask again where
+        its regions are, now and then.
+        """
         now_ms = self._runtime.clock.monotonic_ms()
         known = self._open.get(name)
         due_ms = self._retry_ms.get(name, now_ms) if known is None else known.hosts_stale_ms
@@ -94,10 +96,10 @@ class OpenQueues:
         if now_ms < due_ms:
             return
         try:
-            queue = known.queue if known else await self._runtime.read(
-                lambda: self._client.queue(name)
-            )  # fmt: skip
             located = await self._runtime.read(lambda: self._client.locations(name))
+            queue = None if known is None else known.queue
+            if queue is None or queue.partitions != len(located):
+                queue = await self._runtime.read(lambda: self._client.queue(name))
         except HQueueError as exc:
             logger.warning("queue %s can't be opened or located now: %s", name, exc)
             self._retry_ms[name] = now_ms + RETRY_MS
@@ -106,6 +108,8 @@ class OpenQueues:
             return
         hosts = {each.partition: each.host for each in located}
         if known is not None:
+            # The poller stays: it asks for any partition, and those that are served wait for it.
+            known.queue = queue
             known.hosts, known.hosts_stale_ms = hosts, now_ms + REGIONS_FRESH_MS
             return
         settings = self._settings

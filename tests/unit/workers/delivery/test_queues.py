@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from hqueue import Client, ClosedError, Message
+from hqueue import Client, ClosedError, Message, Scan
 from hqueue.metadata import PartitionKey
 from hqueue_workers import WorkerSettings
 from hqueue_workers.delivery.queues import OpenQueues
@@ -100,6 +100,29 @@ def test_a_queue_that_can_not_be_located_keeps_what_is_known() -> None:
         assert await scene.hosts("q") == ["before"]
         scene.wait(1)
         assert await scene.hosts("q") == ["memory.test"]
+
+    played(play)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
+def test_a_queue_that_was_made_again_has_the_partitions_that_it_has_now(
+    before: int, after: int
+) -> None:
+    async def play(scene: Scene) -> None:
+        scene.client.create_queue("q", partitions=before)
+        assert len(await scene.hosts("q")) == before
+        opened = scene.queues["q"]
+        reader, poller = opened.queue.reader(0, Scan(), 1), opened.poller
+        scene.backend.raw.drop("q")
+        scene.client.create_queue("q", partitions=after).put(Message("t", b"new"), partition=0)
+        scene.wait(FRESH_MS)
+        assert len(await scene.hosts("q")) == after
+        scene.queues["q"].queue.reader(after - 1, Scan(), 1)
+        # What is served of it goes on.
+        assert scene.queues["q"].poller is poller
+        assert not opened.polling.done()
+        assert reader.read(opened.queue.deadline())
+        opened.queue.reader(0, Scan(), 1)
 
     played(play)
 
