@@ -71,18 +71,14 @@ class OpenQueues:
         """
         names = {key.queue for key in wanted}
         for name in self._open.keys() - names:
-            self._close(name)
+            # The queue is not closed: it holds nothing, and what is served of it ends in order.
+            self._open.pop(name).polling.cancel()
         await asyncio.gather(*(self._freshen(name, name in unowned) for name in names))
         return {
             key: self._open[key.queue].hosts.get(key.partition)
             for key in wanted
             if key.queue in self._open and key.partition < self._open[key.queue].queue.partitions
         }
-
-    def _close(self, name: str) -> None:
-        closed = self._open.pop(name)
-        closed.polling.cancel()
-        closed.queue.close()
 
     async def _freshen(self, name: str, unowned: bool) -> None:
         """Open a queue that is not open, or was made again with other partitions; ask again where

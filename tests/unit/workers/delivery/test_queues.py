@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from hqueue import Client, ClosedError, Message, Scan
+from hqueue import Client, Message, Scan
 from hqueue.metadata import PartitionKey
 from hqueue_workers import WorkerSettings
 from hqueue_workers.delivery.queues import OpenQueues
@@ -45,7 +45,7 @@ def played(play: Callable[[Scene], Awaitable[None]]) -> None:
         scene = Scene()
         with scene.client:
             await play(scene)
-            await scene.queues.regions([], [])  # Closes what is open.
+            await scene.queues.regions([], [])  # Ends what polls.
 
     asyncio.run(asyncio.wait_for(run(), 30))
 
@@ -127,7 +127,7 @@ def test_a_queue_that_was_made_again_has_the_partitions_that_it_has_now(
     played(play)
 
 
-def test_a_queue_that_nobody_wants_any_more_is_closed() -> None:
+def test_a_queue_that_nobody_wants_any_more_is_polled_and_known_no_longer() -> None:
     async def play(scene: Scene) -> None:
         scene.client.create_queue("q", partitions=1)
         await scene.hosts("q")
@@ -135,9 +135,8 @@ def test_a_queue_that_nobody_wants_any_more_is_closed() -> None:
         assert await scene.hosts("other") == []
         await settle()
         assert opened.polling.cancelled()
-        with pytest.raises(ClosedError):
-            opened.queue.put(Message("t", b"x"))
         with pytest.raises(KeyError):
             scene.queues["q"]
+        opened.queue.put(Message("t", b"x"))  # As what still ends puts a dead letter.
 
     played(play)
