@@ -57,7 +57,7 @@ class RowPort(Protocol):
         an error of its own with an outcome of its own. In whatever order they are made.
 
         Raises:
-            ClosedError: the store is closed. None was made.
+            ClosedError: the store was closed before. None was made.
         """
 
     def delete(self, keys: Sequence[bytes]) -> None:

@@ -91,9 +91,6 @@ def work_together(
         clock: pauses.
         deadline: when it is over, and one has failed, no further one is begun.
         works: each record's key and work; taken one by one when there is room for it.
-
-    Raises:
-        ClosedError: the store is closed.
     """
     together = _Together[Result](rows, clock)
     worked = together.worked
@@ -175,7 +172,7 @@ class _Together(Generic[Result]):
             return
         updates = [(each, step) for each, step in asking if isinstance(step, RowUpdate)]
         if updates:
-            answers = self._rows.update([step for _, step in updates])
+            answers = self._update([step for _, step in updates])
             yield from zip((each for each, _ in updates), answers, strict=True)
         for history in (False, True):
             looks = [
@@ -186,6 +183,12 @@ class _Together(Generic[Result]):
             if looks:
                 found = self._look([key for _, key in looks], history=history)
                 yield from zip((each for each, _ in looks), found, strict=True)
+
+    def _update(self, updates: Sequence[RowUpdate]) -> Sequence[object]:
+        try:
+            return self._rows.update(updates)
+        except HQueueError as exc:
+            return [own_copy(exc) for _ in updates]
 
     def _look(self, keys: Sequence[bytes], *, history: bool) -> list[Cells | BaseException]:
         try:

@@ -6,7 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from hqueue.errors import HQueueError, RequestRefusedError, StoreUnavailableError
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
 from hqueue.hbase.native.servers import REGISTRY, Request, Servers
@@ -68,6 +74,9 @@ class MastersRegistry(Registry):
             share_ms = (ends_s - time.monotonic()) * 1e3 / (len(masters) - number)
             try:
                 found = self._ask_one(request, kind, take, max(1.0, share_ms))
+            except ClosedError as exc:
+                exc.outcome = Outcome.NOT_APPLIED
+                raise
             except (RequestRefusedError, StoreUnavailableError) as exc:
                 errors.append(exc)
                 continue

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hqueue.errors import (
+    ClosedError,
     HQueueError,
+    Outcome,
     QueueDisabledError,
     QueueNotFoundError,
     StoreUnavailableError,
@@ -139,6 +141,7 @@ class Meta:
         Raises:
             StoreUnavailableError: there was no usable answer. Not applied, whatever it was read
                 for.
+            ClosedError: the store is closed. Not applied either.
         """
         self._servers.check_open()
         try:
@@ -148,6 +151,9 @@ class Meta:
             except HQueueError:
                 self._registry.doubt_meta(address)
                 raise
+        except ClosedError as exc:
+            exc.outcome = Outcome.NOT_APPLIED
+            raise
         except StoreUnavailableError as exc:
             facts: dict[str, Any] = {**exc.facts, "queue": table}
             raise StoreUnavailableError(

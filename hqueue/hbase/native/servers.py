@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hqueue.errors import ClosedError, HQueueError, StoreUnavailableError
+from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.connection import (
     REQUESTS_MAX,
     Call,
@@ -102,6 +102,7 @@ class Servers:
                 server can't have done it.
             QueueStateError: the table isn't there, or is not in the state for that.
             RequestRefusedError: HBase will not do it.
+            ClosedError: this was closed; its outcome is unknown where the request was sent before.
         """
         (answer,) = self.ask_all([request], table, timeout_ms)
         if isinstance(answer, HQueueError):
@@ -122,6 +123,9 @@ class Servers:
             table: the table they are about, for errors.
             timeout_ms: the bound on all together, if not ``request_timeout_ms``.
             together_max: so many are under way; the next one goes when the first is answered.
+
+        Raises:
+            ClosedError: this was closed before. None was sent.
         """
         self.check_open()
         ends_s = time.monotonic() + (timeout_ms or self.settings.request_timeout_ms) / 1e3
@@ -170,7 +174,10 @@ class Servers:
         try:
             answer = connection.finish(call)
         except NoAnswerError as exc:
-            self.check_open()
+            if self._closed:
+                closed = ClosedError("the client is closed", outcome=Outcome.UNKNOWN)
+                closed.__cause__ = exc
+                return closed
             return _silence(exc, request, table, sent=True)
         if isinstance(answer, RemoteError):
             error = translate_answer(answer, table, request.method.decode(), str(request.address))

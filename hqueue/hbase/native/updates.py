@@ -22,7 +22,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
+from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import put_cells
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
@@ -105,8 +105,6 @@ class TableUpdates(TableRequests):
                 region = known.of(update.key)
                 of_servers.setdefault(region.address, []).append((number, region))
             are_judges = [self._is_judge(placed[0][1]) for placed in of_servers.values()]
-        except ClosedError:
-            raise
         except HQueueError as exc:
             return [own_copy(exc) for _ in updates]
         of_each = [

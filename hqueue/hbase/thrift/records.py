@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from hqueue.errors import (
-    ClosedError,
     HQueueError,
     Outcome,
     QueueDisabledError,
@@ -105,8 +104,6 @@ class RecordTable(TableRequests):
         def update(one: RowUpdate) -> Answer | HQueueError:
             try:
                 return self._update(one)
-            except ClosedError:
-                raise
             except HQueueError as exc:
                 return exc
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from hqueue.errors import (
-    ClosedError,
     HQueueError,
     QueueExistsError,
     QueueNotFoundError,
@@ -99,8 +98,6 @@ class MemoryRecordRows:
 
         try:
             return self._ask("check_and_delete" if cells is None else "check_and_put", change)
-        except ClosedError:
-            raise
         except HQueueError as exc:
             return exc
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from hqueue import Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.errors import HQueueError
 from hqueue.hbase.record_cells import KEPT, Cells
 from hqueue.hbase.record_rows import Answer, RowUpdate
@@ -57,6 +57,45 @@ def test_one_that_others_overtook_leaves_the_others_their_answers(
     failed = answers.pop(KEYS[1])
     assert (failed.outcome, failed.path) == (Outcome.UNKNOWN, KEYS[1])
     assert {key: records.read([key])[key].version for key in answers} == answers
+
+
+def test_closing_says_nothing_of_what_was_made_before(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = store.fields()
+    rows = records._rows
+    update = rows.update
+    made = records.write({key: FieldChange(FIELDS, NEW) for key in KEYS[1:]})
+    asked: list[int] = []
+
+    def close(updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        asked.append(len(updates))
+        if len(asked) == 1:
+            return update(updates)
+        raise ClosedError("the client is closed")
+
+    monkeypatch.setattr(rows, "update", close)
+    with pytest.raises(ClosedError) as caught:
+        records.write({key: FieldChange(OTHERS, made.get(key) or NEW) for key in KEYS})
+    assert asked == [len(KEYS), 1]
+    assert caught.value.outcome is Outcome.UNKNOWN, "of all together: the others were made"
+
+
+def test_what_was_buried_is_deleted_though_its_tombstone_stays(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = store.fields()
+    rows = records._rows
+    update = rows.update
+    records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
+
+    def close(updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+        answers = update(updates)
+        store.close()
+        return answers
+
+    monkeypatch.setattr(rows, "update", close)
+    assert records.delete(dict.fromkeys(KEYS, ANY)) == dict.fromkeys(KEYS, True)
 
 
 class Away:

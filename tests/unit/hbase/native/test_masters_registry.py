@@ -137,6 +137,22 @@ def test_a_master_that_starts_again_is_asked_by_a_new_connection(
     assert len(server.services) == 2
 
 
+def test_closing_while_it_asks_leaves_what_it_is_asked_for_not_applied(
+    stack: contextlib.ExitStack,
+) -> None:
+    master = NamingMaster(NAMED)
+
+    def close(asked: Asked) -> list[bytes]:
+        servers.close()
+        return master(asked)
+
+    settings = Settings(hbase_masters=serve(stack, close).address)
+    servers = Servers(settings)
+    with pytest.raises(ClosedError) as caught:
+        MastersRegistry(servers, settings.hbase_masters).master()
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+
+
 def test_it_asks_nobody_once_the_store_is_closed(stack: contextlib.ExitStack) -> None:
     master = NamingMaster(NAMED)
     settings = Settings(hbase_masters=serve(stack, master).address)

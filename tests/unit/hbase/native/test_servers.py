@@ -382,16 +382,22 @@ def test_closed_servers_take_nothing(serve: Serve) -> None:
 
 def test_closing_ends_what_is_under_way(serve: Serve) -> None:
     servers = Servers(Settings())
-    arrived = threading.Event()
+    arrived = threading.Semaphore(0)
 
     def script(asked: Asked) -> list[bytes]:
-        arrived.set()
+        arrived.release()
         return []
 
     server = serve(script)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(ask, servers, server)
-        assert arrived.wait(30)
+        request = Request(server.address, b"Get", b"")
+        asked = pool.submit(servers.ask_all, [request] * 3, "q")
+        assert all(arrived.acquire(timeout=30) for _ in range(3))
         servers.close()
-        with pytest.raises(ClosedError):
-            asked.result(30)
+        answers = asked.result(30)
+    assert [type(each) for each in answers] == [ClosedError] * 3
+    outcomes = {each.outcome for each in answers if isinstance(each, ClosedError)}
+    assert outcomes == {Outcome.UNKNOWN}, "they were sent"
+    (connection,) = [each.connection for each in servers._servers.values()]
+    assert connection is not None
+    assert connection._socket.fileno() == -1, "nobody uses it any more"

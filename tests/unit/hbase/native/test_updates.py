@@ -298,6 +298,37 @@ def test_requests_are_bounded_in_bytes_too(begin: Begin) -> None:
 def test_a_closed_store_does_nothing(begin: Begin) -> None:
     table, [served] = begin()
     table._servers.close()
-    with pytest.raises(ClosedError):
-        table.update([put(row) for row in ROWS])
+    assert closed(table.update([put(row) for row in ROWS])) == {Outcome.NOT_APPLIED}
     assert not served.versions
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_closing_leaves_what_was_sent_unknown(begin: Begin, count: int) -> None:
+    table, [served] = begin()
+    table.update([put(row) for row in ROWS[:2]])
+
+    def close(asked: Asked) -> None:
+        table._servers.close()
+
+    served.before = close
+    answers = table.update([put(row) for row in ROWS[2 : 2 + count]])
+    assert closed(answers) == {Outcome.UNKNOWN}
+
+
+def test_closing_while_the_map_is_read_leaves_every_update_not_applied(begin: Begin) -> None:
+    table, [served] = begin()
+
+    def close(asked: Asked) -> None:
+        table._servers.close()
+
+    served.before = close
+    assert closed(table.update([put(ROWS[0])])) == {Outcome.NOT_APPLIED}
+    assert not served.versions
+
+
+def closed(answers: list[Answer | HQueueError]) -> set[Outcome]:
+    """The outcomes of updates that all ended because the store was closed."""
+    errors = [each for each in answers if isinstance(each, ClosedError)]
+    assert len(errors) == len(answers)
+    assert len({id(each) for each in errors}) == len(errors), "each has an error of its own"
+    return {each.outcome for each in errors}
