@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import MASTER, Request, Servers
@@ -69,6 +69,8 @@ class Procedure:
         self._method = method
         self._message = message
         self._table = table
+        self._in_doubt = False
+        """Whether a master may have taken it on and has not said what came of it."""
         self._renew()
 
     def run(self, deadline: Deadline) -> None:
@@ -77,8 +79,25 @@ class Procedure:
         Raises:
             StoreUnavailableError: there was no usable answer, or it was not done in time. Call this
                 again to know more.
-            HQueueError: as `Servers.ask`: it was not done.
+            HQueueError: as `Servers.ask`; its outcome is unknown while a master may have taken it
+                on, and has not said what came of it.
         """
+        try:
+            result = self._result(deadline)
+        except HQueueError as exc:
+            self._in_doubt |= exc.outcome is Outcome.UNKNOWN
+            if self._in_doubt:
+                exc.outcome = Outcome.UNKNOWN
+            raise
+        self._in_doubt = False
+        if result.HasField("exception"):
+            self._renew()  # What failed is not done by asking for it again.
+            said = result.exception.generic_exception
+            error = RemoteError(said.class_name, said.message, False)
+            raise translate_answer(error, self._table, self._method, "master") from error
+
+    def _result(self, deadline: Deadline) -> Any:
+        """What the master says came of it."""
         answer = self._master.ask(
             self._method, self._message, pb.CreateTableResponse, self._table, deadline
         )
@@ -86,6 +105,7 @@ class Procedure:
             raise StoreUnavailableError(
                 "the master does not say what it does", outcome=Outcome.UNKNOWN, queue=self._table
             )
+        self._in_doubt = True
         asked = pb.GetProcedureResultRequest(proc_id=answer.proc_id)
         pause_ms = PAUSE_MS
         while True:
@@ -97,7 +117,7 @@ class Procedure:
                 deadline,
             )
             if result.state == pb.GetProcedureResultResponse.FINISHED:
-                return self._finish(result)
+                return result
             if result.state == pb.GetProcedureResultResponse.NOT_FOUND or deadline.expired:
                 raise StoreUnavailableError(
                     "the master did not do it in time",
@@ -107,14 +127,6 @@ class Procedure:
                 )
             self._master.clock.sleep_ms(min(pause_ms, deadline.remaining_ms))
             pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
-
-    def _finish(self, result: Any) -> None:
-        if not result.HasField("exception"):
-            return
-        self._renew()  # What failed is not done by asking for it again.
-        said = result.exception.generic_exception
-        error = RemoteError(said.class_name, said.message, False)
-        raise translate_answer(error, self._table, self._method, "master") from error
 
     def _renew(self) -> None:
         self._message.nonce_group = 1 + secrets.randbits(63)

@@ -1,0 +1,90 @@
+"""Changes of tables whose answers are lost, refused or put off by the master."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hqueue import Outcome, RequestRefusedError, Settings, StoreUnavailableError
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.store import NativeStore
+from hqueue.hbase.native.tables import Tables
+from tests.support.doubles import SteppedClock
+from tests.support.registries import Named, NamingNodes
+from tests.support.scripted_master import LOST, ScriptedMaster
+from tests.support.scripted_server import ScriptedServer
+
+HBASE = "org.apache.hadoop.hbase."
+HOLD = HBASE + "PleaseHoldException"
+DENIED = HBASE + "security.AccessDeniedException"
+Begin = Callable[[ScriptedMaster], Tables]
+
+CHANGES: dict[str, Callable[[Tables], None]] = {
+    "CreateTable": lambda tables: tables.create("q", 1, None, {}),
+    "ModifyTable": lambda tables: tables.alter("q", ttl_seconds=60, attributes={}),
+    "EnableTable": lambda tables: tables.enable("q"),
+    "DeleteTable": lambda tables: tables.delete("q"),
+    "truncateTable": lambda tables: tables.truncate("q"),
+}
+"""By the method that asks for each."""
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """The tables of a cluster with this master."""
+    with contextlib.ExitStack() as stack:
+
+        def run(script: ScriptedMaster) -> Tables:
+            address = stack.enter_context(contextlib.closing(ScriptedServer(script))).address
+            nodes = NamingNodes(Named("id", address, address))
+            store = NativeStore(Settings(operation_timeout_ms=1_000), nodes.read, SteppedClock())
+            return stack.enter_context(contextlib.closing(store)).tables
+
+        yield run
+
+
+@pytest.mark.parametrize("method", CHANGES)
+def test_what_the_master_never_took_on_is_not_applied(begin: Begin, method: str) -> None:
+    master = ScriptedMaster("q", {method: [HOLD]})
+    with pytest.raises(StoreUnavailableError) as caught:
+        CHANGES[method](begin(master))
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert master.methods.count(method) > 1
+
+
+@pytest.mark.parametrize("last", [HOLD, DENIED])
+@pytest.mark.parametrize("method", CHANGES)
+def test_what_the_master_took_on_is_unknown_until_it_says_what_came_of_it(
+    begin: Begin, method: str, last: str
+) -> None:
+    results = [None, HOLD] if method == "truncateTable" else [HOLD]  # It disables first.
+    master = ScriptedMaster("q", {method: [None, last], "getProcedureResult": results})
+    with pytest.raises((StoreUnavailableError, RequestRefusedError)) as caught:
+        CHANGES[method](begin(master))
+    assert caught.value.outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("method", CHANGES)
+def test_what_the_master_says_to_have_failed_is_not_applied(begin: Begin, method: str) -> None:
+    with pytest.raises(RequestRefusedError) as caught:
+        CHANGES[method](begin(ScriptedMaster("q", result=DENIED)))
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+
+
+@pytest.mark.parametrize(
+    "lost", [{"CreateTable": [LOST, None]}, {"getProcedureResult": [HOLD, None]}]
+)
+def test_what_is_asked_for_again_is_done_once(
+    begin: Begin, lost: dict[str, list[str | None]]
+) -> None:
+    master = ScriptedMaster("q", lost)
+    begin(master).create("q", 1, None, {})
+    creations = [
+        pb.CreateTableRequest.FromString(each.message)
+        for each in master.asked
+        if each.method == "CreateTable"
+    ]
+    assert len(creations) == 2
+    assert len({(each.nonce_group, each.nonce) for each in creations}) == 1
