@@ -53,6 +53,7 @@ _NOT_APPLIED = frozenset(
         "CallDroppedException",
         "CallQueueTooBigException",
         "MasterNotRunningException",
+        "MasterStoppedException",
         "MultiActionResultTooLarge",
         "NotPrimaryException",
         "PleaseHoldException",

@@ -334,6 +334,8 @@ ERRORS: list[tuple[str, bool, type[HQueueError], Outcome]] = [
     (HBASE + "CallQueueTooBigException", False, StoreUnavailableError, Outcome.NOT_APPLIED),
     (HBASE + "CallDroppedException", False, StoreUnavailableError, Outcome.NOT_APPLIED),
     (HBASE + "PleaseHoldException", False, StoreUnavailableError, Outcome.NOT_APPLIED),
+    (HBASE + "exceptions.MasterStoppedException", True, StoreUnavailableError,
+     Outcome.NOT_APPLIED),
     (HBASE + "ipc.ServerNotRunningYetException", False, StoreUnavailableError, Outcome.NOT_APPLIED),
     (HBASE + "regionserver.RegionServerStoppedException", False, StoreUnavailableError,
      Outcome.UNKNOWN),

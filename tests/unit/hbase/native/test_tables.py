@@ -18,8 +18,9 @@ from tests.support.scripted_server import ScriptedServer
 
 HBASE = "org.apache.hadoop.hbase."
 HOLD = HBASE + "PleaseHoldException"
+STOPPED = HBASE + "exceptions.MasterStoppedException"
 DENIED = HBASE + "security.AccessDeniedException"
-Begin = Callable[[ScriptedMaster], Tables]
+Begin = Callable[..., Tables]
 
 CHANGES: dict[str, Callable[[Tables], None]] = {
     "CreateTable": lambda tables: tables.create("q", 1, None, {}),
@@ -33,13 +34,20 @@ CHANGES: dict[str, Callable[[Tables], None]] = {
 
 @pytest.fixture
 def begin() -> Iterator[Begin]:
-    """The tables of a cluster with this master."""
+    """The tables of a cluster with these masters: each look at ZooKeeper finds the next."""
     with contextlib.ExitStack() as stack:
 
-        def run(script: ScriptedMaster) -> Tables:
-            address = stack.enter_context(contextlib.closing(ScriptedServer(script))).address
-            nodes = NamingNodes(Named("id", address, address))
-            store = NativeStore(Settings(operation_timeout_ms=1_000), nodes.read, SteppedClock())
+        def run(*masters: ScriptedMaster) -> Tables:
+            left = [
+                stack.enter_context(contextlib.closing(ScriptedServer(each))).address
+                for each in masters
+            ]
+
+            def read(path: str) -> bytes | None:
+                address = left.pop(0) if len(left) > 1 else left[0]
+                return NamingNodes(Named("id", address, address)).read(path)
+
+            store = NativeStore(Settings(operation_timeout_ms=1_000), read, SteppedClock())
             return stack.enter_context(contextlib.closing(store)).tables
 
         yield run
@@ -64,6 +72,15 @@ def test_what_the_master_took_on_is_unknown_until_it_says_what_came_of_it(
     with pytest.raises((StoreUnavailableError, RequestRefusedError)) as caught:
         CHANGES[method](begin(master))
     assert caught.value.outcome is Outcome.UNKNOWN
+
+
+def test_a_master_that_is_stopping_is_left_for_the_next(begin: Begin) -> None:
+    stopping, active = (
+        ScriptedMaster("q", {"GetTableDescriptors": [each]}) for each in (STOPPED, None)
+    )
+    tables = begin(stopping, active)
+    assert tables.describe("q").name == "q"
+    assert stopping.methods == ["GetTableDescriptors"]
 
 
 @pytest.mark.parametrize("method", CHANGES)
