@@ -70,6 +70,8 @@ class Connection:
         self._sending = threading.Lock()
         self._room = threading.Semaphore(REQUESTS_MAX)
         self._waiting: dict[int, Call] = {}
+        self._awaited: dict[int, Call] = {}
+        """Those whose callers are in `finish`: others may still be sending, and would not read."""
         self._given_up: set[int] = set()
         self._users = 0
         self._reading = False
@@ -121,6 +123,7 @@ class Connection:
         try:
             while call.result is None:
                 with self._lock:
+                    self._awaited[call.number] = call
                     reads = not self._reading and call.result is None
                     self._reading = self._reading or reads
                 if reads:
@@ -234,6 +237,7 @@ class Connection:
         """A caller goes, with an answer or without; another reads on."""
         with self._lock:
             self._users -= 1
+            self._awaited.pop(call.number, None)
             self.used_s = time.monotonic()
             if self._waiting.pop(call.number, None) is None or not call.sent_s:
                 self._room.release()
@@ -243,7 +247,7 @@ class Connection:
                 silent = self._heard_s < call.sent_s
                 self.retired |= silent or len(self._given_up) > REQUESTS_MAX // 2
             if not self._reading:
-                for other in self._waiting.values():
+                for other in self._awaited.values():
                     other.wake()
                     break
             self._close_if_unused()

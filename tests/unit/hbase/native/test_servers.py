@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,13 +23,15 @@ from hqueue import (
     StoreUnavailableError,
 )
 from hqueue.errors import HQueueError
-from hqueue.hbase.native.connection import REQUESTS_MAX
+from hqueue.hbase.native.connection import REQUESTS_MAX, Call, Connection
+from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.servers import CLIENT, Request, Servers
 from hqueue.hbase.native.translation import NotServedError
-from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH, varint
+from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH, RemoteError, varint
 from hqueue.settings.addresses import Address
 from tests.support.scripted_server import Asked, ScriptedServer, answer, refusal
+from tests.support.waiting import wait_for
 
 Serve = Callable[[Callable[[Asked], Iterable[bytes]]], ScriptedServer]
 SHORT_MS = 150.0
@@ -161,6 +164,47 @@ def test_one_that_is_never_answered_holds_up_no_other(servers: Servers, serve: S
         with pytest.raises(StoreUnavailableError) as caught:
             never.result()
     assert caught.value.outcome is Outcome.UNKNOWN
+
+
+def test_one_that_waits_reads_on_for_one_that_is_not_there(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came: list[Asked] = []
+    sleeps, left = threading.Event(), threading.Event()
+    wait = Call.wait
+
+    def sleep(call: Call) -> None:
+        sleeps.set()
+        wait(call)
+
+    monkeypatch.setattr(Call, "wait", sleep)
+
+    def script(asked: Asked) -> Iterator[bytes]:
+        came.append(asked)
+        if len(came) == 3:
+            assert sleeps.wait(30)
+            yield answer(came[1], named(b"reader"))
+            assert left.wait(30)
+            yield answer(came[2], named(b"sleeper"))
+            yield answer(came[0], named(b"away"))
+
+    connection = Connection(open_socket(serve(script).address, CLIENT, 30))
+
+    def begin(bound_s: float) -> Call:
+        return connection.begin(b"Get", b"", [], 0, time.monotonic() + bound_s)
+
+    with contextlib.closing(connection), ThreadPoolExecutor(2) as pool:
+        away = begin(30)  # Its owner has others to send before it waits.
+        reader = pool.submit(connection.finish, begin(30))
+        wait_for(lambda: connection._reading, "one reads")
+        sleeper = pool.submit(connection.finish, begin(2))
+        try:
+            reader.result(30)
+        finally:
+            left.set()
+        found = sleeper.result(30), connection.finish(away)
+    assert not any(isinstance(each, RemoteError) for each in found)
+    assert [value_of(bytes(each.message)) for each in found] == [b"sleeper", b"away"]  # type: ignore[union-attr]
 
 
 def test_a_late_answer_is_thrown_away(servers: Servers, serve: Serve) -> None:
