@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from hqueue.errors import (
     HQueueError,
     NotAQueueError,
+    Outcome,
     QueueDisabledError,
     QueueEnabledError,
     QueueExistsError,
@@ -190,9 +191,8 @@ class Tables:
         request = pb.TruncateTableRequest(tableName=table_name(name), preserveSplits=True)
         truncation = Procedure(self._master, "truncateTable", request, name)
         deadline = self._deadline()
-        # Enabled already: a try whose answer was lost did it.
-        with contextlib.suppress(QueueEnabledError):
-            self._run(deadline, lambda: truncation.run(deadline))
+        # If it is enabled, another did that: a try whose answer was lost is known by its number.
+        self._run(deadline, lambda: truncation.run(deadline))
 
     def _create(self, name: str, schema: Any, splits: Sequence[bytes]) -> None:
         """Create a table once, with an ID by which a try whose answer was lost is known again.
@@ -236,12 +236,12 @@ class Tables:
 
         def run() -> None:
             nonlocal lost
+            if not lost:
+                self._queue(name, deadline)
             try:
-                if not lost:
-                    self._queue(name, deadline)
                 change.run(deadline)
-            except StoreUnavailableError:
-                lost = True
+            except StoreUnavailableError as exc:
+                lost = lost or exc.outcome is Outcome.UNKNOWN
                 raise
             except done:
                 if only_if_lost and not lost:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from hqueue.errors import (
     HQueueError,
     NotAQueueError,
+    Outcome,
     QueueDisabledError,
     QueueEnabledError,
     QueueExistsError,
@@ -213,25 +214,28 @@ class Tables:
         """
         self.disable(name)
         self._clock.sleep_ms(TRUNCATE_PAUSE_MS)
-        # Enabled already: a try whose answer was lost did it.
-        with contextlib.suppress(QueueEnabledError):
-            self._deadline().run(lambda: self._call("truncateTable", name, _table_name(name), True))
+        self._change(name, "truncateTable", QueueEnabledError, True, only_if_lost=True)
 
     @reads_answer
     def _change(
-        self, name: str, method: str, done: type[HQueueError], *, only_if_lost: bool = False
+        self,
+        name: str,
+        method: str,
+        done: type[HQueueError],
+        *arguments: Any,
+        only_if_lost: bool = False,
     ) -> None:
         """Call a method after which a repetition answers `done`."""
         lost = False
 
         def change() -> None:
             nonlocal lost
+            if not lost:
+                self._descriptor(name)
             try:
-                if not lost:
-                    self._descriptor(name)
-                self._call(method, name, _table_name(name))
-            except StoreUnavailableError:
-                lost = True
+                self._call(method, name, _table_name(name), *arguments)
+            except StoreUnavailableError as exc:
+                lost = lost or exc.outcome is Outcome.UNKNOWN
                 raise
             except done:
                 if only_if_lost and not lost:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hqueue import Outcome, RequestRefusedError, Settings, StoreUnavailableError
+from hqueue import (
+    NotAQueueError,
+    Outcome,
+    QueueEnabledError,
+    RequestRefusedError,
+    Settings,
+    StoreUnavailableError,
+)
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.store import NativeStore
 from hqueue.hbase.native.tables import Tables
@@ -19,6 +26,7 @@ from tests.support.scripted_server import ScriptedServer
 HBASE = "org.apache.hadoop.hbase."
 HOLD = HBASE + "PleaseHoldException"
 STOPPED = HBASE + "exceptions.MasterStoppedException"
+NOT_DISABLED = HBASE + "TableNotDisabledException"
 DENIED = HBASE + "security.AccessDeniedException"
 Begin = Callable[..., Tables]
 
@@ -105,3 +113,32 @@ def test_what_is_asked_for_again_is_done_once(
     ]
     assert len(creations) == 2
     assert len({(each.nonce_group, each.nonce) for each in creations}) == 1
+
+
+@pytest.mark.parametrize("said", ["at once", "in the end"])
+def test_a_queue_that_somebody_enables_while_it_is_truncated_is_not_said_to_be_truncated(
+    begin: Begin, said: str
+) -> None:
+    master = ScriptedMaster("q", {"truncateTable": [NOT_DISABLED if said == "at once" else None]})
+    tables = begin(master)
+    disable = tables.disable
+
+    def disable_and_be_overtaken(name: str) -> None:
+        disable(name)
+        master.result = NOT_DISABLED
+
+    tables.disable = disable_and_be_overtaken  # type: ignore[method-assign]
+    with pytest.raises(QueueEnabledError) as caught:
+        tables.truncate("q")
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+
+
+@pytest.mark.parametrize("method", ["EnableTable", "DisableTable", "DeleteTable"])
+def test_a_table_that_is_no_queue_is_left_alone_however_often_the_master_fails(
+    begin: Begin, method: str
+) -> None:
+    changes = {**CHANGES, "DisableTable": lambda tables: tables.disable("q")}
+    master = ScriptedMaster("q", {"GetTableDescriptors": [HOLD, LOST, None]}, is_queue=False)
+    with pytest.raises(NotAQueueError):
+        changes[method](begin(master))
+    assert method not in master.methods

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from hqueue.errors import NotAQueueError
+from hqueue import Settings
+from hqueue.errors import (
+    HQueueError,
+    NotAQueueError,
+    Outcome,
+    QueueEnabledError,
+    QueueNotFoundError,
+    StoreUnavailableError,
+)
 from hqueue.hbase.schema import LOG, MESSAGE
-from hqueue.hbase.thrift.tables import _description
+from hqueue.hbase.thrift.tables import Tables, _description
 from hqueue.settings.limits import PARTITIONS_MAX, TTL_SECONDS_MAX
+from tests.support.doubles import SteppedClock
 
 
 def descriptor(
@@ -69,3 +79,74 @@ def test_compression_is_the_family_s_and_none_where_it_says_nothing() -> None:
 def test_what_an_operator_set_past_hqueue_is_as_hbase_has_it() -> None:
     odd = descriptor(compression=b"\xffodd")
     assert _description(odd, True).attributes["compression"] == "\\xffodd"
+
+
+LOST = StoreUnavailableError("lost", outcome=Outcome.UNKNOWN)
+AWAY = StoreUnavailableError("away")
+
+
+class Gateways:
+    """Gateways to a cluster with one table, whose calls fail as they are told.
+
+    Args:
+        fails: for each method the errors of its first calls.
+    """
+
+    settings = Settings(operation_timeout_ms=1_000)
+
+    def __init__(self, fails: dict[str, list[HQueueError]]) -> None:
+        self.fails = fails
+        self.calls: list[str] = []
+        self._descriptor = descriptor()
+        self._descriptor.attributes[b"hqueue.format"] = b"1"
+
+    def call(self, _: object, method: str, *__: object, **___: object) -> Any:
+        self.calls.append(method)
+        if self.fails.get(method):
+            raise self.fails[method].pop(0)
+        return self._descriptor
+
+
+def tables_of(gateways: Gateways) -> Tables:
+    return Tables(gateways, SteppedClock())  # type: ignore[arg-type]
+
+
+def enabled() -> HQueueError:
+    return QueueEnabledError("the queue must be disabled first")
+
+
+def test_a_queue_that_somebody_enables_while_it_is_truncated_is_not_said_to_be_truncated() -> None:
+    for before in ([], [AWAY]):
+        with pytest.raises(QueueEnabledError):
+            tables_of(Gateways({"truncateTable": [*before, enabled()]})).truncate("q")
+
+
+def test_a_truncation_whose_answer_was_lost_is_known_by_the_queue_that_is_enabled() -> None:
+    gateways = Gateways({"truncateTable": [LOST, AWAY, enabled()]})
+    tables_of(gateways).truncate("q")
+    assert gateways.calls.count("truncateTable") == 3
+
+
+def test_a_deletion_counts_as_done_only_where_an_answer_was_lost() -> None:
+    gone = QueueNotFoundError("there is no such queue")
+    tables_of(Gateways({"deleteTable": [LOST, gone]})).delete("q")
+    with pytest.raises(QueueNotFoundError):
+        tables_of(Gateways({"deleteTable": [AWAY, gone]})).delete("q")
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [
+        ("enableTable", lambda tables: tables.enable("q")),
+        ("disableTable", lambda tables: tables.disable("q")),
+        ("deleteTable", lambda tables: tables.delete("q")),
+    ],
+)
+def test_a_table_that_is_no_queue_is_left_alone_however_often_a_gateway_fails(
+    method: str, change: Callable[[Tables], None]
+) -> None:
+    gateways = Gateways({"getTableDescriptor": [AWAY, LOST]})
+    del gateways._descriptor.attributes[b"hqueue.format"]
+    with pytest.raises(NotAQueueError):
+        change(tables_of(gateways))
+    assert method not in gateways.calls
