@@ -158,11 +158,17 @@ class RowRecords:
         come no second time all the same. Creates no table.
         """
         first, beyond = _below(prefix)
-        there = self._deadline().run(self._rows.exists)
-        while there and (page := self._page(first, beyond, self._page_rows)):
-            rows = [row for row, _ in page]
-            self._deadline().run(partial(self._rows.delete, rows))
-            first = rows[-1] + b"\0"
+        outcome = Outcome.NOT_APPLIED
+        try:
+            there = self._deadline().run(self._rows.exists)
+            while there and (page := self._page(first, beyond, self._page_rows)):
+                rows = [row for row, _ in page]
+                outcome = Outcome.UNKNOWN
+                self._deadline().run(partial(self._rows.delete, rows))
+                first = rows[-1] + b"\0"
+        except HQueueError as exc:
+            exc.outcome = outcome
+            raise
 
     # One record.
 

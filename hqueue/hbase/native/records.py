@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from hqueue.errors import HQueueError, Outcome, QueueNotFoundError, StoreUnavailableError
+from hqueue.errors import HQueueError, QueueNotFoundError, StoreUnavailableError
 from hqueue.hbase.native.cells import Cell
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import RegionMap
@@ -85,7 +85,7 @@ class RecordTable(TableUpdates):
         self._prepared = False
         gone = StoreUnavailableError(
             "the table of topics' metadata is gone",
-            outcome=Outcome.NOT_APPLIED,
+            outcome=error.outcome,
             table=self._table,
         )
         gone.__cause__ = error

@@ -237,10 +237,13 @@ class RegionMap:
             self._known = None
 
     def explain(self, error: StoreUnavailableError) -> HQueueError:
-        """Why a region was not served: what to raise for `error`, by what ``hbase:meta`` says."""
+        """Why a region was not served: what to raise for `error`, by what ``hbase:meta`` says. The
+        outcome is that of `error`: others of the same request may have been served.
+        """
         try:
             self._check_state(self._meta.read(self._table))
         except HQueueError as exc:
+            exc.outcome = error.outcome
             return exc
         return StoreUnavailableError(error.text, outcome=error.outcome, **error.facts)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -196,3 +196,42 @@ def test_one_that_no_try_would_do_lets_those_that_were_begun_end(
     assert caught.value.outcome is Outcome.UNKNOWN, "of all together: some were made"
     found = records.read(KEYS)
     assert [found[key].fields for key in KEYS] == [FIELDS, *[OTHERS] * 7]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("method", ["scan", "delete"])
+def test_clearing_that_fails_half_way_is_unknown(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    rows = store.fields()._rows
+    records = RowRecords(rows, page_rows=3)
+    records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
+    request, asked = getattr(rows, method), []
+
+    def fail(*args: Any) -> Any:
+        asked.append(args)
+        if len(asked) > 1:
+            raise RequestRefusedError("no")
+        return request(*args)
+
+    monkeypatch.setattr(rows, method, fail)
+    with pytest.raises(RequestRefusedError) as caught:
+        records.clear("/hqueue")
+    assert caught.value.outcome is Outcome.UNKNOWN
+    monkeypatch.undo()
+    assert len(records.read(KEYS)) == len(KEYS) - 3
+
+
+@pytest.mark.parametrize("method", ["exists", "scan"])
+def test_clearing_that_deletes_nothing_is_not_applied(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    records = store.fields()
+    records.write({key: FieldChange(FIELDS, NEW) for key in KEYS})
+
+    def fail(*_: object) -> NoReturn:
+        raise RequestRefusedError("no", outcome=Outcome.UNKNOWN)
+
+    monkeypatch.setattr(records._rows, method, fail)
+    with pytest.raises(RequestRefusedError) as caught:
+        records.clear("/hqueue")
+    assert caught.value.outcome is Outcome.NOT_APPLIED

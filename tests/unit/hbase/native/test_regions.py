@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hqueue import Outcome, QueueDisabledError, QueueNotFoundError, Settings, StoreUnavailableError
+from hqueue.errors import HQueueError
 from hqueue.format import rowkey
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import _COLUMNS
+from hqueue.hbase.native.requests import deletion
 from hqueue.hbase.native.store import NativeStore
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.region_server import RegionServer, meta_node, region_row
-from tests.support.scripted_server import Asked, ScriptedServer, refusal
+from tests.support.scripted_server import Asked, ScriptedServer, answer, refusal
 
 NOT_SERVING = "org.apache.hadoop.hbase.NotServingRegionException"
 Begin = Callable[[RegionServer], tuple[NativeStore, Address]]
@@ -141,6 +143,37 @@ def test_why_a_region_is_not_served_is_looked_up(
         store.log("q").put_if_absent(0, 1, b"h", {b"t": b"1"})
     assert type(caught.value) is error
     assert caught.value.outcome is Outcome.NOT_APPLIED  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("table", ["q", Settings().metadata_table])
+@pytest.mark.parametrize("state", [pb.TableState.DISABLED, None, pb.TableState.ENABLED])
+def test_deletions_of_which_some_were_done_are_unknown_whatever_became_of_the_others(
+    begin: Begin, state: int | None, table: str
+) -> None:
+    served = RegionServer(table)
+
+    def script(asked: Asked) -> list[bytes]:
+        if asked.method != "Multi":
+            return served(asked)
+        served.state = state
+        response, _ = served._multi(asked.message)
+        lost = response.regionActionResult[1]
+        lost.Clear()
+        lost.exception.name = NOT_SERVING
+        return [answer(asked, response)]
+
+    store, address = begin(script)  # type: ignore[arg-type]
+    served.regions = [
+        region_row(table, b"", b"\0\1", address),
+        region_row(table, b"\0\1", b"", address),
+    ]
+    delete = {
+        "q": lambda keys: store.log("q")._delete_all([deletion(key) for key in keys]),
+        Settings().metadata_table: store.fields()._rows.delete,
+    }
+    with pytest.raises(HQueueError) as caught:
+        delete[table]([b"\0\0", b"\0\1"])
+    assert caught.value.outcome is Outcome.UNKNOWN
 
 
 def test_rows_that_were_not_asked_for_are_no_answer(begin: Begin) -> None:
