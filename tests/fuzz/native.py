@@ -42,7 +42,7 @@ class SpoilingServer:
         self._lock = threading.Lock()
         self._answered = 0
         self._plan: Mapping[int, list[Damage]] = {}
-        self._served = RegionServer("q", page=2)
+        self._served = RegionServer("q", page=2, cells=3, beats=True)
         self.server = ScriptedServer(self._answer)
         address = self.server.address
         self._served.regions = [

@@ -43,6 +43,8 @@ class RegionServer:
         regions: the rows of its regions there.
         rows: the table's rows: cells by row key.
         page: the most rows of an answer to a scan.
+        cells: after so many cells an answer to a scan breaks off, also in the middle of a row.
+        beats: whether every second answer to a scan comes before there is a row.
     """
 
     table: str
@@ -52,11 +54,15 @@ class RegionServer:
         default_factory=dict
     )
     page: int = 1_000
+    cells: int | None = None
+    beats: bool = False
 
     def __post_init__(self) -> None:
         self.asked: list[Asked] = []
-        self._scans: dict[int, tuple[int, list[Row]]] = {}
-        """Of each open scan how often it was gone on with, and the rows that are left."""
+        self._scans: dict[int, tuple[int, list[Row], bytes | None]] = {}
+        """Of each open scan how often it was gone on with, the rows that are left, and the row of
+        which it said that there may be more.
+        """
 
     def __call__(self, asked: Asked) -> list[bytes]:
         self.asked.append(asked)
@@ -68,21 +74,39 @@ class RegionServer:
         said = pb.ScanRequest.FromString(message)
         if said.HasField("scanner_id"):
             number = said.scanner_id
-            calls, left = self._scans.pop(number)
+            calls, left, begun = self._scans.pop(number)
             # A server refuses another one: it counts those that say how many came before.
             assert said.next_call_seq == calls
             calls += 1
         else:
-            number, calls, left = len(self.asked), 0, self._found(said)
-        count = min(self.page, said.number_of_rows)
-        now, rest = left[:count], left[count:]
-        self._scans[number] = calls, rest
-        response = pb.ScanResponse(
-            cells_per_result=[len(cells) for _, cells in now],
-            scanner_id=number,
-            more_results_in_region=bool(rest),
-        )
-        return response, b"".join(map(_block, now))
+            number, calls, left, begun = len(self.asked), 0, self._found(said), None
+        response = pb.ScanResponse(scanner_id=number, more_results=True)
+        breaks_off = said.client_handles_partials and said.client_handles_heartbeats
+        room = self.cells if breaks_off and self.cells else 2**31
+        is_beat = breaks_off and self.beats and calls % 2 == 0
+        blocks: list[bytes] = []
+        complete = 0
+        while left and not is_beat and room and len(blocks) < min(self.page, said.number_of_rows):
+            key, cells = left[0]
+            if begun not in (None, key):  # Only now it is known that there was no more of it.
+                complete, begun = complete + 1, None
+            else:
+                now, rest = cells[:room], cells[room:]
+                left = [*([(key, rest)] if rest else []), *left[1:]]
+                room -= len(now)
+                begun = None if room else key
+                complete += begun is None
+                blocks.append(_block((key, now)))
+                response.cells_per_result.append(len(now))
+                response.partial_flag_per_result.append(begun is not None)
+            if complete == said.limit_of_rows:
+                response.more_results = False
+                break
+        more = bool(left) or is_beat or bool(begun and blocks)
+        response.more_results_in_region = more
+        if response.more_results and more:
+            self._scans[number] = calls, left, begun
+        return response, b"".join(blocks)
 
     def _found(self, said: Any) -> list[Row]:
         scan = said.scan

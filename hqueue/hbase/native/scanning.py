@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from hqueue.hbase.native.cells import Cell, CellReader
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.servers import Request, Servers
-from hqueue.hbase.native.wire import Answer
+from hqueue.hbase.native.wire import FRAME_BYTES_MAX, Answer
 from hqueue.settings.addresses import Address
 
 __all__ = ["Range", "RegionPort", "Scanning"]
 
 RESULT_BYTES_MAX = 64 * 1024 * 1024
-"""What a server gathers for one answer, but for the row that goes beyond it."""
+"""What a server gathers for one answer; a row that goes beyond it comes in parts."""
 
 EMPTY_MAX = 1_000
-"""Answers without a row, one after the other: a server gives one when its time is over."""
+"""Answers that end no row, one after the other: a server gives one when its time is over."""
+
+ROW_BYTES_MAX = FRAME_BYTES_MAX
+"""What such answers may have together: parts of a row."""
 
 
 class RegionPort(Protocol):
@@ -37,6 +40,32 @@ class Range(NamedTuple):
     start: bytes
     stop: bytes
     reversed: bool = False
+
+
+class _Parts:
+    """Puts rows together whose cells come in several results: an answer may break off in a row."""
+
+    def __init__(self) -> None:
+        self._begun: list[Cell] = []
+        """The last row, while there may be more of it."""
+
+    def take(self, results: Iterable[tuple[list[Cell], bool]]) -> list[list[Cell]]:
+        """The rows that are whole, by these results: cells, and whether there may be more."""
+        rows = []
+        for cells, is_partial in results:
+            if self._begun and self._begun[0].row == cells[0].row:
+                row = self._begun + cells
+            else:
+                rows += self.rest()
+                row = cells
+            self._begun = row if is_partial else []
+            rows += [] if is_partial else [row]
+        return rows
+
+    def rest(self) -> list[list[Cell]]:
+        """The last row, if more of it was awaited: there is no more."""
+        begun, self._begun = self._begun, []
+        return [begun] if begun else []
 
 
 class Scanning:
@@ -78,25 +107,36 @@ class Scanning:
             HQueueError: as `Servers.ask`.
         """
         found: list[list[Cell]] = []
+        parts = _Parts()
         scanner: int | None = None
-        empty = calls = 0
-        while len(found) < limit and empty < EMPTY_MAX:
+        empty = empty_bytes = calls = 0
+        while len(found) < limit:
             message = self._request(limit - len(found), scanner, calls)
             request = Request(self._region.address, b"Scan", message.SerializeToString())
             answer = self._servers.ask(request, self._table)
             said = pb.ScanResponse.FromString(answer.message)
-            rows = self._rows(said, answer, limit - len(found))
+            rows = parts.take(self._results(said, answer, limit - len(found)))
+            # That the last row was whole may be known by the next one, which is not wanted: then
+            # there is more in the region, and no more of the scan.
+            has_all = said.HasField("more_results") and not said.more_results
+            is_over = has_all or not said.more_results_in_region
+            if is_over:
+                rows += parts.rest()
             found += rows
             self._check_order(found[-len(rows) - 1 :])
-            empty = 0 if rows else empty + 1
-            calls += 1
-            if not said.more_results_in_region:
+            if len(found) > limit:
+                raise ValueError("more rows than were asked for")
+            if is_over:
+                if len(found) < limit and said.more_results_in_region:
+                    raise ValueError("fewer rows than were asked for")
                 break
+            empty = 0 if rows else empty + 1
+            empty_bytes = 0 if rows else empty_bytes + len(answer.cells)
+            if empty == EMPTY_MAX or empty_bytes > ROW_BYTES_MAX:
+                raise ValueError("a scan, or a row, without an end")
+            calls += 1
             if scanner is None:
                 scanner = said.scanner_id
-        else:
-            if len(found) < limit:
-                raise ValueError("a scan without an end")
         if found:
             self._range = self._range._replace(start=self._beyond(found[-1][0].row))
         return found
@@ -105,7 +145,7 @@ class Scanning:
         request = pb.ScanRequest(
             number_of_rows=rows,
             limit_of_rows=rows,
-            client_handles_partials=False,
+            client_handles_partials=True,
             client_handles_heartbeats=True,
         )
         if scanner is not None:
@@ -128,19 +168,24 @@ class Scanning:
         )
         return request
 
-    def _rows(self, said: Any, answer: Answer, limit: int) -> list[list[Cell]]:
-        if len(said.cells_per_result) > limit or any(said.partial_flag_per_result):
+    def _results(self, said: Any, answer: Answer, limit: int) -> list[tuple[list[Cell], bool]]:
+        """Cells of a row each, and whether there may be more of it."""
+        sizes, flags = said.cells_per_result, said.partial_flag_per_result
+        if len(sizes) > limit or len(flags) > len(sizes):
             raise ValueError("other rows than were asked for")
         if not said.HasField("more_results_in_region"):
             raise ValueError("an answer that does not say whether there is more")
         reader = CellReader(answer.cells)
-        rows = [reader.take(count) for count in said.cells_per_result]
+        results = [
+            (reader.take(size), is_partial)
+            for size, is_partial in itertools.zip_longest(sizes, flags, fillvalue=False)
+        ]
         reader.finish()
-        for cells in rows:
+        for cells, _ in results:
             if not cells or any(cell.row != cells[0].row for cell in cells):
                 raise ValueError("a row with cells of another, or none")
             self._check(cells[0].row)
-        return rows
+        return results
 
     def _check(self, row: bytes) -> None:
         start, stop, is_reversed = self._range
