@@ -78,8 +78,7 @@ class ConsumerStream:
                 if stream.attention or now_s() >= stream.valid_until_s:
                     break
             else:
-                if not handout.advance():
-                    stream.finish(handout)
+                handout.advance()
             if self._consumption.closed:
                 return
 
@@ -94,7 +93,7 @@ class ConsumerStream:
         while (handout := self._next(idle_ms)) is not None:
             rest = handout.rest()
             columns = with_queue(rest, handout.key.queue) if rest else None
-            self._stream.finish(handout)
+            handout.over = True
             if columns is not None:
                 yield columns
             if self._consumption.closed:
@@ -124,10 +123,7 @@ class ConsumerStream:
             if taken:
                 handout.last = taken[-1]
                 messages = messages + taken if messages else taken
-            if len(messages) == messages_max:
-                return messages
-            if not handout.advance():
-                self._stream.finish(handout)
+            if len(messages) == messages_max or not handout.advance():
                 return messages
 
     def _next(self, timeout_ms: float | None) -> Handout | None:

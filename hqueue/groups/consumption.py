@@ -170,6 +170,8 @@ class Consumption:
         """
         began_ms = self.clock.monotonic_ms()
         ends_ms = float("inf") if timeout_ms is None else began_ms + timeout_ms
+        with self.lock:
+            stream.settle()  # Also if it is to stop: what is done with is committed at the end.
         while not self._stopping:
             with self.lock:
                 if self.place.holder is None:
@@ -209,7 +211,6 @@ class Consumption:
         """Go on elsewhere in a partition that it has."""
         with self.lock:
             stream = self._stream_of(key)
-            stream.settle()
             self.positions[key] = to
             stream.restart([key])
             stream.notice()
@@ -289,10 +290,9 @@ class Consumption:
 
     def _serve(self, stream: Stream) -> None:
         """Do what is to be done before messages of a stream are handed out: those that were are
-        done with. The lock is held.
+        done with, and it is settled. The lock is held.
         """
         stream.attention = False
-        stream.settle()
         stream.asked_ms = self.clock.monotonic_ms()
         holder = self.place.holder
         if holder is None:

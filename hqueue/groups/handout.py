@@ -25,7 +25,7 @@ class Handout:
         portion: it has a batch at least.
     """
 
-    __slots__ = ("_left", "_passed", "_portion", "batch", "last", "messages")
+    __slots__ = ("_left", "_passed", "_portion", "batch", "last", "messages", "over")
 
     def __init__(self, portion: Portion[PartitionKey]) -> None:
         self._portion = portion
@@ -37,6 +37,8 @@ class Handout:
         """What is left of that batch."""
         self.last: ConsumedMessage | None = None
         """The last message of the batch that was handed out: who takes from `messages` sets it."""
+        self.over = False
+        """Whether all of it was handed out: who takes the `rest` says so."""
         self.advance()
 
     @property
@@ -47,6 +49,8 @@ class Handout:
     @property
     def position(self) -> Position | None:
         """What is handed out next; None if nothing was yet."""
+        if self.over:
+            return self.end
         if self.last is None:
             return self._passed
         following = self.last.id.next()
@@ -60,6 +64,7 @@ class Handout:
     def advance(self) -> bool:
         """Go on to the next batch; whether there is one."""
         if not self._left:
+            self.over = True
             return False
         if self._passed is not None or self.last is not None:
             header = self.batch.header

@@ -92,16 +92,15 @@ class Stream:
         else:
             self._positions[key] = Position(MessageID.from_int(portion.cursor), portion.ordinal)
 
-    def finish(self, handout: Handout) -> None:
-        """All of it was handed out."""
-        if self.handout is handout:
-            self._positions[handout.key] = handout.end
-            self.handout = None
-
     def settle(self) -> None:
-        """Note how far it is in what is being handed out."""
-        if self.handout is not None and self.handout.position is not None:
-            self._positions[self.handout.key] = self.handout.position
+        """Note how far it is in what is being handed out: so far its program is done with it, says
+        the thread that takes messages from it. Until then no position tells of what it works on.
+        """
+        handout = self.handout
+        if handout is not None and handout.position is not None:
+            self._positions[handout.key] = handout.position
+            if handout.over:
+                self.handout = None
 
     def drop(self, keys: Collection[PartitionKey]) -> None:
         """Read these no more, and hand out nothing that was read of them."""

@@ -11,6 +11,7 @@ import pytest
 
 import hqueue
 from hqueue import Message, PartitionKey
+from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import CommitFailedError
 from hqueue.groups import Callbacks, ConsumerSettings, Consumption, Selection
 from hqueue.groups.member import GroupMember
@@ -122,3 +123,55 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
                 committing.result(60)
             serving.result(60)
         assert consumer.committed() == {}
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda stream: stream.poll(20),
+        lambda stream: next(stream.messages(idle_ms_max=20), None),
+        lambda stream: next(stream.arrow_batches(idle_ms_max=20), None),
+    ],
+    ids=["poll", "messages", "arrow_batches"],
+)
+def test_what_a_stream_works_on_is_committed_by_no_other(
+    client: hqueue.Client, take: Callable[[ConsumerStream], object]
+) -> None:
+    key = PartitionKey("q", 0)
+    with hqueue.Consumer(
+        "q", group="g", client=client, streams=2, auto_commit_interval_ms=1
+    ) as consumer:
+        streams = consumer.streams()
+
+        def is_shared() -> bool:
+            for stream in streams:
+                stream.poll()
+            return all(len(stream.assignment()) == PARTITIONS / 2 for stream in streams)
+
+        def is_committed() -> bool:
+            consumer._consumption.committer.flush()
+            return consumer.committed([key]).get(key, message) > message
+
+        wait_for(is_shared, "both have partitions")
+        first, second = sorted(streams, key=lambda stream: key not in stream.assignment())
+        message = client.queue("q").put(Message("t", b"v"), partition=key.partition)
+        wait_for(lambda: take(first), "the message")
+        consumer.seek_to_beginning(*first.assignment() - {key})
+        for _ in range(3):
+            second.poll(20)
+            assert not is_committed()
+        consumer.commit()
+        assert not is_committed()
+        first.commit()
+        assert is_committed()
+
+
+def test_what_streams_asked_for_more_after_is_committed_at_the_end(client: hqueue.Client) -> None:
+    key = PartitionKey("q", 0)
+    message = client.queue("q").put(Message("t", b"v"), partition=key.partition)
+    with hqueue.Consumer("q", group="g", client=client, streams=2) as consumer:
+        for stream in consumer.streams():
+            for _ in stream.messages(idle_ms_max=500):
+                consumer.request_stop()
+    with hqueue.Consumer(group="g", client=client) as other:
+        assert other.committed([key])[key] > message
