@@ -10,10 +10,11 @@ from hqueue.errors import HQueueError, InvalidInputError, QueueNotFoundError
 from hqueue.groups.assigned import HandAssigned
 from hqueue.groups.callbacks import Callbacks
 from hqueue.groups.catalog import Selection
+from hqueue.groups.changes import Changes
 from hqueue.groups.committer import Committer
 from hqueue.groups.handout import Handout
 from hqueue.groups.member import GroupMember
-from hqueue.groups.offsets import Position
+from hqueue.groups.offsets import Offset, Position
 from hqueue.groups.options import ConsumerSettings
 from hqueue.groups.place import GroupPlace
 from hqueue.groups.positions import Positions
@@ -78,6 +79,7 @@ class Consumption:
         self._callbacks = Callbacks()
         self._topics: frozenset[str] = frozenset()
         self._logs: dict[str, QueueLog] = {}
+        self._to_accept: dict[PartitionKey, Offset] = {}
         self._to_release: set[PartitionKey] = set()
         self._commit_due_ms = float("inf")
         self._serve_every_ms = min(SERVE_EVERY_MS, settings.poll_interval_ms_max / 2)
@@ -284,6 +286,7 @@ class Consumption:
                     self._callbacks.revoked(held)
         finally:
             self._forget(held)
+            self._to_accept.clear()
             self._to_release.clear()
             self.place.leave()
         return failure
@@ -303,20 +306,16 @@ class Consumption:
             self._rejoin()
             return
         changes = holder.changes(asked_ms=self._asked_ms())
+        self._note(changes)
         self._lose(changes.lost)
-        for each in self.streams:
-            revoked = changes.revoked & each.keys
-            each.revoked |= revoked
-            if revoked:
-                each.notice()
-        self._to_release |= changes.revoked - self.positions.keys()
         self._revoke(holder, stream)
-        if changes.assigned:
+        if self._to_accept:
             self.committer.flush()  # What is still to be committed is of earlier claims.
-            holder.accept(changes.assigned)
-            self.positions.begin(changes.assigned)
-            self._deal(changes.assigned)
-            self._callbacks.assigned(changes.assigned)
+            assigned, self._to_accept = self._to_accept, {}
+            holder.accept(assigned)
+            self.positions.begin(assigned)
+            self._deal(assigned)
+            self._callbacks.assigned(assigned)
         for key in sorted(stream.to_begin - self.paused):
             self.resolve(key)
             stream.begin(key, self.log(key.queue).reader, self._topics)
@@ -330,6 +329,19 @@ class Consumption:
             if moved:
                 self.committer.commit_later(moved)
 
+    def _note(self, changes: Changes) -> None:
+        """Keep in mind what is to be done: changes are told once, and a callback may fail."""
+        for key in changes.lost | changes.revoked:
+            self._to_accept.pop(key, None)
+        self._to_accept |= changes.assigned
+        revoked = changes.revoked & (self.positions.keys() - changes.lost)
+        self._to_release -= changes.lost
+        self._to_release |= changes.revoked - revoked
+        for each in self.streams:
+            if not revoked.isdisjoint(each.keys):
+                each.revoked |= revoked & each.keys
+                each.notice()
+
     def _asked_ms(self) -> float:
         """Since when every stream that has partitions was asked for messages."""
         return min(
@@ -340,6 +352,8 @@ class Consumption:
     def _rejoin(self) -> None:
         """Nothing was asked for so long that it left the group."""
         logger.warning("a consumer comes back to its group: %s", self.place.consumer_id)
+        self._to_accept.clear()
+        self._to_release.clear()
         self._lose(self.positions.keys())
         self.place.rejoin()
         self._schedule_commit()

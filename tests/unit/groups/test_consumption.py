@@ -13,7 +13,13 @@ import hqueue
 from hqueue import Message, PartitionKey
 from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import CommitFailedError
-from hqueue.groups import Callbacks, ConsumerSettings, Consumption, Selection
+from hqueue.groups import (
+    Callbacks,
+    ConsumerSettings,
+    Consumption,
+    OnPartitions,
+    Selection,
+)
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import Offset
 from tests.support.backends import MemoryBackend
@@ -77,6 +83,43 @@ def test_what_it_got_and_was_to_give_up_before_it_looked_is_not_its_own(
 
     wait_for(shared, "each has half", timeout_s=20)
     assert called == [("assigned", sorted(first.positions.keys()))]
+
+
+def test_a_callback_that_fails_loses_nothing_of_what_comes_with_it(
+    join: Callable[..., Consumption],
+) -> None:
+    failing, called = {"lost"}, []
+
+    def callback(name: str) -> OnPartitions:
+        def call(keys: list[PartitionKey]) -> None:
+            called.append((name, keys))
+            if name in failing:
+                failing.discard(name)
+                raise ValueError(name)
+
+        return call
+
+    first = join(Callbacks(*map(callback, ("assigned", "revoked", "lost"))))
+    stream = first.streams[0]
+    every = [PartitionKey("q", number) for number in range(PARTITIONS)]
+
+    def has(count: int) -> bool:
+        first.refill(stream, 0)
+        return len(first.positions.keys()) == count
+
+    wait_for(lambda: has(PARTITIONS), "it has all")
+    holder = first.place.holder
+    assert isinstance(holder, GroupMember)
+    session = holder._store
+    assert isinstance(session, MemorySession)
+    del called[:]
+    session.expire()
+    # It is out of the group for a moment: a plan may be without it.
+    wait_for(lambda: holder._changes.assigned or holder._changes.revoked, "it claimed some again")
+    with pytest.raises(ValueError, match="lost"):
+        first.refill(stream, 0)
+    assert called == [("lost", every)]
+    wait_for(lambda: has(PARTITIONS), "it has all again")
 
 
 def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
