@@ -382,8 +382,8 @@ class GroupMember:
             if not here:  # Some of it may be the next session's.
                 doubtful = steps.claim
             doubtful |= frozenset(claimed) - taken.keys()
-            # Of what was lost meanwhile the membership knows nothing any more.
-            for key in steps.claim & self._membership.held:
+            # What was lost meanwhile is in doubt.
+            for key in steps.claim & self._membership.claiming:
                 if key in taken and here:
                     self._membership.claimed(key)
                     self._changes.assigned[key] = taken[key]

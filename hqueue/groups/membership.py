@@ -43,8 +43,9 @@ class Membership:
     to have may be out of date, and other members may follow another plan: the service decides who
     has a partition.
 
-    What was refused is claimed again: its owner gives it up sooner or later. What it may have got
-    without an answer, and is not to have any more, is released.
+    What was refused is claimed again: its owner gives it up sooner or later. What it may have, and
+    is not to have any more, is released: what it claimed without an answer, and what it had when it
+    took its session for over, which may live on.
 
     Args:
         eager: when the group changes, give up everything before anything is claimed, as seed 004
@@ -75,6 +76,11 @@ class Membership:
         return self._stages.get(key) is _Stage.REVOKING
 
     @property
+    def claiming(self) -> frozenset[PartitionKey]:
+        """What `steps` named to be claimed, while it is not said what became of that."""
+        return self._at(_Stage.CLAIMING)
+
+    @property
     def held(self) -> frozenset[PartitionKey]:
         """What it has or may have: also what is being claimed, or given up."""
         return frozenset(self._stages) | self._doubtful
@@ -95,10 +101,12 @@ class Membership:
         self.leaving = True
 
     def lost(self) -> frozenset[PartitionKey]:
-        """The session is over, and with it all claims; what was owned until now."""
+        """The session is taken for over, and with it all claims; what was owned until now. It is
+        in doubt: after a long cut the same session may come back, and with it its claims.
+        """
         owned = self.owned | self._at(_Stage.REVOKING)
+        self.doubt(self._stages)
         self._stages.clear()
-        self._doubtful = frozenset()
         return owned
 
     def steps(self) -> Steps:
@@ -126,7 +134,7 @@ class Membership:
         del self._stages[key]
 
     def doubt(self, keys: Iterable[PartitionKey]) -> None:
-        """It may have these claims: their requests got no answer."""
+        """It may have these claims, and does not know it: `steps` claims or releases them."""
         self._doubtful |= frozenset(keys)
 
     def released(self, key: PartitionKey) -> None:

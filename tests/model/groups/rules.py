@@ -59,6 +59,8 @@ class Bounds:
     """Members that come some time later."""
     ends: int = 1
     """Sessions that end although their member lives, or has just stood still."""
+    cuts: int = 0
+    """Sessions that their members take for over, and that live on."""
     crashes: int = 0
     leaves: int = 0
     lost_answers: int = 0

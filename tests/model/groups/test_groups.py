@@ -23,6 +23,9 @@ BOUNDS = {
     "a session ends, and a plan is late": Bounds(partitions=1, commits=0, late_plans=1),
     "a member crashes": Bounds(partitions=1, ends=0, crashes=1),
     "a member comes": Bounds(members=("a",), late=("b",), ends=0, commits=0),
+    "a member comes, and one is cut off": Bounds(
+        partitions=1, members=("b",), late=("a",), ends=0, cuts=1, commits=0
+    ),
     "a member leaves": Bounds(ends=0, leaves=1, commits=0),
     "a session ends while its member leaves": Bounds(partitions=1, leaves=1, commits=0),
     "a session ends, and a commit gets no answer": Bounds(
@@ -74,6 +77,13 @@ class _GivesNothingUp(Membership):
         return Steps(steps.claim)
 
 
+class _TakesItsSessionForOver(Membership):
+    def lost(self) -> frozenset[PartitionKey]:
+        owned = super().lost()
+        self._doubtful = frozenset()
+        return owned
+
+
 class _TrustsAnyPlan(Planning):
     def see_plan(self, plan: Mapping[PartitionKey, str]) -> None:
         stands = self._stands or self._plan is not None
@@ -118,6 +128,7 @@ RULES = {
     "forgets with its session": Rules(forgets_with_its_session=False),
     "claims again what was refused": Rules(claims_again_what_was_refused=False),
     "doubts what got no answer": Rules(doubts_what_got_no_answer=False),
+    "doubts what it had with its session": Rules(member=_TakesItsSessionForOver),
     "plans again what another wrote": Rules(planning=_TrustsAnyPlan),
     "gives up what is another's": Rules(member=_GivesNothingUp),
     "looks up what its own claim wrote": Rules(offsets=_TakesTheNextClaimForItsCommit),

@@ -37,6 +37,7 @@ class World:
         self._assignor, self._eager = assignor, eager
         self._left = {
             "end": bounds.ends,
+            "cut": bounds.cuts,
             "crash": bounds.crashes,
             "leave": bounds.leaves,
             "lose": bounds.lost_answers,
@@ -116,6 +117,8 @@ class World:
     def _faults(self, name: str, member: Member) -> Iterator[Action]:
         if self._left["crash"]:
             yield "crash", name, None
+        if self._left["cut"]:
+            yield "cut", name, None
         if self._left["end"] and member.leased:
             yield "doubt", name, None
         if self._left["lose"]:
@@ -397,14 +400,22 @@ class World:
     def _learn(self, name: str) -> None:
         """A member learns that its session is over, and comes again."""
         member = self.members[name]
+        self._forget(member)
+        self._sessions += 1
+        member.session, member.leased = self._sessions, True
+        self.present[name] = member.session
+
+    def _cut(self, name: str) -> None:
+        """A member is cut off for so long that it takes its session for over; but it lives on."""
+        self._left["cut"] -= 1
+        self._forget(self.members[name])
+
+    def _forget(self, member: Member) -> None:
         member.late |= {key for key, stage in member.begun.items() if stage == "release"}
         member.begun.clear()
         member.refused.clear()
         if self.rules.forgets_with_its_session:
             member.forget()
-        self._sessions += 1
-        member.session, member.leased = self._sessions, True
-        self.present[name] = member.session
 
     def _leave(self, name: str) -> None:
         """It closes: it gives up what it has, and departs when that is done."""

@@ -164,6 +164,14 @@ class MemorySession:
             self._suspended_at_ms = None
             self._become(SessionState.CONNECTED)
 
+    def lose_sight(self) -> None:
+        """As if the connection had been cut for so long that the session is taken for over, while
+        the server was away for as long, and kept it.
+        """
+        with self.server.tree.changed:
+            self._become(SessionState.LOST)
+            self._become(SessionState.CONNECTED)
+
     def expire(self) -> None:
         """End the session at the server; the next one begins as soon as it is not suspended."""
         with self.server.tree.changed:

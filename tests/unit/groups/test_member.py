@@ -18,6 +18,7 @@ from hqueue.metadata import PartitionKey, SessionState
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import ANY, Change
 from tests.support.memory.metadata import MemoryServer, MemorySession
+from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
 PATHS = GroupPaths("/hqueue", "a group, of any characters/")
@@ -205,6 +206,30 @@ def test_a_claim_that_it_does_not_know_of_is_released(
     first.positions.pop(taken)
     first.member.see_partitions(PARTITIONS)
     settle(first, second, shares=(2, 2))
+
+
+def test_a_claim_of_a_session_that_was_taken_for_over_and_lives_is_released(
+    join: Callable[..., Consumer],
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    second = join("b")
+    wait_for(lambda: first.member._changes.revoked, "it is to give some up")
+    first.session.lose_sight()
+    settle(first, second, shares=(2, 2))
+
+
+def test_a_claim_under_way_while_its_session_was_taken_for_over_is_made_again(
+    join: Callable[..., Consumer],
+) -> None:
+    first = join("a")
+    settle(first, shares=(4,))
+    with stopped_at(first.member._owners, "claim", after=True) as (claimed, go_on):
+        first.session.expire()
+        assert claimed.wait(60)
+        first.session.lose_sight()
+        go_on.set()
+        settle(first, shares=(4,))
 
 
 def test_a_release_that_outlasts_the_session_leaves_what_was_claimed_after_it(

@@ -74,8 +74,20 @@ def test_an_eager_one_gives_up_everything_before_it_claims() -> None:
 def test_with_its_session_everything_is_lost_and_begins_again() -> None:
     membership = _having(*KEYS)
     assert membership.lost() == set(KEYS)
-    assert not membership.held
-    assert membership.steps().claim == set(KEYS)
+    assert not membership.owned
+    assert membership.steps() == Steps(claim=frozenset(KEYS))
+
+
+def test_what_it_had_or_was_claiming_when_its_session_was_lost_it_may_still_have() -> None:
+    membership = _having(*KEYS[:2])
+    membership.want(KEYS[1:3])
+    assert membership.steps() == Steps(claim=frozenset(KEYS[2:3]), revoke=frozenset(KEYS[:1]))
+    assert membership.lost() == set(KEYS[:2])
+    assert membership.held == set(KEYS[:3])
+    membership.want(KEYS[1:2])
+    assert membership.steps() == Steps(
+        claim=frozenset(KEYS[1:2]), release=frozenset([KEYS[0], KEYS[2]])
+    )
 
 
 def test_one_that_leaves_gives_up_everything_and_claims_nothing() -> None:
