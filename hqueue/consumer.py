@@ -172,7 +172,7 @@ class Consumer(ConsumerStream):
         self._check_usable()
         keys = {_as_key(each) for each in partitions}
         for key in keys:
-            partitions_there = self._consumption.log(key.queue).partitions
+            partitions_there = self._consumption.log(*key).partitions
             check_whole(key.partition, 0, partitions_there - 1, option="partition")
         self._consumption.assign(keys)
 
@@ -317,7 +317,7 @@ class Consumer(ConsumerStream):
         return {
             PartitionKey(queue, number): lag
             for queue, each in places.items()
-            for number, lag in self._consumption.log(queue).reader.lag(each).items()
+            for number, lag in self._consumption.log(queue, max(each)).reader.lag(each).items()
         }
 
     def close(self, *, commit: bool | None = None) -> None:

@@ -147,10 +147,12 @@ class Consumption:
         if failure is not None:
             raise failure
 
-    def log(self, queue: str) -> QueueLog:
-        """The log of a queue, which is opened once."""
+    def log(self, queue: str, partition: int) -> QueueLog:
+        """The log of a queue, which is opened once; and again for a partition that it had not: the
+        queue may have been deleted, and made again with more.
+        """
         log = self._logs.get(queue)
-        if log is None:
+        if log is None or partition >= log.partitions:
             log = self._logs[queue] = self._cluster.log(queue)
         return log
 
@@ -318,7 +320,7 @@ class Consumption:
             self._callbacks.assigned(assigned)
         for key in sorted(stream.to_begin - self.paused):
             self.resolve(key)
-            stream.begin(key, self.log(key.queue).reader, self._topics)
+            stream.begin(key, self.log(*key).reader, self._topics)
         if self.place.missing:
             missing, self.place.missing = min(self.place.missing), frozenset()
             self._logs.pop(missing, None)

@@ -32,14 +32,14 @@ class Positions:
     """The positions of the partitions that a consumer has. Used by its thread.
 
     Args:
-        log: opens the log of a queue.
+        log: opens the log of a queue that has a partition of this number.
         reset: what ``auto_offset_reset`` says.
         latest_ms: until when a message may have been written by now: a later offset lies beyond
             the end.
     """
 
     def __init__(
-        self, log: Callable[[str], QueueLog], reset: str, latest_ms: Callable[[], int]
+        self, log: Callable[[str, int], QueueLog], reset: str, latest_ms: Callable[[], int]
     ) -> None:
         self._log = log
         self._reset = reset
@@ -132,7 +132,7 @@ class Positions:
         return {
             PartitionKey(queue, each.partition): each
             for queue, partitions in numbers.items()
-            for each in self._log(queue).reader.offsets(partitions)
+            for each in self._log(queue, max(partitions)).reader.offsets(partitions)
         }
 
     def place(self, key: PartitionKey, message_id: MessageID) -> Position:

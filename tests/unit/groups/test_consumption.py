@@ -168,6 +168,34 @@ def test_what_a_stream_decided_to_commit_is_done_before_a_later_claim_counts(
         assert consumer.committed() == {}
 
 
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_queue_that_was_made_again_with_more_partitions_is_consumed(
+    client: hqueue.Client, reset: str
+) -> None:
+    with (
+        hqueue.Consumer("q", group="g", client=client, auto_offset_reset=reset) as consumer,
+        hqueue.Consumer(client=client) as by_hand,
+    ):
+        by_hand.assign([("q", 0)])
+
+        def has(count: int) -> bool:
+            consumer.poll()
+            return len(consumer.assignment()) == count
+
+        wait_for(lambda: has(PARTITIONS), "it has all")
+        client.disable_queue("q")
+        client.delete_queue("q")
+        client.create_queue("q", partitions=PARTITIONS + 1)
+        catalog = consumer._consumption.place._catalog
+        assert catalog is not None
+        catalog.refresh()
+        wait_for(lambda: has(PARTITIONS + 1), "it has the new one")
+        client.queue("q").put(Message("t", b"v"), partition=PARTITIONS)
+        by_hand.assign([("q", PARTITIONS)])
+        for each in (consumer, by_hand):
+            wait_for(lambda each=each: each.poll(20), "the message")
+
+
 @pytest.mark.parametrize(
     "take",
     [
