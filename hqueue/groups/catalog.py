@@ -80,7 +80,7 @@ class QueueCatalog:
     Args:
         cluster: where the queues are.
         on_change: called by a thread of this object with what was found, if it is something else
-            than before.
+            than before; and a little later again, if it returns false: it can't be told yet.
         age_ms_max: how old that gets.
         clock: where time comes from.
     """
@@ -88,7 +88,7 @@ class QueueCatalog:
     def __init__(
         self,
         cluster: Cluster,
-        on_change: Callable[[Catalog], None],
+        on_change: Callable[[Catalog], bool],
         age_ms_max: float,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -161,14 +161,21 @@ class QueueCatalog:
                 return
             except HQueueError as exc:
                 logger.warning("the queues of a group can't be looked for now: %s", exc)
-                with self._work:
-                    self._due_ms = self._clock.monotonic_ms() + min(RETRY_MS, self._age_ms_max)
+                self._look_again()
                 continue
             with self._work:
                 if self._closed or self._selection is not selection or found == self._last:
                     continue
                 self._last = found
-            self._on_change(found)
+            if not self._on_change(found):
+                self._look_again(untold=found)
+
+    def _look_again(self, untold: Catalog | None = None) -> None:
+        """Look again a little later."""
+        with self._work:
+            if self._last is untold:
+                self._last = None
+            self._due_ms = self._clock.monotonic_ms() + min(RETRY_MS, self._age_ms_max)
 
     def _look(self, selection: Selection, others: Collection[str]) -> Catalog:
         there = {each.name: each.partitions for each in self._cluster.tables.list()}

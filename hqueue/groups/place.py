@@ -191,22 +191,22 @@ class GroupPlace:
     def _shares(self, found: Catalog) -> dict[str, int]:
         return dict.fromkeys(found.selected, self._settings.streams)
 
-    def _on_catalog(self, found: Catalog) -> None:
-        """Called by the catalog's thread: there are other queues."""
-        holder, before, catalog = self.holder, self.found, self._catalog
-        if not isinstance(holder, GroupMember) or before is None or catalog is None:
-            return
+    def _on_catalog(self, found: Catalog) -> bool:
+        """Called by the catalog's thread: there are other queues. Whether the group knows of it."""
+        holder, before = self.holder, self.found
+        if not isinstance(holder, GroupMember) or before is None:
+            return False  # It joins just now, with what was found before.
         try:
             if found.selected != before.selected:
                 holder.subscribe(self._shares(found))
         except ClosedError:
-            return
+            return False
         except HQueueError as exc:
             logger.warning("a group does not know of other queues yet: %s", exc)
-            catalog.refresh()
-            return
+            return False
         self.found = found
         self._see(found)
+        return True
 
     def _see(self, found: Catalog) -> None:
         holder = self.holder

@@ -12,7 +12,7 @@ import pytest
 import hqueue
 from hqueue import Message, PartitionKey
 from hqueue.consumer_stream import ConsumerStream
-from hqueue.errors import CommitFailedError
+from hqueue.errors import CommitFailedError, StoreUnavailableError
 from hqueue.groups import (
     Callbacks,
     ConsumerSettings,
@@ -194,6 +194,51 @@ def test_a_queue_that_was_made_again_with_more_partitions_is_consumed(
         by_hand.assign([("q", PARTITIONS)])
         for each in (consumer, by_hand):
             wait_for(lambda each=each: each.poll(20), "the message")
+
+
+def test_a_queue_of_a_pattern_is_consumed_also_if_that_could_not_be_announced_at_first(
+    client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = threading.Event()
+    with hqueue.Consumer(group="g", client=client) as consumer:
+        consumer.subscribe(pattern="q.*")
+        holder, catalog = consumer._consumption.place.holder, consumer._consumption.place._catalog
+        assert isinstance(holder, GroupMember)
+        assert catalog is not None
+        subscribe = holder.subscribe
+
+        def fails_once(streams: Mapping[str, int]) -> None:
+            if not failed.is_set():
+                failed.set()
+                raise StoreUnavailableError("no answer")
+            subscribe(streams)
+
+        monkeypatch.setattr(holder, "subscribe", fails_once)
+        client.create_queue("q2", partitions=1)
+        catalog.refresh()
+        assert failed.wait(60)
+        wait_for(lambda: consumer.poll() or ("q2", 0) in consumer.assignment(), "it has it")
+
+
+def test_a_queue_of_a_pattern_that_is_found_while_it_joins_is_consumed(
+    client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hqueue.Consumer(group="g", client=client) as consumer, ThreadPoolExecutor(1) as pool:
+        place = consumer._consumption.place
+        with (
+            stopped_at(place, "_join") as (joins, go_on),
+            stopped_at(place, "_on_catalog", after=True) as (found, go_on_looking),
+        ):
+            subscribed = pool.submit(consumer.subscribe, pattern="q.*")
+            assert joins.wait(60)
+            client.create_queue("q2", partitions=1)
+            assert place._catalog is not None
+            place._catalog.refresh()
+            assert found.wait(60)
+            go_on_looking.set()
+            go_on.set()
+            subscribed.result(60)
+        wait_for(lambda: consumer.poll() or ("q2", 0) in consumer.assignment(), "it has it")
 
 
 @pytest.mark.parametrize(
