@@ -144,7 +144,9 @@ class Committer:
             self._used_ms = self._clock.monotonic_ms()
 
     def forget(self, owned: OwnedTopic) -> None:
-        """A topic is not this hub's any more. What waits of it is appended, or fenced."""
+        """A topic is not this hub's any more. What waits of it is appended, or fenced; nothing more
+        is taken, also if the topic comes again: that is another ownership.
+        """
         with self._work:
             owned.left = True
             self._drop_if_done(owned)
@@ -173,7 +175,7 @@ class Committer:
         done: Future[Published] = Future()
 
         def add() -> None:
-            if owned.fenced:
+            if owned.fenced or owned.left:
                 raise fenced(owned)
             owned.waiting += 1
             self._publishes.append(Publish(owned, messages, size, done, numbered))

@@ -32,7 +32,9 @@ class RedirectedError(Exception):
 
 
 class FencedTopicError(HQueueError):
-    """Another owner of the topic has closed the range that this hub wrote to. Nothing was done."""
+    """The topic was left, or another owner has closed the range that this hub wrote to. Nothing was
+    done.
+    """
 
 
 class UnknownNumbersError(HQueueError):

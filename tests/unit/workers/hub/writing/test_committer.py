@@ -259,6 +259,21 @@ def test_one_without_topics_ends_after_a_while_and_one_with_a_topic_does_not(pla
         place.put(owned, b"b")
 
 
+def test_a_topic_that_was_left_takes_nothing_more_and_the_others_go_on(place: Place) -> None:
+    left, other = place.own("left"), place.own("other")
+    held = place.hold(left)
+    place.committer.forget(left)
+    with pytest.raises(FencedTopicError):
+        place.put(left, b"late")
+    place.log.gate.set()
+    assert held.result(WAIT_S).id == 0, "what waited is appended"
+    with pytest.raises(FencedTopicError):
+        place.put(left, b"later")
+    assert place.put(other, b"other").result(WAIT_S)
+    assert place.log.batches == [[b"first"], [b"other"]]
+    assert place.log.owned == {"other": 0}
+
+
 def test_what_waits_at_the_end_is_appended(place: Place) -> None:
     owned = place.own("t")
     held = place.hold(owned)

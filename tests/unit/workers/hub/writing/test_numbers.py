@@ -38,6 +38,7 @@ from hqueue_workers.hub.writing.owned import (
 )
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
+from tests.support.stopping import stopped_at
 
 WAIT_S = 60.0
 QUEUE = "q"
@@ -269,6 +270,33 @@ def test_a_call_whose_answer_was_lost_is_made_again_by_the_client(hubs: list[Hub
         me._calls.call_one = lose_one  # type: ignore[method-assign,assignment]
         assert me.publish_once("t", [b"2"], number=2).dropped == 1
     assert values(hubs) == [b"1", b"2"]
+
+
+def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_at_anew(
+    hubs: list[HubThread],
+) -> None:
+    part = hubs[0].hub._parts[QUEUE]
+
+    def publish_once(number: int) -> Future[Published]:
+        messages, size = numbered_messages(
+            [Message("t", b"%d" % number)], Numbered("me", number, 0)
+        )
+        return part.publishing.publish(
+            "me", "t", messages, size, redirected=True, numbered=Numbered("me", number, 0)
+        )
+
+    numbers = part.region.committers.of(publish_once(1).result(WAIT_S).partition).numbers
+    part.region.abandon("t").result(WAIT_S)
+    with stopped_at(numbers, "learn", after=True) as (reached, go_on):
+        slow = publish_once(2)
+        assert reached.wait(WAIT_S)
+        part.region.abandon("t").result(WAIT_S)
+        messages = [Message("t", b"other")]
+        part.publishing.publish("you", "t", messages, 5, redirected=True).result(WAIT_S)
+        go_on.set()
+        assert slow.result(WAIT_S).count == 1
+    assert publish_once(2).result(WAIT_S).dropped == 1
+    assert values(hubs) == [b"1", b"other", b"2"]
 
 
 def test_what_makes_no_sense_is_refused(hubs: list[HubThread]) -> None:
