@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from hqueue import Message, StoreUnavailableError
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.writing.gathering import fenced
 from hqueue_workers.hub.writing.numbers import Newest
 from hqueue_workers.hub.writing.owned import (
     FencedTopicError,
@@ -86,7 +87,10 @@ class Publishing:
         def look(owned: OwnedTopic) -> Future[Newest | None]:
             found: Future[Newest | None] = Future()
             numbers = self._region.committers.of(owned.partition).numbers
-            found.set_result(numbers.newest(owned, caller, since))
+            newest = numbers.newest(owned, caller, since)
+            if owned.fenced or owned.left:  # It may have been forgotten before it was looked up.
+                raise fenced(owned)
+            found.set_result(newest)
             return found
 
         return self._served(_Call(caller, topic, False, since, look), redirected=redirected)

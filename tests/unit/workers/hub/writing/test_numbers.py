@@ -299,6 +299,27 @@ def test_a_call_whose_topic_is_owned_anew_while_its_numbers_are_read_is_looked_a
     assert values(hubs) == [b"1", b"other", b"2"]
 
 
+def test_the_newest_number_is_not_told_by_an_ownership_that_was_left(
+    hubs: list[HubThread],
+) -> None:
+    part = hubs[0].hub._parts[QUEUE]
+    given = Numbered("me", 7, 0)
+    messages, size = numbered_messages([Message("t", b"7")], given)
+    published = part.publishing.publish(
+        "me", "t", messages, size, redirected=True, numbered=given
+    ).result(WAIT_S)
+    numbers = part.region.committers.of(published.partition).numbers
+    part.region.abandon("t").result(WAIT_S)
+    with stopped_at(numbers, "learn", after=True) as (reached, go_on):
+        newest = part.publishing.newest("me", "t", 0, redirected=True)
+        assert reached.wait(WAIT_S)
+        part.region.abandon("t").result(WAIT_S)
+        other = [Message("t", b"other")]
+        part.publishing.publish("you", "t", other, 5, redirected=True).result(WAIT_S)
+        go_on.set()
+        assert newest.result(WAIT_S) == Newest(7, int(published.id))
+
+
 def test_what_makes_no_sense_is_refused(hubs: list[HubThread]) -> None:
     with connect(hubs, "hqueue") as nobody, pytest.raises(InvalidInputError, match="name"):
         nobody.publish_once("t", [b"v"], number=1)
