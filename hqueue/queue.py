@@ -14,7 +14,7 @@ from hqueue.consume.scanners import (
     ScannerOptions,
 )
 from hqueue.consume.topic_scanner import TopicScanner, scans_of
-from hqueue.errors import NoTopicPersistenceInfoError
+from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError
 from hqueue.format import Header
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionReader
@@ -262,20 +262,25 @@ class Queue:
         start: Moment | None = None,
         stop: Moment | None = None,
         bytes_max: int = BYTES_MAX,
+        whole: bool = False,
     ) -> TopicScanner:
         """Read a topic that hubs own over all its ranges, in the order of IDs: a scanner, to be
         iterated over and closed. `start` and `stop` are as `scan` says, `bytes_max` as
         `ScannerOptions`. Where the topic lies is read once, now; on ZooKeeper what another process
-        did a moment before may not be seen yet.
+        did a moment before may not be seen yet. `whole` says that all of the topic that lies below
+        `stop` was published before: then a log that seems to end earlier is read again, for
+        ``operation_timeout_ms``.
 
         Raises:
             InvalidInputError: an argument is out of range.
             NoTopicPersistenceInfoError: no hub ever owned this topic: `scan` reads it.
             StoreUnavailableError: the metadata stayed away for ``operation_timeout_ms``.
         """
+        if whole and stop is None:
+            raise InvalidInputError("what is to be read whole needs a stop", topic=topic)
         scans_of(topic, (), start, stop)  # Refuses bad input before anything is asked.
         scans = scans_of(topic, self._ranges_of(topic), start, stop)
-        return TopicScanner(self._log.reader, scans, bytes_max=bytes_max)
+        return TopicScanner(self._log.reader, scans, bytes_max=bytes_max, whole=whole)
 
     def queue_scanner(
         self, scan: Scan | None = None, **options: Unpack[ScannerOptions]

@@ -34,6 +34,7 @@ class QueueReader:
     def __init__(self, context: QueueContext, port: ReadPort) -> None:
         self.partitions = context.partitions
         self.deadline = context.deadline
+        self.clock = context.clock
         self._context = context
         self._port = port
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from hqueue.errors import ClosedError
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import Moment
 from hqueue.metadata.managers import LogRange
+from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.numbers import check_whole
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["TopicScanner", "scans_of"]
+
+logger = logging.getLogger(__name__)
+
+PAUSE_MS = 200
 
 
 def scans_of(
@@ -49,10 +55,16 @@ class TopicScanner:
     the range that was open then, which may be nothing. What expired is counted in `expired`. It
     bears faults as a `PartitionScanner` does. Not thread-safe, but for `close`.
 
+    A region server that lost a partition and does not know yet may answer from a log that ends
+    earlier. So a range that is to be there whole, as each is that others follow, is read again
+    where the log seems to end before it does, for ``operation_timeout_ms``: one that stays so short
+    was truncated.
+
     Args:
         reader: reads the queue.
         scans: partition and `Scan` of each range, in the order of IDs.
         bytes_max: the bodies held at a time and on their way, about.
+        whole: whether the last range, too, is to be there up to its scan's stop.
 
     Raises:
         InvalidInputError: an argument is out of range.
@@ -64,11 +76,15 @@ class TopicScanner:
         scans: Sequence[tuple[int, Scan]],
         *,
         bytes_max: int = BYTES_MAX,
+        whole: bool = False,
     ) -> None:
         self._bytes_max = check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
         self._reader = reader
         self._scans = list(scans)
         self._scanner: PartitionScanner | None = None
+        self._whole = whole
+        self._deadline: Deadline | None = None
+        """Until when the range is read again that seems to end too early."""
         self._expired = 0
         self._closed = False
 
@@ -130,8 +146,29 @@ class TopicScanner:
         return self._scanner
 
     def _advance(self, scanner: PartitionScanner) -> None:
-        """That range is done."""
-        del self._scans[0]
+        """The log ended, or that range: go on with the next one, or where the log is to go on."""
         self._scanner = None
         self._expired += scanner.expired
         scanner.close()
+        partition, scan = self._scans[0]
+        position = int(scanner.positions()[partition])
+        if position > scan.start:
+            scan.start, self._deadline = position, None
+        if self._is_short(partition, scan):
+            self._reader.clock.sleep_ms(PAUSE_MS)
+        else:
+            del self._scans[0]
+            self._deadline = None
+
+    def _is_short(self, partition: int, scan: Scan) -> bool:
+        """Whether what a range has from a scan's start on is to be there, and may come yet."""
+        if scan.start >= scan.stop or not (self._whole or len(self._scans) > 1):
+            return False
+        beginning = self._reader.offsets([partition])[0].beginning
+        if beginning is not None and beginning >= scan.stop:
+            return False  # It was collected.
+        self._deadline = self._deadline or self._reader.deadline()
+        if self._deadline.expired:
+            logger.warning("partition %d ends at %d: it was truncated", partition, scan.start)
+            return False
+        return True

@@ -196,7 +196,7 @@ class Parts:
     def _searches(queue: Queue) -> Searches:
         def scan(topic: str, since: int, until: int) -> TopicScanner:
             start, stop = MessageID.from_int(since), MessageID.from_int(until)
-            return queue.scan_topic(topic, start=start, stop=stop)
+            return queue.scan_topic(topic, start=start, stop=stop, whole=True)
 
         return Searches(scan)
 

@@ -16,12 +16,14 @@ import pytest
 
 import hqueue
 from hqueue import HubClient, Message, MessageID, Outcome, StoreUnavailableError
+from hqueue.consume.queue_reader import QueueReader
 from hqueue_workers.hub.part import Part
 from hqueue_workers.hub.subscribing import delivering
 from hqueue_workers.hub.writing.owned import Published, RedirectedError
 from tests.support.backends import LossyWay, MemoryBackend
 from tests.support.hub_subscribers import Subscriber
 from tests.support.hubs import HubThread
+from tests.support.lagging import Lagging
 from tests.support.proxy import Fate
 from tests.support.waiting import wait_for
 
@@ -168,6 +170,48 @@ def test_a_hub_that_stood_still_in_an_append_while_its_topic_was_taken_over_is_f
     assert place.hubs[0].owns(QUEUE) == set()
     fenced = place.hubs[0].hub._metrics.fenced._value.get()
     assert fenced == 1
+
+
+def lag(reader: QueueReader, place: Place, end: MessageID) -> Lagging:
+    """Let some scans be answered by a server that does not know what was appended lately."""
+    lagging = Lagging(reader)
+    for each in place.part(0).region.owned():
+        lagging.ends[each.partition] = int(end) + 1
+    lagging.scans_left = 2
+    return lagging
+
+
+def test_what_a_server_that_stood_still_does_not_know_is_not_passed_by(place: Place) -> None:
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t", attach=False)
+    known = place.publish(b"a").result(WAIT_S).id
+    assert place.publish(b"b").result(WAIT_S)
+    own = place.part(0).subscriptions.attachments._delivering._queue
+    lagging = lag(own._log.reader, place, known)
+    sub.subscribe("t", 1)
+    wait_for(lambda: sub.values[:1] == [b"a"], "it reads the log")
+    last = place.publish(b"c").result(WAIT_S).id
+    wait_for(lambda: place.mark() == last, "its mark is stored")
+    assert sub.values == [b"a", b"b", b"c"]
+    assert lagging.scans_left == 0
+
+
+def test_numbers_that_a_server_that_stood_still_does_not_know_are_known_to_the_next_owner(
+    place: Place,
+) -> None:
+    hub = place.hub()
+    client = place.hub_client(publisher="me")
+    known = client.publish_once("t", [b"1"], number=1).ids[-1]
+    client.publish_once("t", [b"2"], number=2)
+    own = place.part(0).subscriptions.attachments._delivering._queue
+    lagging = lag(own._log.reader, place, known)
+    place.part(0).region.abandon("t").result(WAIT_S)
+    again = place.hub_client(publisher="me")
+    assert again.publish_once("t", [b"2"], number=2).dropped == 1
+    assert hub.owns(QUEUE) == {"t"}
+    assert lagging.scans_left == 0
+    assert place.values() == [b"1", b"2"]
 
 
 def expire(hub: HubThread) -> None:

@@ -275,7 +275,9 @@ class Delivering:
                 ranges = feed.owned.take_ranges() or self._ranges_of(topic)
                 if not self._past.may_have(topic, ranges, start, stop):
                     return [], until
-            with queue.scan_topic(topic, start=start, stop=stop, bytes_max=READ_BYTES) as scanner:
+            with queue.scan_topic(
+                topic, start=start, stop=stop, bytes_max=READ_BYTES, whole=True
+            ) as scanner:
                 return _cut(iter(scanner), count, until)
 
         if is_first:
@@ -310,6 +312,7 @@ class Delivering:
                 start=MessageID.from_int(position),
                 stop=MessageID.from_int(end),
                 bytes_max=READ_BYTES,
+                whole=True,
             ) as scanner:
                 if count is None:
                     return [sum(1 for _ in scanner)]

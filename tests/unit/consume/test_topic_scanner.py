@@ -1,0 +1,96 @@
+"""A topic's ranges are read one after the other, each to its end before the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hqueue import InvalidInputError, Message, MessageID
+from hqueue.consume.topic_scanner import TopicScanner, scans_of
+from hqueue.metadata.managers import LogRange
+from hqueue.queue import Queue
+from tests.support.backends import MemoryBackend
+from tests.support.doubles import SteppedClock
+from tests.support.lagging import Lagging
+
+BOUND_MS = 10_000
+START_MS = 1_000_000
+
+
+class Place:
+    """A topic in two ranges, of three messages each, and a server that stood still."""
+
+    def __init__(self, queue: Queue, clock: SteppedClock) -> None:
+        self.queue = queue
+        self.clock = clock
+        self.ids: list[MessageID] = []
+        for number in range(6):
+            clock.now_ms += 10
+            self.ids.append(queue.put(Message("t", b"%d" % number), partition=number // 3))
+        self.reader = queue._log.reader
+        self.lagging = Lagging(self.reader)
+        self.ranges = [
+            LogRange(0, self.ids[0], self.ids[2], 0),
+            LogRange(1, MessageID.from_int(int(self.ids[2]) + 1), None, 1),
+        ]
+        self.stop = MessageID.from_int(int(self.ids[5]) + 1)
+
+    def values(self, *, whole: bool = False, stop: MessageID | None = None) -> list[bytes]:
+        scans = scans_of("t", self.ranges, None, stop)
+        with TopicScanner(self.reader, scans, whole=whole) as scanner:
+            return [message.value for message in scanner]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    clock = SteppedClock(START_MS)
+    with MemoryBackend(clock).connect(clock, operation_timeout_ms=BOUND_MS) as client:
+        client.create_queue("q", partitions=2)
+        yield Place(client.queue("q"), clock)
+
+
+ALL = [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_all_ranges_come_in_order(place: Place) -> None:
+    assert place.values() == place.values(whole=True, stop=place.stop) == ALL
+
+
+def test_a_server_that_lags_lets_no_range_be_passed_by(place: Place) -> None:
+    place.lagging.ends = {0: int(place.ids[0]) + 1}
+    place.lagging.scans_left = 3
+    assert place.values() == ALL
+    assert place.clock.now_ms < START_MS + BOUND_MS
+
+
+def test_of_the_range_that_is_open_less_may_be_given_if_it_need_not_be_whole(place: Place) -> None:
+    place.lagging.ends = {1: int(place.ids[3]) + 1}
+    place.lagging.scans_left = 3
+    assert place.values(stop=place.stop) == ALL[:4]
+    place.lagging.scans_left = 3
+    assert place.values(whole=True, stop=place.stop) == ALL
+
+
+def test_a_log_that_stays_short_was_truncated_and_ends_there(place: Place) -> None:
+    place.lagging.ends = {0: int(place.ids[0]) + 1, 1: int(place.ids[3]) + 1}
+    before_ms = place.clock.now_ms
+    assert place.values(whole=True, stop=place.stop) == [b"0", b"3"]
+    assert place.clock.now_ms - before_ms >= 2 * BOUND_MS
+
+
+def test_of_what_is_to_be_whole_the_end_is_to_be_said(place: Place) -> None:
+    with pytest.raises(InvalidInputError, match="stop"):
+        place.queue.scan_topic("t", whole=True)
+
+
+def test_what_was_collected_is_not_waited_for(place: Place) -> None:
+    queue = place.queue
+    slots = [row.slot for row in place.reader._port.headers(0, 0, 10)]
+    place.clock.now_ms += 10
+    queue.put(Message("other", b"later"), partition=0)
+    for slot in slots:
+        queue._log.appender._port.delete_row(0, slot, [b"t"])
+    before_ms = place.clock.now_ms
+    assert place.values(whole=True, stop=place.stop) == ALL[3:]
+    assert place.clock.now_ms == before_ms
