@@ -147,7 +147,14 @@ class Attachments:
 
     @contextlib.asynccontextmanager
     async def feed(self, owned: OwnedTopic) -> AsyncIterator[Feed]:
-        """The topic's feed, for as long as that is needed."""
+        """The topic's feed, for as long as that is needed.
+
+        Raises:
+            StoreUnavailableError: the topic is not this hub's any more.
+        """
+        if not self._region.is_owned(owned):
+            raise _left(owned)
+        # When it is left from here on, `leave` or `lost` come behind this, and end the feed.
         feed = self._feeds.get(owned.name)
         if feed is not None and feed.owned is not owned:
             self._drop_feed(feed)
@@ -162,9 +169,6 @@ class Attachments:
                 raise
         feed.users += 1
         try:
-            if not self._region.is_owned(owned):
-                self._drop_feed(feed)
-                raise _left(owned)
             yield feed
         finally:
             feed.users -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Message, MessageID, ReceivedMessage, Status
+from hqueue import Message, MessageID, Outcome, ReceivedMessage, Status, StoreUnavailableError
 from hqueue_workers.hub.owning.region import Region
+from hqueue_workers.hub.subscribing import attachments
+from hqueue_workers.hub.writing.owned import OwnedTopic
 from tests.support.backends import MemoryBackend
 from tests.support.hub_subscribers import IDL, Subscriber
 from tests.support.hubs import HubThread
+from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
 WAIT_S = 60.0
@@ -271,6 +275,54 @@ def test_a_topic_that_is_left_is_told_and_goes_on_at_the_other_hub(place: Place)
         sub.subscribe("t", 1, at=at)
         wait_for(lambda: sub.values == sent, "none is lost, none comes twice, in order")
     assert last < sub.messages[-1].id
+
+
+def consume_late(place: Place, owned: OwnedTopic, message_id: MessageID) -> None:
+    """A call that found the topic owned comes to the event loop when that is over."""
+    part = place.hubs[0].hub._parts[QUEUE]
+    late = part.subscriptions.consume(owned, "sub", int(message_id))
+    with pytest.raises(StoreUnavailableError) as caught:
+        asyncio.run_coroutine_threadsafe(late, place.hubs[0]._loop).result(WAIT_S)
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+
+
+def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_marks_to_be_stored(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000)
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t")
+    last = place.publish(b"a")
+    wait_for(lambda: place.counted("delivered") == 1, "it came")
+    owned = place.region().serving("t")
+    assert owned is not None
+    committer = place.region().committers.of(owned.partition)
+    with stopped_at(committer, "drained") as (reached, go_on):
+        leaving = place.region().abandon("t")
+        assert reached.wait(WAIT_S)
+        consume_late(place, owned, last)
+        assert place.mark() != last
+        go_on.set()
+        leaving.result(WAIT_S)
+    assert place.mark() == last
+    assert sub.detached() == [("t", IDL.TDetachedReason.TOPIC_LEFT)]
+
+
+def test_a_call_that_knows_an_ownership_that_is_over_does_not_end_what_the_next_one_has(
+    place: Place,
+) -> None:
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t")
+    before = place.region().serving("t")
+    assert before is not None
+    place.region().abandon("t").result(WAIT_S)
+    sub.subscribe("t", 1)
+    consume_late(place, before, MessageID(1))
+    last = place.publish(b"a")
+    wait_for(lambda: sub.values == [b"a"], "it is attached")
+    wait_for(lambda: place.mark() == last, "its mark is stored")
 
 
 def test_of_many_topics_that_come_only_those_are_read_that_have_something(
