@@ -34,7 +34,7 @@ from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.serving.subscription_service import SubscriptionService
 from hqueue_workers.hub.writing.numbers import Newest, numbered_messages
-from hqueue_workers.hub.writing.owned import Numbered, Published, RedirectedError
+from hqueue_workers.hub.writing.owned import Numbered, Published, RedirectedError, held_bytes
 
 __all__ = ["HubService", "hub_service"]
 
@@ -56,7 +56,7 @@ class HubService:
         publishing: by queue.
         managing: by queue.
         metrics: counts.
-        pending_bytes_max: of messages that wait.
+        pending_bytes_max: of memory, for messages that wait.
         subscribing: handles what is about subscriptions.
         api_address: where the Thrift API is served; empty if it is not.
         clock: measures latencies.
@@ -257,7 +257,8 @@ class HubService:
                     bytes=size,
                     bytes_max=BATCH_BYTES_MAX,
                 )
-            self._make_room(size)
+            held = size + held_bytes(read)
+            self._make_room(held)
         except HQueueError as exc:
             raise self._thrift(exc) from exc
         began_ms = self._clock.monotonic_ms()
@@ -265,7 +266,7 @@ class HubService:
 
         def ended(published: Future[Published]) -> None:
             with self._lock:
-                self.pending_bytes -= size
+                self.pending_bytes -= held
             error = published.exception()
             if error is None:
                 self._metrics.published.inc(published.result().count)

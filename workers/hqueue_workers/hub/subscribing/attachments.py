@@ -128,7 +128,7 @@ class Attachments:
         if not feeds:
             return
         came = [
-            (publish.owned, Kept(first, publish.owned.partition, publish.messages, publish.size))
+            (publish.owned, Kept.of(publish, first))
             for publish, first in publishes
             if publish.owned.name in feeds
         ]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hqueue import Address, Message
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.metadata.ports import Version
-from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.hub.writing.owned import OwnedTopic, Publish, held_bytes
 
 __all__ = ["Delivery", "Feed", "Kept", "Recent", "Subscription"]
 
@@ -41,6 +41,14 @@ class Kept(NamedTuple):
     partition: int
     messages: Sequence[Message]
     size: int
+    """What it takes, about."""
+
+    @classmethod
+    def of(cls, publish: Publish, first: int) -> Kept:
+        """Those that were appended, the first one with this ID."""
+        messages = publish.messages
+        size = publish.size + held_bytes(messages) + KEPT_OVERHEAD_BYTES
+        return cls(first, publish.owned.partition, messages, size)
 
     @property
     def end(self) -> int:
@@ -89,10 +97,10 @@ class Recent:
             feed.kept = collections.deque()
         feed.kept.append(kept)
         self._all.append((feed, kept))
-        self._bytes += kept.size + KEPT_OVERHEAD_BYTES
+        self._bytes += kept.size
         while self._bytes > self._bytes_max:
             oldest, gone = self._all.popleft()
-            self._bytes -= gone.size + KEPT_OVERHEAD_BYTES
+            self._bytes -= gone.size
             if oldest.kept and oldest.kept[0] is gone:
                 oldest.kept.popleft()
                 oldest.kept_from = gone.end

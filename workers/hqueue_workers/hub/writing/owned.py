@@ -20,7 +20,11 @@ __all__ = [
     "Published",
     "RedirectedError",
     "UnknownNumbersError",
+    "held_bytes",
 ]
+
+HELD_BYTES = 100
+"""What a message takes in memory beside its own bytes, about, and each of its headers."""
 
 
 class RedirectedError(Exception):
@@ -179,3 +183,8 @@ class Publish:
         """The last one's number, if its messages are numbered."""
         assert self.numbered is not None
         return self.numbered.number + self.dropped + len(self.messages) - 1
+
+
+def held_bytes(messages: Sequence[Message]) -> int:
+    """What messages take in memory beside their own bytes, about: of empty ones that is all."""
+    return HELD_BYTES * sum([1 + len(each.headers) for each in messages])
