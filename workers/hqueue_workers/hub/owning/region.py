@@ -54,6 +54,13 @@ class _Asked(NamedTuple):
     create: bool
 
 
+class _Leaving(NamedTuple):
+    """A topic that is being left."""
+
+    owned: OwnedTopic
+    done: Future[None]
+
+
 class Region:
     """The topics of a queue that this hub owns, or makes its own when they are called for.
     Thread-safe.
@@ -122,7 +129,7 @@ class Region:
         self._resolving: dict[_Asked, Future[OwnedTopic]] = {}
         self._owning = [threading.Lock() for _ in range(LOCKS)]
         """Held while a topic is made this hub's own, so that it is once."""
-        self._leaving: dict[str, Future[None]] = {}
+        self._leaving: dict[str, _Leaving] = {}
         self._sessions = 0
         """How many sessions were lost: what was begun with one does not count with the next."""
         self._closing = False
@@ -174,10 +181,11 @@ class Region:
             return list(self._topics.values())
 
     def lose(self) -> None:
-        """The session was lost: its topics may be others' by now."""
+        """The session was lost: its topics may be others' by now, those too that are being left."""
         with self._lock:
             self._sessions += 1
-            lost, self._topics = list(self._topics.values()), {}
+            lost = [*self._topics.values(), *(each.owned for each in self._leaving.values())]
+            self._topics = {}
         for owned in lost:
             self.committers.of(owned.partition).forget(owned)
         self._listener.lost(lost)
@@ -197,13 +205,13 @@ class Region:
         with self._lock:
             leaving = self._leaving.get(topic)
             if leaving is not None:
-                return leaving
+                return leaving.done
             owned = self._topics.pop(topic, None)
             done: Future[None] = Future()
             if owned is None:
                 done.set_result(None)
                 return done
-            self._leaving[topic] = done
+            self._leaving[topic] = _Leaving(owned, done)
         self._pool.submit(self._leave, owned, done)
         return done
 
@@ -223,7 +231,8 @@ class Region:
                 )
                 return deleted
             del self._topics[topic]
-            done = self._leaving[topic] = Future()
+            done = Future[None]()
+            self._leaving[topic] = _Leaving(owned, done)
         self._pool.submit(self._leave, owned, done, deleted)
         return deleted
 
@@ -278,7 +287,7 @@ class Region:
         if leaving is None:
             start()
         else:
-            leaving.add_done_callback(start)
+            leaving.done.add_done_callback(start)
         return done
 
     def _go_through(self, key: _Asked, done: Future[OwnedTopic]) -> None:

@@ -281,14 +281,18 @@ class Attachments:
         """Detach, when the call under way has ended, or that takes too long; then store its mark.
 
         Raises:
-            HQueueError: the mark could not be stored. It is detached all the same.
+            HQueueError: the mark could not be stored, or may not: the topic was lost meanwhile. It
+                is detached all the same.
         """
         subscription.left = True
         if subscription.running:
             subscription.ended = asyncio.get_running_loop().create_future()
             await asyncio.wait({subscription.ended}, timeout=GRACE_S)
+        is_lost = subscription.over
         self._cut_off(subscription, reason)
-        if store:
+        if store and subscription.dirty:
+            if is_lost:
+                raise _left(subscription.feed.owned)
             await self._store(subscription)
 
     async def _store(self, subscription: Subscription) -> None:
@@ -344,6 +348,8 @@ class Attachments:
                     await asyncio.gather(*map(self._end_silent, some))
 
     async def _try_to_store(self, subscription: Subscription) -> None:
+        if subscription.over:  # Its mark was stored when it was detached, or others are at it.
+            return
         try:
             await self._store(subscription)
         except HQueueError as exc:

@@ -309,6 +309,46 @@ def test_a_call_that_comes_when_the_topic_is_being_left_leaves_the_marks_to_be_s
     assert sub.detached() == [("t", IDL.TDetachedReason.TOPIC_LEFT)]
 
 
+@pytest.mark.parametrize("when", ["owned", "leaving", "detaching"])
+def test_a_mark_that_moved_is_not_stored_when_the_topic_was_lost(
+    place: Place, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(attachments, "LOOK_MS", 3_600_000)
+    place.hub()
+    sub = place.subscriber()
+    sub.subscribe("t")
+    before = place.mark()
+    place.publish(b"a")
+    wait_for(lambda: place.counted("delivered") == 1, "it came")
+    region, loop = place.region(), place.hubs[0]._loop
+    attached = place.hubs[0].hub._parts[QUEUE].subscriptions.attachments
+    subscription = attached.find("t", "sub")
+    owned = region.serving("t")
+    assert subscription is not None
+    assert owned is not None
+    wait_for(lambda: subscription.dirty and not subscription.running, "its mark moved")
+    committer = region.committers.of(owned.partition)
+    with stopped_at(committer, "drained") as (reached, go_on):
+        if when == "detaching":  # It waits for the end of a call.
+            subscription.running = True
+            go_on.set()
+        if when != "owned":
+            leaving = region.abandon("t")
+            assert reached.wait(WAIT_S)
+        if when == "detaching":
+            wait_for(lambda: subscription.ended is not None, "it is being detached")
+        region.lose()
+        wait_for(lambda: subscription.over, "it is cut off")
+        if when == "detaching":
+            loop.call_soon_threadsafe(subscription.ended.set_result, None)  # type: ignore[union-attr]
+        go_on.set()
+        if when != "owned":
+            leaving.result(WAIT_S)
+    # What looks for marks that moved has found it before.
+    asyncio.run_coroutine_threadsafe(attached._try_to_store(subscription), loop).result(WAIT_S)
+    assert place.mark() == before
+
+
 def test_a_call_that_knows_an_ownership_that_is_over_does_not_end_what_the_next_one_has(
     place: Place,
 ) -> None:
