@@ -19,12 +19,15 @@ from hqueue import HubClient, Message, MessageID, Outcome, StoreUnavailableError
 from hqueue.consume.queue_reader import QueueReader
 from hqueue_workers.hub.part import Part
 from hqueue_workers.hub.subscribing import delivering
+from hqueue_workers.hub.subscribing.subscription import Delivery
+from hqueue_workers.hub.subscribing.subscriptions import SubscribeMode
 from hqueue_workers.hub.writing.owned import Published, RedirectedError
 from tests.support.backends import LossyWay, MemoryBackend
 from tests.support.hub_subscribers import Subscriber
 from tests.support.hubs import HubThread
 from tests.support.lagging import Lagging
 from tests.support.proxy import Fate
+from tests.support.stopping import made_later
 from tests.support.waiting import wait_for
 
 WAIT_S = 60.0
@@ -81,6 +84,11 @@ class Place:
         assert found is not None
         assert found.value.state is not None
         return found.value.state.consumed
+
+    def is_there(self) -> bool:
+        """Whether there is the subscription."""
+        asked = self.metadata.subscriptions.read_subscription_data("t", "sub")
+        return asked.result(WAIT_S) is not None
 
     def values(self) -> list[bytes]:
         """What the topic has, over all its ranges."""
@@ -281,6 +289,40 @@ def test_health_says_whether_a_hub_serves_and_what_it_owns(place: Place) -> None
     wait_for(lambda: health()[0] == 503, "it says that it does not serve")
     store.resume()
     wait_for(lambda: health()[0] == 200, "it serves again")
+
+
+def test_a_client_does_not_say_that_its_own_subscription_was_there_before(place: Place) -> None:
+    place.hub(operation_timeout_ms=1_000)
+    assert place.publish(b"v").result(WAIT_S)
+    client = place.hub_client()
+    kept = place.part(0).metadata.subscriptions
+    with made_later(kept, "create_subscription_data") as (reached, go_on):
+        with pytest.raises(hqueue.HubUnavailableError) as caught:
+            client.subscribe("t", "sub", lambda _: None, mode=hqueue.SubscribeMode.CREATE)
+        assert reached.is_set()
+        assert caught.value.outcome is Outcome.UNKNOWN
+        go_on.set()
+    wait_for(place.is_there, "it is made after all")
+
+
+def test_of_a_subscription_that_was_made_when_its_topic_was_left_it_is_not_said_that_it_was_not(
+    place: Place,
+) -> None:
+    hub, part = place.hub(), place.part(0)
+    assert place.publish(b"v").result(WAIT_S)
+    owned = part.region.serving("t")
+    assert owned is not None
+    delivery = Delivery(hqueue.Address("127.0.0.1", 1), "life", explicit=False)
+    with made_later(part.metadata.subscriptions, "create_subscription_data") as (reached, go_on):
+        call = part.subscriptions.subscribe(owned, "sub", SubscribeMode.CREATE, delivery, None)
+        subscribing = asyncio.run_coroutine_threadsafe(call, hub._loop)
+        assert reached.wait(WAIT_S)
+        part.region.abandon("t").result(WAIT_S)
+        go_on.set()
+        error = subscribing.exception(WAIT_S)
+    assert isinstance(error, StoreUnavailableError)
+    assert error.outcome is Outcome.UNKNOWN
+    assert place.is_there()
 
 
 class Hanging:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from hqueue import MessageID, StoreUnavailableError
+from hqueue import MessageID, Outcome, StoreUnavailableError
 from hqueue.errors import BadVersionError, NoSubscriptionStateError
 from hqueue.metadata.managers import (
     SubscriptionData,
@@ -27,7 +27,8 @@ _Result = TypeVar("_Result")
 
 
 class SubscriptionRecords:
-    """The records of a queue's subscriptions, for the event loop. No thread waits for one.
+    """The records of a queue's subscriptions, for the event loop. No thread waits for one. A change
+    that was not answered for in time goes on: its outcome is *unknown*.
 
     Args:
         manager: keeps them.
@@ -42,7 +43,9 @@ class SubscriptionRecords:
 
     async def read(self, topic: str, subscriber: str) -> Versioned[SubscriptionData] | None:
         """A subscription, if there is one."""
-        return await self._do(lambda: self._manager.read_subscription_data(topic, subscriber))
+        return await self._do(
+            lambda: self._manager.read_subscription_data(topic, subscriber), Outcome.NOT_APPLIED
+        )
 
     async def create(
         self, topic: str, subscriber: str, preferences: SubscriptionPreferences, consumed: int
@@ -111,13 +114,17 @@ class SubscriptionRecords:
             else:
                 return
 
-    async def _do(self, begin: Callable[[], Future[_Result]]) -> _Result:
+    async def _do(
+        self, begin: Callable[[], Future[_Result]], outcome: Outcome = Outcome.UNKNOWN
+    ) -> _Result:
         async with self._room:
             asked = asyncio.wrap_future(begin())
             asked.add_done_callback(_seen)
             done, _ = await asyncio.wait({asked}, timeout=self._bound_s)
         if not done:
-            raise StoreUnavailableError("a subscription's record did not come in time")
+            raise StoreUnavailableError(
+                "a subscription's record did not come in time", outcome=outcome
+            )
         return asked.result()
 
 

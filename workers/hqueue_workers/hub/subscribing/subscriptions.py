@@ -9,6 +9,8 @@ from hqueue import (
     Address,
     BufferFullError,
     InvalidInputError,
+    Outcome,
+    StoreUnavailableError,
 )
 from hqueue.errors import (
     NoSubscriptionStateError,
@@ -96,7 +98,7 @@ class Subscriptions:
             if found is None:
                 known, created = await self._open(feed, subscriber, mode, preferences)
                 if delivery is not None:
-                    self.attachments.attach(known, delivery)
+                    self._attach(known, delivery, created=created)
                 return Subscribed(known.consumed, created, known.preferences)
             if preferences is not None and preferences != found.preferences:
                 async with self.attachments.writing.of(key):
@@ -109,6 +111,14 @@ class Subscriptions:
                 self._sessions.attached(delivery.session, *key)
                 self.attachments.wake(found)
             return Subscribed(found.consumed, False, found.preferences)
+
+    def _attach(self, known: Subscription, delivery: Delivery, *, created: bool) -> None:
+        try:
+            self.attachments.attach(known, delivery)
+        except StoreUnavailableError as exc:
+            if created:  # So it would be there already if the call were made again.
+                exc.outcome = Outcome.UNKNOWN
+            raise
 
     async def _open(
         self,
