@@ -14,6 +14,7 @@ from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.metadata.outcomes import answers_of, partly_done
 from hqueue.metadata.ports import NEW, Attempt, Change, Group, GuardedWrite, Obstacle, Version
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get
 from hqueue.zookeeper.session import (
     PIPELINED_MAX,
@@ -48,16 +49,9 @@ class ZooKeeperEphemerals:
         return deadline.run(lambda: self._put(groups, is_own, deadline, parents=parents))
 
     def claim(self, values: Mapping[str, bytes]) -> set[str]:
-        """As `Ephemerals.claim`.
-
-        A portion at a time, so that what another has takes up no room in this one's sessions.
-        """
+        """As `Ephemerals.claim`."""
         deadline = self._session.deadline()
-        claimed: set[str] = set()
-        for portion in _pipelined(values):
-            nodes = [(path, values[path]) for path in portion]
-            claimed |= deadline.run(partial(self._claim, nodes, deadline))
-        return claimed
+        return deadline.run(partial(self._claim, values, deadline))
 
     def create(self, values: Mapping[str, bytes]) -> dict[str, Version | None]:
         """As `Ephemerals.create`."""
@@ -171,20 +165,31 @@ class ZooKeeperEphemerals:
     def _is_of_session(self, node: _Found) -> bool:
         return self._session.members.is_own(node.owner)
 
-    def _claim(self, nodes: Sequence[tuple[str, bytes]], deadline: Deadline) -> set[str]:
-        members = self._session.members.allocate([[path] for path, _ in nodes], deadline)
-        answers = self._session.run(
-            [(path, create(path, value, ephemeral=True)) for path, value in nodes],
-            deadline,
-            members,
-        )
-        refused = [
-            path
-            for (path, _), answer in zip(nodes, answers, strict=True)
-            if isinstance(answer, Exception)
-        ]
-        created = {path for path, _ in nodes} - set(refused)
-        return created | {path for path, _ in self._own(refused, deadline)}
+    def _claim(self, values: Mapping[str, bytes], deadline: Deadline) -> set[str]:
+        """A portion at a time, so that what another has takes up no room in this one's sessions.
+        What was claimed before the session began again is another's by now, perhaps: then none of
+        it counts.
+        """
+        claimed: set[str] = set()
+        used: set[Member] = set()
+        for portion in _pipelined(values):
+            members = self._session.members.allocate([[path] for path in portion], deadline)
+            answers = self._session.run(
+                [(path, create(path, values[path], ephemeral=True)) for path in portion],
+                deadline,
+                members,
+            )
+            refused = [
+                path
+                for path, answer in zip(portion, answers, strict=True)
+                if isinstance(answer, Exception)
+            ]
+            claimed.update(portion)
+            claimed.difference_update(refused)
+            claimed.update(path for path, _ in self._own(refused, deadline))
+            used.update(members)
+        self._session.members.check(used)
+        return claimed
 
     def _release(self, paths: Sequence[str], deadline: Deadline) -> None:
         own = self._own(paths, deadline)

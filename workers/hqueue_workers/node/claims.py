@@ -92,6 +92,8 @@ class Claims(Generic[_Served]):
         self._workers: Mapping[str, WorkerRecord] | None = None
         self._owners: Mapping[PartitionKey, str] | None = None
         self._leaving: dict[PartitionKey, tuple[_Served, asyncio.Task[None]]] = {}
+        self._sessions = 0
+        """How many sessions have ended."""
         self._changed = asyncio.Event()
         self._watches: list[Watch] = []
         self._closed = False
@@ -127,6 +129,7 @@ class Claims(Generic[_Served]):
 
     def revoke(self) -> None:
         """All claims are gone with the session: end at once."""
+        self._sessions += 1
         for served in (*self.served.values(), *(served for served, _ in self._leaving.values())):
             served.abandon()
         self.served.clear()
@@ -181,11 +184,13 @@ class Claims(Generic[_Served]):
             if owners.get(key, self._name) == self._name or owners[key] not in workers
         }
         if free and not self._closed:
+            session = self._sessions
             claimed = await self._runtime.coordinate(
                 lambda: self._coordination.owners.claim(self._name, free)
             )
-            # The session may have been lost meanwhile: then nothing was claimed by this one.
-            if not self._lease.holds:
+            # The session may have been lost meanwhile: then nothing was claimed by this one. That
+            # the lease holds may be the next session's.
+            if session != self._sessions or not self._lease.holds:
                 self._changed.set()
                 return
             for partition in sorted(claimed):

@@ -270,3 +270,23 @@ def test_at_the_end_it_hands_all_over() -> None:
         assert it.service.claimed == {}
 
     play(scene)
+
+
+def test_what_was_claimed_by_a_session_that_ended_meanwhile_is_not_served() -> None:
+    async def scene(it: Scene) -> None:
+        claim, sessions = it.service.claim, iter([1])
+
+        def claim_and_lose(worker: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+            claimed = claim(worker, partitions)
+            for _ in sessions:  # Another claims one of them, and this worker has a session again.
+                it.service.claimed = {key(0): OTHER}
+                it.claims.revoke()
+            return claimed
+
+        it.service.claim = claim_and_lose  # type: ignore[method-assign]
+        await it.see({"s": 3})
+        assert set(it.delivered) <= it.service.claimed.keys() - {key(0)}
+        await it.see({"s": 3}, [ME, OTHER])
+        assert set(it.claims.served) == {key(1), key(2)}
+
+    play(scene)
