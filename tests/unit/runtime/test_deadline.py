@@ -1,0 +1,68 @@
+"""An operation is tried until its deadline, and its error knows of all tries."""
+
+from __future__ import annotations
+
+import pytest
+
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    NotAQueueError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
+from hqueue.runtime.clock import Deadline
+from tests.support.doubles import SteppedClock
+
+BOUND_MS = 10_000
+
+LOST = StoreUnavailableError("no answer", outcome=Outcome.UNKNOWN)
+AWAY = StoreUnavailableError("can't be reached")
+
+
+def run(*tries: HQueueError | str) -> object:
+    """What comes of an operation whose tries end so, and the last of them again and again."""
+    ends = list(tries)
+
+    def operation() -> str:
+        end = ends.pop(0) if len(ends) > 1 else ends[0]
+        if isinstance(end, str):
+            return end
+        raise type(end)(end.text, outcome=end.outcome)
+
+    return Deadline(SteppedClock(), BOUND_MS).run(operation)
+
+
+def test_it_is_tried_again_until_it_is_answered() -> None:
+    assert run("at once") == "at once"
+    assert run(AWAY, LOST, AWAY, "at last") == "at last"
+
+
+@pytest.mark.parametrize("last", [AWAY, RequestRefusedError("no"), ClosedError("closed")])
+def test_what_ends_without_an_answer_is_unknown_if_any_try_was(last: HQueueError) -> None:
+    for tries in [(LOST, last), (LOST, AWAY, last), (AWAY, LOST, last)]:
+        with pytest.raises(type(last)) as caught:
+            run(*tries)
+        assert caught.value.outcome is Outcome.UNKNOWN
+    for tries in [(last,), (AWAY, last)]:
+        with pytest.raises(type(last)) as caught:
+            run(*tries)
+        assert caught.value.outcome is Outcome.NOT_APPLIED
+
+
+def test_what_is_an_answer_says_itself_what_became_of_it() -> None:
+    with pytest.raises(NotAQueueError) as caught:
+        run(LOST, NotAQueueError("a table of another"))
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+
+
+def test_the_last_error_is_raised_when_the_time_is_over() -> None:
+    clock = SteppedClock()
+
+    def fail() -> None:
+        raise StoreUnavailableError("can't be reached", at_ms=clock.now_ms)
+
+    with pytest.raises(StoreUnavailableError) as caught:
+        Deadline(clock, BOUND_MS).run(fail)
+    assert caught.value.at_ms == clock.now_ms == pytest.approx(BOUND_MS)
