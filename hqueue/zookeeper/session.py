@@ -9,6 +9,7 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsistency
 from kazoo.handlers.threading import KazooTimeoutError
 
+from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.settings.connection import Settings
@@ -127,23 +128,31 @@ class Session:
             StoreUnavailableError: one or more of them got no answer.
             RequestRefusedError: ZooKeeper will not do one of them.
             ClosedError: the session was closed.
+            Each with the outcome of all of them together.
         """
         answers: list[Any] = []
-        for first in range(0, len(requests), PIPELINED_MAX):
-            chunk = requests[first : first + PIPELINED_MAX]
-            if by is None:
-                members = [self.members.primary(deadline)] * len(chunk)
-            else:
-                members = list(by[first : first + PIPELINED_MAX])
-                self.members.wait(members, deadline)
-            sent = [
-                (path, request(member.client))
-                for (path, request), member in zip(chunk, members, strict=True)
-            ]
-            # The last one is waited for first: those before it have come by then, mostly.
-            answers += reversed([self._answer(path, result) for path, result in reversed(sent)])
-            if by is not None:
-                self.members.check(members)
+        try:
+            for first in range(0, len(requests), PIPELINED_MAX):
+                chunk = requests[first : first + PIPELINED_MAX]
+                if by is None:
+                    members = [self.members.primary(deadline)] * len(chunk)
+                else:
+                    members = list(by[first : first + PIPELINED_MAX])
+                    self.members.wait(members, deadline)
+                sent = [
+                    (path, request(member.client))
+                    for (path, request), member in zip(chunk, members, strict=True)
+                ]
+                answers += self._answers(sent)
+                for answer in answers[first:]:
+                    if isinstance(answer, RequestRefusedError):
+                        raise answer
+                if by is not None:
+                    self.members.check(members)
+        except (StoreUnavailableError, RequestRefusedError, ClosedError) as exc:
+            if any(not isinstance(answer, Exception) for answer in answers):  # It was done.
+                exc.outcome = Outcome.UNKNOWN
+            raise
         return answers
 
     def one(self, path: str, request: Request, deadline: Deadline) -> Any:
@@ -179,13 +188,32 @@ class Session:
 
         placed = list(transactions)
         committed = self.run([(path, request(fill)) for path, fill in placed], deadline, by)
-        return [
-            _verdict(path, results) for (path, _), results in zip(placed, committed, strict=True)
-        ]
+        try:
+            return [
+                _verdict(path, results)
+                for (path, _), results in zip(placed, committed, strict=True)
+            ]
+        except RequestRefusedError as exc:
+            if len(placed) > 1:  # Others may have been done.
+                exc.outcome = Outcome.UNKNOWN
+            raise
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear. Never raises."""
         self.members.close()
+
+    def _answers(self, sent: Sequence[tuple[str, Any]]) -> list[Any]:
+        """What each was answered with; that one was refused is an answer here, beside which the
+        others count.
+        """
+        answers: list[Any] = []
+        for path, result in reversed(sent):
+            # The last one is waited for first: those before it have come by then, mostly.
+            try:
+                answers.append(self._answer(path, result))
+            except RequestRefusedError as exc:
+                answers.append(exc)
+        return answers[::-1]
 
     def _answer(self, path: str, result: Any) -> Any:
         try:

@@ -9,18 +9,19 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
 
-from hqueue.errors import Outcome, RequestRefusedError, StoreUnavailableError
-from hqueue.metadata.outcomes import answers_of, partly_done
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
+from hqueue.metadata.outcomes import answers_of, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Change, Version
 from hqueue.runtime.clock import Deadline
 from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get, put, sync
-from hqueue.zookeeper.session import (
-    PIPELINED_MAX,
-    TRANSACTION_BYTES_MAX,
-    Request,
-    Session,
-)
+from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Request, Session
 
 __all__ = ["FIRST_VERSION", "Writing", "expected"]
 
@@ -90,9 +91,10 @@ class Writing:
             outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED
             left = answers_of(exc, self._left, outcome)
             raise partly_done(exc, {**self._done, **self._lost_answers(), **left}) from exc
-        except RequestRefusedError as exc:
-            if self._in_doubt or len(self._changes) > 1:  # Others may have been done.
-                exc.outcome = Outcome.UNKNOWN
+        except (RequestRefusedError, ClosedError) as exc:
+            made = self._in_doubt or self._lost or any(map(is_made, self._done.values()))
+            # Both ways: the doubt of an earlier try may have been cleared.
+            exc.outcome = Outcome.UNKNOWN if made else Outcome.NOT_APPLIED
             raise
         if self._lost:
             lost = self._lost_answers()
@@ -199,8 +201,8 @@ class Writing:
     def _run(self, requests: Sequence[tuple[str, Request]], by: list[Member] | None) -> list[Any]:
         try:
             return self._session.run(requests, self._deadline, by)
-        except StoreUnavailableError as exc:
-            self._in_doubt |= exc.outcome is Outcome.UNKNOWN or len(requests) > PIPELINED_MAX
+        except HQueueError as exc:
+            self._in_doubt |= exc.outcome is Outcome.UNKNOWN
             raise
 
     def _take(self, key: str, answer: Any) -> None:

@@ -1,6 +1,7 @@
 """A ZooKeeper in memory: it serves the protocol's own clients on a port, and needs no Java.
 
-It knows what `hqueue.zookeeper` asks for, and no access rights. A frame is a length (4) and
+It knows what `hqueue.zookeeper` asks for, and of access rights only what it is told to refuse. A
+frame is a length (4) and
 
     a request      xid (4) │ operation (4) │ its fields
     an answer      xid (4) │ zxid (8) │ error (4) │ its fields
@@ -26,7 +27,14 @@ __all__ = ["MemoryZooKeeper"]
 TICK_S = 0.02
 CONNECTED = 3
 DELETED, CHANGED, CHILD = 2, 3, 4
-NO_NODE, BAD_VERSION, NO_CHILDREN, NODE_EXISTS, NOT_EMPTY = -101, -103, -108, -110, -111
+NO_NODE, NO_AUTH, BAD_VERSION, NO_CHILDREN, NODE_EXISTS, NOT_EMPTY = (
+    -101,
+    -102,
+    -103,
+    -108,
+    -110,
+    -111,
+)
 UNIMPLEMENTED, ROLLED_BACK, INCONSISTENT = -6, 0, -2
 CREATE, DELETE, EXISTS, GET, SET, CHILDREN, SYNC, PING, MULTI, CLOSE = (
     1,
@@ -157,6 +165,8 @@ class MemoryZooKeeper:
     """
 
     def __init__(self, timeout_ms_min: int = 100) -> None:
+        self.refused: set[str] = set()
+        """The paths that nobody may change."""
         self._timeout_ms_min = timeout_ms_min
         self._lock = threading.RLock()
         self._nodes = {"": Node()}
@@ -263,6 +273,7 @@ class MemoryZooKeeper:
         ephemeral = fields.int() & 1
         above, _, name = path.rpartition("/")
         parent = self._node(above)
+        self._check_rights(path)
         if path in self._nodes:
             raise RefusedError(NODE_EXISTS)
         if parent.owner:
@@ -277,6 +288,7 @@ class MemoryZooKeeper:
 
     def _delete(self, fields: Fields, session: Session) -> bytes:
         path, version = fields.text(), fields.int()
+        self._check_rights(path)
         if self._node(path, version).children:
             raise RefusedError(NOT_EMPTY)
         self._remove(path)
@@ -293,6 +305,7 @@ class MemoryZooKeeper:
 
     def _set(self, fields: Fields, session: Session) -> bytes:
         path, data, version = fields.text(), fields.bytes(), fields.int()
+        self._check_rights(path)
         node = self._node(path, version)
         self._nodes[path] = dataclasses.replace(
             node, data=data, changed=self._zxid, version=node.version + 1
@@ -319,6 +332,10 @@ class MemoryZooKeeper:
             self._events.clear()
             answers = [_OPERATION.pack(-1, False, code) + _INT.pack(code) for code in codes]
         return b"".join(answers) + _OPERATION.pack(-1, True, -1)
+
+    def _check_rights(self, path: str) -> None:
+        if path in self.refused:
+            raise RefusedError(NO_AUTH)
 
     def _node(self, path: str, version: int = -1) -> Node:
         node = self._nodes.get(path)
