@@ -83,8 +83,9 @@ class Checkpoints:
         the store's own root has a name of more than 200 bytes.
 
         Raises:
-            SubscriberConnectedError: it is present.
-            SubscriberNotFoundError: there is no such checkpoint.
+            SubscriberConnectedError: it is present. Nothing was changed.
+            SubscriberNotFoundError: there is no such checkpoint. Nothing was changed.
+            StoreUnavailableError: with an outcome.
         """
         obstacle = self._store.ephemerals.write_where_absent(
             [

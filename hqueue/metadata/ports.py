@@ -215,7 +215,11 @@ class Ephemerals(Protocol):
         a root of up to 200 bytes and three of the longest names below it.
 
         Returns:
-            What stood in the way: then those after it were not done.
+            What stood in the way: then nothing was changed.
+
+        Raises:
+            StoreUnavailableError: with an outcome. Also where something stands in the way, and
+                some were changed before, or may have been.
         """
 
 

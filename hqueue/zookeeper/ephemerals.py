@@ -10,7 +10,13 @@ from typing import TypeVar
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoNodeError
 
-from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.errors import (
+    ClosedError,
+    HQueueError,
+    Outcome,
+    RequestRefusedError,
+    StoreUnavailableError,
+)
 from hqueue.metadata.outcomes import answers_of, partly_done
 from hqueue.metadata.ports import NEW, Attempt, Change, Group, GuardedWrite, Obstacle, Version
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
@@ -82,11 +88,33 @@ class ZooKeeperEphemerals:
         That nothing is registered at a key is part of the transaction: it can be created. As many
         writes go into one as fit its bytes.
         """
-        for portion in portions(writes, self.write_bytes):
-            deadline = self._session.deadline()
-            obstacle = deadline.run(partial(self._write, portion, deadline))
-            if obstacle is not None:
-                return obstacle
+        changed = False
+
+        def write(portion: Sequence[GuardedWrite], deadline: Deadline) -> Obstacle | None:
+            nonlocal changed
+            try:
+                done = self._write(portion, deadline)
+            except HQueueError as exc:
+                changed |= exc.outcome is Outcome.UNKNOWN
+                raise
+            changed |= done
+            return None if done else self._obstacle(portion, deadline)
+
+        try:
+            for portion in portions(writes, self.write_bytes):
+                deadline = self._session.deadline()
+                obstacle = deadline.run(partial(write, portion, deadline))
+                if obstacle is not None and changed:
+                    raise StoreUnavailableError(
+                        "something came in the way of changes of which some may have been made",
+                        path=obstacle.key,
+                    )
+                if obstacle is not None:
+                    return obstacle
+        except (StoreUnavailableError, RequestRefusedError, ClosedError) as exc:
+            if changed:
+                exc.outcome = Outcome.UNKNOWN
+            raise
         return None
 
     def write_bytes(self, write: GuardedWrite) -> int:
@@ -217,20 +245,17 @@ class ZooKeeperEphemerals:
             and self._session.members.is_own(stat.ephemeralOwner)
         ]
 
-    def _write(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Obstacle | None:
+    def _write(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> bool:
+        """Write all of them, or none; whether it was done."""
+
         def operations(transaction: TransactionRequest) -> None:
             for write in writes:
                 guarded_write(write, transaction)
 
         (error,) = self._session.transact([(writes[0].key, operations)], deadline)
-        if error is None:
-            return None
-        obstacle = self._obstacle(writes, deadline)
-        if obstacle is None:
-            raise StoreUnavailableError("registrations come and go just now")
-        return obstacle
+        return error is None
 
-    def _obstacle(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Obstacle | None:
+    def _obstacle(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Obstacle:
         """What stands in the way of a transaction."""
         records = self._session.run([(w.key, exists(w.key)) for w in writes], deadline)
         for write, stat in zip(writes, records, strict=True):
@@ -240,7 +265,7 @@ class ZooKeeperEphemerals:
         for write, answer in zip(writes, guards, strict=True):
             if not isinstance(answer, Exception):
                 return Obstacle(write.absent, answer[0])
-        return None
+        raise StoreUnavailableError("registrations come and go just now")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

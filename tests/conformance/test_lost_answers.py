@@ -12,7 +12,7 @@ import pytest
 
 from hqueue import Outcome, Settings, StoreUnavailableError
 from hqueue.metadata.outcomes import PartlyDoneError
-from hqueue.metadata.ports import ANY, NEW, Change, Version
+from hqueue.metadata.ports import ANY, NEW, Change, GuardedWrite, Version
 from hqueue.zookeeper import ZooKeeperStore
 from tests.support.proxy import Fate, Proxy
 from tests.support.waiting import wait_for
@@ -138,6 +138,10 @@ def created_beside(other: Other) -> None:
     other.beside()
 
 
+def registered(other: Other) -> None:
+    other.store.ephemerals.claim({f"{other.key}/who": OTHERS})
+
+
 def changed(other: Other) -> None:
     other.create()
     other.write()
@@ -238,6 +242,26 @@ def test_a_registration_whose_answer_was_lost(zookeeper: str) -> None:
         )
 
     of_each(REGISTRATIONS, zookeeper, run)
+
+
+GUARDED: dict[str, Case] = {
+    "done, and asked for again": (DONE, nothing, None),
+    "not done, and asked for again": (LOST, nothing, None),
+    "done, and somebody registered since": (DONE, registered, UNKNOWN),
+    "done, and deleted": (DONE, lambda other: other.delete(), UNKNOWN),
+    "perhaps done": (LOST, registered, UNKNOWN),
+}
+
+
+def test_a_guarded_write_whose_answer_was_lost(zookeeper: str) -> None:
+    def run(place: Place, case: Case) -> Any:
+        fate, meanwhile, _ = case
+        write = GuardedWrite(place.key, OURS, f"{place.key}/who")
+        return place.ask(
+            created, lambda: place.store.ephemerals.write_where_absent([write]), fate, meanwhile
+        )
+
+    of_each(GUARDED, zookeeper, run)
 
 
 def test_of_several_changes_that_alone_is_in_doubt_of_which_nothing_can_be_known(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hqueue import Settings
+from hqueue import ClosedError, Outcome, Settings, StoreUnavailableError
+from hqueue.metadata.ports import GuardedWrite, Obstacle
 from hqueue.zookeeper import ZooKeeperStore, ephemerals
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.zookeeper_faults import expire
@@ -68,3 +69,38 @@ def test_what_was_claimed_by_a_session_that_ended_is_not_counted_for_the_next_on
     assert one.ephemerals.claim(dict.fromkeys(PATHS, b"one")) == set(PATHS[2:])
     found = other.records.read(PATHS)
     assert [found[path].value for path in PATHS] == [b"other"] * 2 + [b"one"] * 4
+
+
+def test_what_stands_in_the_way_behind_writes_that_were_done_is_an_error_with_a_doubt(
+    open_store: Callable[[], ZooKeeperStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ephemerals, "TRANSACTION_BYTES_MAX", 1)
+    one, other = open_store(), open_store()
+    one.records.create(dict.fromkeys(PATHS, b"1"))
+    writes = [GuardedWrite(path, b"2", f"{path}/who") for path in PATHS]
+    other.ephemerals.claim({f"{PATHS[0]}/who": b"me"})
+    assert one.ephemerals.write_where_absent(writes) == Obstacle(f"{PATHS[0]}/who", b"me")
+    other.ephemerals.claim({f"{PATHS[1]}/who": b"me"})
+    other.ephemerals.release([f"{PATHS[0]}/who"])
+    with pytest.raises(StoreUnavailableError) as caught:
+        one.ephemerals.write_where_absent(writes)
+    assert caught.value.outcome is Outcome.UNKNOWN
+    assert caught.value.path == f"{PATHS[1]}/who"
+    values = [record.value for record in one.records.read(PATHS).values()]
+    assert values == [b"2"] + [b"1"] * 5
+
+
+def test_an_error_behind_writes_that_were_done_has_a_doubt(
+    open_store: Callable[[], ZooKeeperStore],
+    before_requests: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ephemerals, "TRANSACTION_BYTES_MAX", 1)
+    one = open_store()
+    one.records.create(dict.fromkeys(PATHS, b"1"))
+    before_requests(one, 2, one.close)
+    with pytest.raises(ClosedError) as caught:
+        one.ephemerals.write_where_absent(
+            [GuardedWrite(path, b"2", f"{path}/who") for path in PATHS]
+        )
+    assert caught.value.outcome is Outcome.UNKNOWN
