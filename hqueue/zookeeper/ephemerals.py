@@ -70,7 +70,8 @@ class ZooKeeperEphemerals:
                 created |= done
                 refused = [path for path, version in done.items() if version is None]
                 if refused:
-                    deadline.run(partial(self._own, refused, deadline))  # They take up no room.
+                    # They take up no room.
+                    deadline.run(lambda: self._own(self._placed(refused, deadline), deadline))
             except StoreUnavailableError as exc:
                 later = answers_of(exc, values.keys() - changes.keys(), Outcome.NOT_APPLIED)
                 raise partly_done(exc, later | answers_of(exc, changes) | created) from exc
@@ -207,43 +208,53 @@ class ZooKeeperEphemerals:
                 deadline,
                 members,
             )
-            refused = [
-                path
-                for path, answer in zip(portion, answers, strict=True)
+            refused = {
+                path: member
+                for path, member, answer in zip(portion, members, answers, strict=True)
                 if isinstance(answer, Exception)
-            ]
+            }
             claimed.update(portion)
-            claimed.difference_update(refused)
-            claimed.update(path for path, _ in self._own(refused, deadline))
+            claimed -= refused.keys() - self._own(refused, deadline).keys()
             used.update(members)
         self._session.members.check(used)
         return claimed
 
     def _release(self, paths: Sequence[str], deadline: Deadline) -> None:
-        own = self._own(paths, deadline)
-        members = self._session.members.holders([path for path, _ in own], deadline)
+        placed = self._placed(paths, deadline)
+        own = self._own(placed, deadline)
+        # By the very sessions that said so: what the next one finds there is another's, perhaps,
+        # and of the same version.
         self._session.run(
-            [(path, delete(path, version)) for path, version in own], deadline, members
+            [(path, delete(path, version)) for path, version in own.items()],
+            deadline,
+            [placed[path] for path in own],
         )
-        self._session.members.settle((path, None) for path, _ in own)
+        self._session.members.settle((path, None) for path in own)
 
-    def _own(self, paths: Sequence[str], deadline: Deadline) -> list[tuple[str, int]]:
+    def _placed(self, paths: Sequence[str], deadline: Deadline) -> dict[str, Member]:
+        return dict(zip(paths, self._session.members.holders(paths, deadline), strict=True))
+
+    def _own(self, placed: Mapping[str, Member], deadline: Deadline) -> dict[str, int]:
         """Those of these nodes that are this session's, with their versions. The others count for
         it no more.
+
+        Args:
+            placed: the nodes, and the member that each is placed with.
         """
-        members = self._session.members.holders(paths, deadline)
-        stats = self._session.run([(path, exists(path)) for path in paths], deadline, members)
-        found = list(zip(paths, stats, strict=True))
+        stats = self._session.run(
+            [(path, exists(path)) for path in placed], deadline, [*placed.values()]
+        )
+        found = list(zip(placed, stats, strict=True))
         self._session.members.settle(
             (path, None if stat is None else stat.ephemeralOwner) for path, stat in found
         )
-        return [
-            (path, stat.version)
+        return {
+            path: stat.version
             for path, stat in found
             if stat is not None
             and stat.ephemeralOwner
             and self._session.members.is_own(stat.ephemeralOwner)
-        ]
+        }
 
     def _write(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> bool:
         """Write all of them, or none; whether it was done."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hqueue.zookeeper import ZooKeeperStore, ephemerals
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.zookeeper_faults import expire
 
+After = Callable[[object, str, int, Callable[[], object]], None]
 PATHS = [f"/top/{number}" for number in range(6)]
 
 
@@ -22,7 +24,7 @@ def open_store() -> Iterator[Callable[[], ZooKeeperStore]]:
     opened: list[ZooKeeperStore] = []
     with MemoryZooKeeper() as server:
         settings = Settings(
-            zookeeper=f"127.0.0.1:{server.port}", zookeeper_session_timeout_ms=20_000
+            zookeeper=f"127.0.0.1:{server.port}", zookeeper_session_timeout_ms=5_000
         )
 
         def open_one() -> ZooKeeperStore:
@@ -35,25 +37,26 @@ def open_store() -> Iterator[Callable[[], ZooKeeperStore]]:
 
 
 @pytest.fixture
-def before_requests(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Does something before a store sends requests for the so-and-so-manieth time from now."""
+def after_call(monkeypatch: pytest.MonkeyPatch) -> After:
+    """Does something when a method has been called so many times, before it returns."""
 
-    def set_up(store: ZooKeeperStore, time: int, act: Callable[[], object]) -> None:
-        run, times = store.session.run, iter(range(1, 1_000))
+    def set_up(owner: object, name: str, times: int, act: Callable[[], object]) -> None:
+        method, time = getattr(owner, name), itertools.count(1)
 
-        def run_after(requests: Sequence[Any], *arguments: Any) -> list[Any]:
-            if next(times) == time:
+        def called(*arguments: Any) -> Any:
+            answer = method(*arguments)
+            if next(time) == times:
                 act()
-            return run(requests, *arguments)
+            return answer
 
-        monkeypatch.setattr(store.session, "run", run_after)
+        monkeypatch.setattr(owner, name, called)
 
     return set_up
 
 
 def test_what_was_claimed_by_a_session_that_ended_is_not_counted_for_the_next_one(
     open_store: Callable[[], ZooKeeperStore],
-    before_requests: Callable[..., None],
+    after_call: After,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ephemerals, "PIPELINED_MAX", 2)
@@ -65,10 +68,26 @@ def test_what_was_claimed_by_a_session_that_ended_is_not_counted_for_the_next_on
         assert other.ephemerals.claim(dict.fromkeys(PATHS[:2], b"other")) == set(PATHS[:2])
 
     # Of each portion the creations, and then what is the session's of those that were refused.
-    before_requests(one, 3, begin_again)
+    after_call(one.session, "run", 2, begin_again)
     assert one.ephemerals.claim(dict.fromkeys(PATHS, b"one")) == set(PATHS[2:])
     found = other.records.read(PATHS)
     assert [found[path].value for path in PATHS] == [b"other"] * 2 + [b"one"] * 4
+
+
+def test_what_another_has_since_the_session_ended_is_not_released(
+    open_store: Callable[[], ZooKeeperStore], after_call: After
+) -> None:
+    one, other = open_store(), open_store()
+    claim = {PATHS[0]: b"one"}
+    one.ephemerals.claim(claim)
+
+    def begin_again() -> None:
+        expire(one)
+        assert other.ephemerals.claim(claim) == set(claim)
+
+    after_call(one.session.members, "is_own", 1, begin_again)
+    one.ephemerals.release(claim)
+    assert other.records.read(claim).keys() == claim.keys()
 
 
 def test_what_stands_in_the_way_behind_writes_that_were_done_is_an_error_with_a_doubt(
@@ -92,13 +111,13 @@ def test_what_stands_in_the_way_behind_writes_that_were_done_is_an_error_with_a_
 
 def test_an_error_behind_writes_that_were_done_has_a_doubt(
     open_store: Callable[[], ZooKeeperStore],
-    before_requests: Callable[..., None],
+    after_call: After,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ephemerals, "TRANSACTION_BYTES_MAX", 1)
     one = open_store()
     one.records.create(dict.fromkeys(PATHS, b"1"))
-    before_requests(one, 2, one.close)
+    after_call(one.session, "run", 1, one.close)
     with pytest.raises(ClosedError) as caught:
         one.ephemerals.write_where_absent(
             [GuardedWrite(path, b"2", f"{path}/who") for path in PATHS]
