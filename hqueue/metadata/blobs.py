@@ -11,12 +11,17 @@ from typing import Any
 from hqueue.errors import (
     InvalidInputError,
     Outcome,
-    RequestRefusedError,
     StoreUnavailableError,
     UnsupportedFormatError,
 )
 from hqueue.metadata.fields import FieldChange, FieldRecord, Fields, Found
-from hqueue.metadata.outcomes import PartlyDoneError, answers_of, like, partly_done
+from hqueue.metadata.outcomes import (
+    PartlyDoneError,
+    answers_of,
+    like,
+    partly_done,
+    unknown_if_made,
+)
 from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, Change, Record, Records, Version
 from hqueue.settings.numbers import is_whole
 
@@ -134,17 +139,14 @@ class BlobRecords:
         """Change those that are records, or become some, each if it is of its version."""
         done: dict[str, Version | None] = {}
         try:
-            return self._changed(changes, done)
+            with unknown_if_made(done):
+                return self._changed(changes, done)
         except StoreUnavailableError as exc:
             answers = answers_of(exc, changes.keys() - done.keys())
             for key, answer in answers.items():
                 if answer is None and changes[key].version in (NEW, ANY):  # It was to be repeated.
                     answers[key] = like(exc, Outcome.NOT_APPLIED)
             raise partly_done(exc, answers | done) from exc
-        except RequestRefusedError as exc:
-            if any(version is not None for version in done.values()):
-                exc.outcome = Outcome.UNKNOWN
-            raise
 
     def _changed(
         self, changes: Mapping[str, Change], done: dict[str, Version | None]
@@ -191,13 +193,10 @@ class BlobRecords:
         done = self._removed(removed, changes.keys() - removed.keys()) if removed else {}
         rest = {key: change for key, change in changes.items() if key not in done}
         try:
-            return {**done, **self._write(rest)} if rest else done
+            with unknown_if_made(done):
+                return {**done, **self._write(rest)} if rest else done
         except StoreUnavailableError as exc:
             raise partly_done(exc, answers_of(exc, rest) | done) from exc
-        except RequestRefusedError as exc:
-            if any(version is not None for version in done.values()):
-                exc.outcome = Outcome.UNKNOWN
-            raise
 
     def _write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
         led = [

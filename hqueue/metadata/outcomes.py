@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from hqueue.errors import Outcome, StoreUnavailableError
+from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
 
-__all__ = ["PartlyDoneError", "answers_of", "is_made", "like", "own_copy", "partly_done"]
+__all__ = [
+    "PartlyDoneError",
+    "answers_of",
+    "is_made",
+    "like",
+    "own_copy",
+    "partly_done",
+    "unknown_if_made",
+]
 
 
 Error = TypeVar("Error", bound=BaseException)
@@ -43,6 +52,22 @@ def is_made(answer: object) -> bool:
     if isinstance(answer, StoreUnavailableError):
         return answer.outcome is Outcome.UNKNOWN
     return answer is not None and answer is not False
+
+
+@contextlib.contextmanager
+def unknown_if_made(answers: Mapping[str, Any]) -> Iterator[None]:
+    """For what comes after some changes of a call: an error that says nothing of each is of all
+    together, and its outcome unknown where any was made before, or may have been.
+
+    Args:
+        answers: as `PartlyDoneError.answers`, as they are when the error comes.
+    """
+    try:
+        yield
+    except (RequestRefusedError, ClosedError) as exc:
+        if any(map(is_made, answers.values())):
+            exc.outcome = Outcome.UNKNOWN
+        raise
 
 
 def answers_of(

@@ -17,7 +17,7 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
-from hqueue.metadata.outcomes import answers_of, partly_done
+from hqueue.metadata.outcomes import answers_of, partly_done, unknown_if_made
 from hqueue.metadata.ports import NEW, Attempt, Change, Group, GuardedWrite, Obstacle, Version
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.zookeeper.member import Member
@@ -66,12 +66,13 @@ class ZooKeeperEphemerals:
         for portion in _pipelined(values):
             changes = {path: Change(values[path], NEW) for path in portion}
             try:
-                done = Writing(self._session, changes, deadline, ephemeral=True).run()
-                created |= done
-                refused = [path for path, version in done.items() if version is None]
-                if refused:
-                    # They take up no room.
-                    deadline.run(lambda: self._own(self._placed(refused, deadline), deadline))
+                with unknown_if_made(created):
+                    done = Writing(self._session, changes, deadline, ephemeral=True).run()
+                    created |= done
+                    refused = [path for path, version in done.items() if version is None]
+                    if refused:
+                        # They take up no room.
+                        deadline.run(partial(self._settle, refused, deadline))
             except StoreUnavailableError as exc:
                 later = answers_of(exc, values.keys() - changes.keys(), Outcome.NOT_APPLIED)
                 raise partly_done(exc, later | answers_of(exc, changes) | created) from exc
@@ -230,6 +231,9 @@ class ZooKeeperEphemerals:
             [placed[path] for path in own],
         )
         self._session.members.settle((path, None) for path in own)
+
+    def _settle(self, paths: Sequence[str], deadline: Deadline) -> None:
+        self._own(self._placed(paths, deadline), deadline)
 
     def _placed(self, paths: Sequence[str], deadline: Deadline) -> dict[str, Member]:
         return dict(zip(paths, self._session.members.holders(paths, deadline), strict=True))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.metadata.blobs import BlobRecords
-from hqueue.metadata.outcomes import PartlyDoneError, answers_of, partly_done
+from hqueue.metadata.outcomes import PartlyDoneError, answers_of, partly_done, unknown_if_made
 from hqueue.metadata.ports import NEW, Change, MetadataStore, Version
 from hqueue.runtime.fork import register
 
@@ -43,7 +43,7 @@ class PresentRecords(BlobRecords):
         done = dict(self._records.write(rest)) if rest else {}
         if new:
             try:
-                with self._lock:
+                with unknown_if_made(done), self._lock:
                     done |= self._store.ephemerals.create(new)
             except StoreUnavailableError as exc:
                 raise partly_done(exc, answers_of(exc, new) | done) from exc

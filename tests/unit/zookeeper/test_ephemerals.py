@@ -123,3 +123,18 @@ def test_an_error_behind_writes_that_were_done_has_a_doubt(
             [GuardedWrite(path, b"2", f"{path}/who") for path in PATHS]
         )
     assert caught.value.outcome is Outcome.UNKNOWN
+
+
+def test_an_error_behind_registrations_that_were_made_has_a_doubt(
+    open_store: Callable[[], ZooKeeperStore],
+    after_call: After,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ephemerals, "PIPELINED_MAX", 2)
+    one = open_store()
+    one.ephemerals.claim({"/top/none": b""})
+    # Of each portion a transaction, and then what is sent of it alone.
+    after_call(one.session, "run", 2, one.close)
+    with pytest.raises(ClosedError) as caught:
+        one.ephemerals.create(dict.fromkeys(PATHS, b"one"))
+    assert caught.value.outcome is Outcome.UNKNOWN
