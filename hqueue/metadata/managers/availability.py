@@ -43,11 +43,12 @@ class Availability:
         about."""
 
     def ask(self, hub: HubInfo) -> Future[bool]:
-        """Whether this incarnation of a hub is available.
+        """Whether this incarnation of a hub is available. It can't be cancelled.
 
         The future's errors are the store's, and those of `run`.
         """
         answer: Future[bool] = Future()
+        answer.set_running_or_notify_cancel()
         with self._lock:
             is_first = hub not in self._waiting
             self._waiting.setdefault(hub, []).append(answer)

@@ -83,6 +83,22 @@ def test_an_error_is_the_answer_to_each_as_one_of_its_own(pool: ThreadPoolExecut
     assert again.result(WAIT_S)
 
 
+@pytest.mark.parametrize("error", [None, StoreUnavailableError("not now")])
+def test_one_that_waits_no_more_keeps_the_answer_from_no_other(
+    pool: ThreadPoolExecutor, error: Exception | None
+) -> None:
+    hubs = Hubs()
+    hubs.answer = error or True
+    availability = Availability(hubs, pool.submit)
+    asked = [availability.ask(ME)]
+    assert hubs.reached.acquire(timeout=WAIT_S)
+    asked += [availability.ask(ME) for _ in range(2)]
+    for impatient in asked[:2]:
+        impatient.cancel()  # As a time-out of asyncio's does.
+    hubs.go_on.release(2)
+    assert type(asked[2].exception(WAIT_S)) is type(error)
+
+
 def test_what_cannot_be_begun_is_an_error_and_the_next_is_asked_again() -> None:
     hubs = Hubs()
     pool = ThreadPoolExecutor(1)
