@@ -98,8 +98,8 @@ class MetadataMigration:
         source = self._homes.open(stage.home)
         stage, version = begun, self._record.change(begun, version)
         try:
-            assert stage.copy is not None
-            target = self._homes.open(stage.copy)
+            assert begun.copy is not None
+            target = self._homes.open(begun.copy)
             on_progress("copying", 0)
             for number in _copy(source, target):
                 on_progress("copying", number)
@@ -116,9 +116,12 @@ class MetadataMigration:
                 on_progress("comparing", number)
             self._record.change(stage.switched(), version)
         except BaseException:
-            # If somebody else has taken it over, or it is done, this changes nothing.
+            # How far it came is read: the answer to its last change may be what is missing. If it
+            # is done there is no copy, and if somebody else has taken it over it is another one.
             with contextlib.suppress(HQueueError):
-                self._record.change(stage.abandoned(), version)
+                found, version = self._record.read()
+                if found.copy == begun.copy:
+                    self._record.change(found.abandoned(), version)
             raise
         return moved
 
