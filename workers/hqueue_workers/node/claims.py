@@ -190,7 +190,7 @@ class Claims(Generic[_Served]):
             )
             # The session may have been lost meanwhile: then nothing was claimed by this one. That
             # the lease holds may be the next session's.
-            if session != self._sessions or not self._lease.holds:
+            if session != self._sessions or self._closed or not self._lease.holds:
                 self._changed.set()
                 return
             for partition in sorted(claimed):
