@@ -16,6 +16,7 @@ know of any of this: names that begin with ``_`` are passed over by all.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ from pyspark_hqueue.jobs.sizes import message_bytes
 from pyspark_hqueue.reading.plan import Range
 from pyspark_hqueue.reading.schema import WITH_HEADERS
 
-__all__ = ["FILES", "Archive", "RoundRecord", "archived_queue", "round_records"]
+__all__ = ["FILES", "Archive", "RoundRecord", "archived_queue", "placed_rounds"]
 
 HIDDEN = "_hqueue"
 RECORD = f"{HIDDEN}/archive.json"
@@ -83,13 +84,19 @@ def archived_queue(folder: Folder) -> dict[str, Any] | None:
     return None if text is None else dict(json.loads(text))
 
 
-def round_records(folder: Folder) -> list[RoundRecord]:
-    """The rounds of an archive, in their order."""
-    found = []
-    for name in folder.names(ROUNDS):
-        if name.endswith(".json"):
-            found.append(RoundRecord.parse(folder.read(f"{ROUNDS}/{name}") or ""))
-    return found
+def placed_rounds(folder: Folder) -> list[RoundRecord]:
+    """The rounds of an archive in their order, up to the first that has files aside still.
+
+    A file of a round that is recorded lies aside or in its place. So one that is not aside, looked
+    for after its record was read, is found in its place from then on.
+    """
+    records = [
+        RoundRecord.parse(folder.read(f"{ROUNDS}/{name}") or "")
+        for name in folder.names(ROUNDS)
+        if name.endswith(".json")
+    ]
+    aside = {f"{STAGING}/{name}" for name in folder.files(STAGING)}
+    return list(itertools.takewhile(lambda record: aside.isdisjoint(record.places), records))
 
 
 class Archive:

@@ -21,13 +21,13 @@ from pyspark.sql.types import BinaryType, StringType
 
 from hqueue import InvalidInputError, MessageID
 from hqueue.metadata import check_name
-from pyspark_hqueue.jobs.archive import FILES, archived_queue, round_records
+from pyspark_hqueue.jobs.archive import FILES, archived_queue, placed_rounds
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.decode import client_of
 from pyspark_hqueue.writing.options import WriteOptions
 
-__all__ = ["Piece", "Replay"]
+__all__ = ["Piece", "Replay", "archived_pieces"]
 
 FILE_PLACE = ("_metadata.file_path", "_metadata.row_index")
 
@@ -39,6 +39,17 @@ class Piece:
     number: int
     files: tuple[str, ...]
     messages: int
+
+
+def archived_pieces(folder: Folder) -> list[Piece]:
+    """The rounds of an archive that are in their places, without files that were deleted since."""
+    records = placed_rounds(folder)
+    there = folder.files()  # After the rounds: a file that was aside before is here now.
+    pieces = []
+    for record in records:
+        files = tuple(path for path in record.places.values() if path in there)
+        pieces.append(Piece(record.number, files, record.messages if files else 0))
+    return pieces
 
 
 class Replay:
@@ -137,12 +148,7 @@ class Replay:
     def _pieces(self) -> list[Piece]:
         if self._whole is not None:
             return [Piece(0, (), self._whole.count())]
-        there = self._folder.files()
-        pieces = []
-        for record in round_records(self._folder):
-            files = tuple(path for path in record.places.values() if path in there)
-            pieces.append(Piece(record.number, files, record.messages if files else 0))
-        return pieces
+        return archived_pieces(self._folder)
 
     def run(self, on_piece: Callable[[Piece], None] | None = None) -> int:
         """Write what is pending.
