@@ -9,7 +9,7 @@ import time
 from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID, as_message_id
 
-__all__ = ["MOMENT_HELP", "parse_moment"]
+__all__ = ["MOMENT_HELP", "is_relative", "parse_moment"]
 
 MOMENT_HELP = (
     "a MessageID (1700000000000-0), ISO 8601 (2024-05-01T12:00; local time where no zone is "
@@ -61,6 +61,12 @@ def parse_moment(
     if _ID.fullmatch(stripped) and not re.fullmatch(r"\d{4}-\d\d", stripped):
         return MessageID.parse(stripped)
     return as_message_id(_parse_iso(stripped, text, local))
+
+
+def is_relative(text: str) -> bool:
+    """Whether a moment is another one each time that it is read: 'now', or a time before now."""
+    stripped = text.strip()
+    return stripped == "now" or _BEFORE.fullmatch(stripped) is not None
 
 
 def _parse_iso(stripped: str, text: str, local: datetime.tzinfo | None) -> datetime.datetime:

@@ -14,7 +14,7 @@ from hqueue.cli.output import show_table
 from hqueue.cli.progress import size_text
 from hqueue.cli.registering import unwrapped
 from hqueue.cli.session import session_of
-from hqueue.cli.times import MOMENT_HELP, parse_moment
+from hqueue.cli.times import MOMENT_HELP, is_relative, parse_moment
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.message_id import MessageID
 from pyspark_hqueue.jobs.command_progress import MessagesDone
@@ -149,6 +149,14 @@ def replay(
     conf: Conf = None,
 ) -> None:
     bounds = [None if moment is None else parse_moment(moment) for moment in (start, stop)]
+    relative = [moment for moment in (start, stop) if moment is not None and is_relative(moment)]
+    if relative and write_id is None:
+        # The same command would be another replay each time, and write everything again.
+        raise InvalidInputError(
+            "a replay is known by its bounds, and this one is another each time: "
+            "give a fixed moment, or a --write-id",
+            moment=relative[0],
+        )
     with _spark(f"replay into {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.replay import Replay  # noqa: PLC0415
 

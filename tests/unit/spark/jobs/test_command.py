@@ -1,0 +1,44 @@
+"""What the commands refuse before Spark is started."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hqueue.errors import InvalidInputError
+from pyspark_hqueue.jobs import command
+from tests.support.command_line import run_here
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def started(*_: Any) -> Iterator[None]:
+        raise InvalidInputError("Spark was started")
+        yield
+
+    monkeypatch.setattr(command, "_spark", started)
+
+
+def said(*arguments: str) -> str:
+    code, _, stderr = run_here(["pipeline", *arguments], b"", {"HQUEUE_CONFIG": "/dev/null"})
+    assert code == 2, stderr
+    return stderr
+
+
+@pytest.mark.parametrize("bound", ["--start", "--stop"])
+@pytest.mark.parametrize("moment", ["now", "-1d", "1h30m ago"])
+def test_a_replay_that_would_have_another_name_each_time_is_refused(
+    bound: str, moment: str
+) -> None:
+    replay = ("replay", "/archive", "events", f"{bound}={moment}")
+    assert "--write-id" in said(*replay)
+    assert "Spark was started" in said(*replay, "--write-id", "mine")
+
+
+@pytest.mark.parametrize("moment", ["1700000000000-0", "2024-05-01T12:00Z", "1700000000000"])
+def test_a_replay_from_a_fixed_moment_needs_no_write_id(moment: str) -> None:
+    assert "Spark was started" in said("replay", "/archive", "events", "--start", moment)
