@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from hqueue import InvalidInputError
+from hqueue import InvalidInputError, Queue
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.hosts import names_of
 from pyspark_hqueue.reading.options import ReadOptions
@@ -77,7 +77,7 @@ def foreach_batch(
 
     As ``readStream … .writeStream.foreachBatch(function)``, which it is under Spark Connect. The
     result is to be given a checkpoint and a trigger, and to be started. The ranges of a batch are
-    fixed by the checkpoint: a batch that is repeated holds the same messages.
+    fixed by the checkpoint: a batch that is repeated holds the same messages in the same tasks.
 
     Args:
         spark: the session.
@@ -97,7 +97,8 @@ def foreach_batch(
 
     def located(ranges: DataFrame, batch_id: int) -> None:
         found = [Range(**row.asDict()) for row in ranges.collect()]
-        function(frame_of(spark, parsed, found, wanted), batch_id)
+        # A sink may know what it has written by the task.
+        function(frame_of(spark, parsed, found, wanted, fixed=True), batch_id)
 
     frame = spark.readStream.format("hqueue").options(**{**given, "rangesOnly": "true"}).load()
     return frame.writeStream.foreachBatch(located)
@@ -132,37 +133,66 @@ def _say_once() -> None:
 
 
 def frame_of(
-    spark: SparkSession, options: ReadOptions, ranges: Sequence[Range], columns: StructType
+    spark: SparkSession,
+    options: ReadOptions,
+    ranges: Sequence[Range],
+    columns: StructType,
+    *,
+    fixed: bool = False,
 ) -> DataFrame:
-    """The messages of some ranges, read by tasks on the hosts of their regions."""
-    tasks = _located_tasks(options, ranges, spark.sparkContext.defaultParallelism)
+    """The messages of some ranges, read by tasks on the hosts of their regions.
+
+    Args:
+        spark: the session.
+        options: how they are read.
+        ranges: what is read.
+        columns: those that are made.
+        fixed: whether the tasks are to be the same each time, wherever regions are by then and
+            however many cores there are; otherwise no task lies on two hosts.
+    """
+    client = client_of(options.settings)
+    queue = client.queue(options.queue)
+    hosts = {location.partition: location.host for location in client.locations(options.queue)}
+    if fixed:
+        tasks = cut(ranges, pieces_of(queue, ranges, options), queue.id_at)
+    else:
+        tasks = _by_host(queue, options, ranges, hosts, spark.sparkContext.defaultParallelism)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 yield from read_ranges(options, pickle.loads(packed), columns)
 
-    return _placed(spark, tasks).mapInArrow(decode, columns)
+    located = [(task, _host_of(task, hosts)) for task in tasks]
+    return _placed(spark, located).mapInArrow(decode, columns)
 
 
-def _located_tasks(
-    options: ReadOptions, ranges: Sequence[Range], cores: int
-) -> list[tuple[Task, str]]:
-    """The tasks, each with the host that serves all of its partitions."""
-    client = client_of(options.settings)
-    queue = client.queue(options.queue)
+def _by_host(
+    queue: Queue,
+    options: ReadOptions,
+    ranges: Sequence[Range],
+    hosts: Mapping[int, str],
+    cores: int,
+) -> list[Task]:
+    """Tasks of which each has partitions of one host only."""
     pieces = pieces_of(queue, ranges, options, cores)
-    hosts = {location.partition: location.host for location in client.locations(options.queue)}
     by_host: dict[str, list[Range]] = collections.defaultdict(list)
     for range_ in ranges:
         by_host[hosts[range_.partition]].append(range_)
     total = sum(range_.messages for range_ in ranges)
-    located = []
-    for host, there in by_host.items():
+    tasks = []
+    for there in by_host.values():
         share = sum(range_.messages for range_ in there)
-        for task in cut(there, max(1, round(pieces * share / total)), queue.id_at):
-            located.append((task, host))
-    return located
+        tasks += cut(there, max(1, round(pieces * share / total)), queue.id_at)
+    return tasks
+
+
+def _host_of(task: Task, hosts: Mapping[int, str]) -> str:
+    """The host that has the most of a task."""
+    messages = collections.Counter[str]()
+    for range_ in task.ranges:
+        messages[hosts[range_.partition]] += range_.messages
+    return messages.most_common(1)[0][0]
 
 
 def _placed(spark: SparkSession, tasks: Sequence[tuple[Task, str]]) -> DataFrame:
