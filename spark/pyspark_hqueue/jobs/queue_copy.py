@@ -94,7 +94,6 @@ class Copy:
                 ("partition", "id"),
                 write_id=f"copy.{round_.name}",
                 epoch=round_.number,
-                messages=round_.messages,
             )
             if on_round is not None:
                 on_round(round_.messages, written)

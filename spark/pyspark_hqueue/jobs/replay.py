@@ -174,7 +174,6 @@ class Replay:
                     self._order,
                     write_id=self.write_id,
                     epoch=piece.number,
-                    messages=piece.messages,
                 )
             # The next epoch says that this piece is done.
             self._queue.claim_epoch(f"spark-write.{self.write_id}", piece.number + 1)

@@ -15,7 +15,6 @@ a topic come into one partition, in the order in which they lay.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
 from pyspark.errors import AnalysisException
@@ -29,7 +28,7 @@ from pyspark_hqueue.writing.options import check_headers
 
 __all__ = ["Target"]
 
-TASK_MESSAGES = 50_000
+TASKS_MAX = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +46,15 @@ class Target:
     partitions: int
     by: str | None
     options: Mapping[str, str]
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks write.
+
+        What was written is known by its task. So that follows from the queue alone, and not from
+        how much there is to write, which may be less when it is repeated.
+        """
+        return min(self.partitions, TASKS_MAX)
 
     def check(self, frame: DataFrame) -> None:
         """Refuse a rule that can't be applied to these columns.
@@ -75,9 +83,7 @@ class Target:
         if not plan.deterministic():
             raise InvalidInputError("an expression must give the same each time", by=self.by)
 
-    def write(
-        self, frame: DataFrame, order: Sequence[str], *, write_id: str, epoch: int, messages: int
-    ) -> int:
+    def write(self, frame: DataFrame, order: Sequence[str], *, write_id: str, epoch: int) -> int:
         """Write a frame, with its messages in order in each partition of the queue, once.
 
         Args:
@@ -87,7 +93,6 @@ class Target:
                 time that the same frame is given, however Spark divides it.
             write_id: what this is known by, with `epoch`, so that it is there once.
             epoch: a later epoch fences the ones before it.
-            messages: how many there are, about.
 
         Returns:
             How many were written, or were found to be there.
@@ -108,12 +113,11 @@ class Target:
             *(F.col(name).alias(column) for name, column in zip(order, order_columns, strict=True)),
         ]
         spread = ["partition"] if self.by is not None else order_columns[:1]
-        tasks = max(1, min(self.partitions, math.ceil(messages / TASK_MESSAGES)))
         seen = Observation()
         ordered = (
             frame.select(*columns)
             .observe(seen, F.count(F.lit(1)).alias("messages"))
-            .repartition(tasks, *spread)
+            .repartition(self.tasks, *spread)
             .sortWithinPartitions("partition", *order_columns)
             .select("partition", *message)
         )

@@ -60,7 +60,7 @@ class Range:
         start: the first ID.
         stop: the first ID that isn't wanted any more.
         ordinal: messages that the partition had before `start`.
-        messages: how many there are, of all topics and expired ones too.
+        messages: how many there were, of all topics and those that are gone by now, too.
         exact: whether all of them have to be there; otherwise those that are.
     """
 
@@ -241,8 +241,10 @@ def ranges_between(
                 partition=partition,
                 lost=max(0, lost),
             )
-        messages = max(1, stop.ordinal - before)
-        ranges.append(Range(partition, start.id, stop.id, before, messages, exact))
+        # What was collected counts all the same: a batch that is repeated is divided as before.
+        ordinal = min(start.ordinal, before)
+        messages = max(1, stop.ordinal - ordinal)
+        ranges.append(Range(partition, start.id, stop.id, ordinal, messages, exact))
     return ranges
 
 
