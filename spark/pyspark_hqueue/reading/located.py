@@ -22,7 +22,7 @@ from hqueue import InvalidInputError, Queue
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.hosts import names_of
 from pyspark_hqueue.reading.options import ReadOptions
-from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of
+from pyspark_hqueue.reading.plan import Range, Task, cut, pieces_of, place_of
 from pyspark_hqueue.reading.topic_ranges import planned
 
 __all__ = ["foreach_batch", "frame_of", "read"]
@@ -154,7 +154,7 @@ def frame_of(
     queue = client.queue(options.queue)
     hosts = {location.partition: location.host for location in client.locations(options.queue)}
     if fixed:
-        tasks = cut(ranges, pieces_of(queue, ranges, options), queue.id_at)
+        tasks = cut(ranges, pieces_of(queue, ranges, options), functools.partial(place_of, queue))
     else:
         tasks = _by_host(queue, options, ranges, hosts, spark.sparkContext.defaultParallelism)
 
@@ -183,16 +183,18 @@ def _by_host(
     tasks = []
     for there in by_host.values():
         share = sum(range_.messages for range_ in there)
-        tasks += cut(there, max(1, round(pieces * share / total)), queue.id_at)
+        tasks += cut(
+            there, max(1, round(pieces * share / max(1, total))), functools.partial(place_of, queue)
+        )
     return tasks
 
 
 def _host_of(task: Task, hosts: Mapping[int, str]) -> str:
-    """The host that has the most of a task."""
+    """The host that has the most of a task; any if it has nothing."""
     messages = collections.Counter[str]()
     for range_ in task.ranges:
         messages[hosts[range_.partition]] += range_.messages
-    return messages.most_common(1)[0][0]
+    return max(messages, key=messages.__getitem__, default=hosts[0])
 
 
 def _placed(spark: SparkSession, tasks: Sequence[tuple[Task, str]]) -> DataFrame:

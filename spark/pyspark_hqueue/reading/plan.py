@@ -11,12 +11,12 @@ import bisect
 import dataclasses
 import itertools
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark.sql.datasource import InputPartition
 
 from hqueue import InvalidInputError, MessageID, PartitionOffsets, Queue
+from hqueue.runtime.clock import SYSTEM_CLOCK
 from pyspark_hqueue.reading.loss import report_loss
 from pyspark_hqueue.reading.options import Boundary, ReadOptions
 
@@ -27,6 +27,7 @@ __all__ = [
     "cut",
     "partitions_of",
     "pieces_of",
+    "place_of",
     "ranges_between",
     "snapshot",
     "starts_of",
@@ -60,7 +61,9 @@ class Range:
         start: the first ID.
         stop: the first ID that isn't wanted any more.
         ordinal: messages that the partition had before `start`.
-        messages: how many there were, of all topics and those that are gone by now, too.
+        messages: how many there were, of all topics and those that are gone by now, too. A region
+            server that lost the partition and does not know yet may have counted too few, or none:
+            what is read is told by the IDs.
         exact: whether all of them have to be there; otherwise those that are.
     """
 
@@ -121,7 +124,7 @@ def _expired(queue: Queue) -> int:
     ttl_seconds = queue.describe().ttl_seconds
     if ttl_seconds is None:
         return 0
-    oldest_ms = time.time_ns() // 1_000_000 - ttl_seconds * 1_000 - TTL_MARGIN_MS
+    oldest_ms = SYSTEM_CLOCK.wall_ms() - ttl_seconds * 1_000 - TTL_MARGIN_MS
     return int(MessageID(max(0, oldest_ms)))
 
 
@@ -186,11 +189,11 @@ def snapshot(queue: Queue, options: ReadOptions) -> list[Range]:
     stops = _positions_of(queue, offsets, options.stop_in)
     ranges = []
     for partition, start in starts.items():
-        messages = stops[partition].ordinal - start.ordinal
-        if messages > 0:
-            stop = stops[partition].id
+        stop = stops[partition]
+        if start.id < stop.id:
+            messages = max(0, stop.ordinal - start.ordinal)
             exact = _is_exact(options, partition)
-            ranges.append(Range(partition, start.id, stop, start.ordinal, messages, exact))
+            ranges.append(Range(partition, start.id, stop.id, start.ordinal, messages, exact))
     return ranges
 
 
@@ -243,7 +246,7 @@ def ranges_between(
             )
         # What was collected counts all the same: a batch that is repeated is divided as before.
         ordinal = min(start.ordinal, before)
-        messages = max(1, stop.ordinal - ordinal)
+        messages = max(0, stop.ordinal - ordinal)
         ranges.append(Range(partition, start.id, stop.id, ordinal, messages, exact))
     return ranges
 
@@ -254,7 +257,7 @@ def pieces_of(queue: Queue, ranges: Sequence[Range], options: ReadOptions, cores
     How large messages are is judged by one batch in the middle of the largest range.
     """
     total = sum(range_.messages for range_ in ranges)
-    if not total:
+    if not ranges:
         return 0
     largest = max(ranges, key=lambda range_: range_.messages)
     middle = (largest.start + largest.stop) // 2 if largest.start else largest.stop - 1
@@ -274,16 +277,28 @@ def pieces_of(queue: Queue, ranges: Sequence[Range], options: ReadOptions, cores
         math.ceil(total * max(sizes, default=0) / TASK_BYTES_MAX),
         min(cores, math.ceil(total / TASK_MESSAGES_MIN)),
     )
-    return min(wanted, total)
+    return max(1, min(wanted, total))
 
 
-def cut(ranges: Sequence[Range], pieces: int, id_at: Callable[[int, int], MessageID]) -> list[Task]:
+def place_of(queue: Queue, partition: int, ordinal: int) -> Position:
+    """A position in a partition that had so many messages before.
+
+    It had more where those there were collected, and fewer where a region server answers that lost
+    the partition and does not know yet: its log ends earlier. So they are counted again: what is
+    given is true, whether it is what was asked for or not.
+    """
+    at = queue.id_at(partition, ordinal)
+    return Position(int(at), queue.count_before(partition, at))
+
+
+def cut(ranges: Sequence[Range], pieces: int, place: Callable[[int, int], Position]) -> list[Task]:
     """Cut ranges into tasks of equal numbers of messages, to one or two.
 
     Args:
         ranges: what is to be read; tasks keep their order.
-        pieces: the number of tasks.
-        id_at: gives the ID before which a partition had so many messages.
+        pieces: the number of tasks. Those of which all is gone have no ranges; the others keep
+            their numbers, by which a sink may know them.
+        place: as `place_of` for the queue.
     """
     total = sum(range_.messages for range_ in ranges)
     cuts = [total * number // pieces for number in range(1, pieces)]
@@ -293,23 +308,22 @@ def cut(ranges: Sequence[Range], pieces: int, id_at: Callable[[int, int], Messag
         end = passed + range_.messages
         first = bisect.bisect_right(cuts, passed)
         inner = cuts[first : bisect.bisect_left(cuts, end)]
+        stop = Position(range_.stop, range_.ordinal + range_.messages)
         edges = [Position(range_.start, range_.ordinal)]
         for at in inner:
-            ordinal = range_.ordinal + at - passed
-            edge = int(id_at(range_.partition, ordinal))
+            edge = place(range_.partition, range_.ordinal + at - passed)
             # Where messages expired meanwhile, the first that is left may lie beyond the range.
-            edges.append(Position(min(max(edge, edges[-1].id), range_.stop), ordinal))
-        edges.append(Position(range_.stop, range_.ordinal + range_.messages))
-        for number, (start, stop) in enumerate(itertools.pairwise(edges), first):
-            if start.id < stop.id:
+            edges.append(sorted((edges[-1], edge, stop), key=lambda each: each.id)[1])
+        for number, (begin, end_) in enumerate(itertools.pairwise([*edges, stop]), first):
+            if begin.id < end_.id:
                 tasks[number].append(
                     dataclasses.replace(
                         range_,
-                        start=start.id,
-                        stop=stop.id,
-                        ordinal=start.ordinal,
-                        messages=stop.ordinal - start.ordinal,
+                        start=begin.id,
+                        stop=end_.id,
+                        ordinal=begin.ordinal,
+                        messages=max(0, end_.ordinal - begin.ordinal),
                     )
                 )
         passed = end
-    return [Task(tuple(task)) for task in tasks if task]
+    return [Task(tuple(task)) for task in tasks]

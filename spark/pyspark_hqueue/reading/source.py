@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from pyspark.sql.types import StructType
 from hqueue import InvalidInputError
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.options import ReadOptions
-from pyspark_hqueue.reading.plan import Task, cut, pieces_of
+from pyspark_hqueue.reading.plan import Task, cut, pieces_of, place_of
 from pyspark_hqueue.reading.pushdown import narrowing_of, pushes_filters
 from pyspark_hqueue.reading.schema import COLUMNS, RANGES, WITH_HEADERS
 from pyspark_hqueue.reading.topic_ranges import planned
@@ -69,7 +70,7 @@ class QueueReader(DataSourceReader):
         queue = client.queue(self.options.queue)
         pieces = pieces_of(queue, ranges, self.options)
         # Of an empty list Spark makes a task that has no ranges.
-        return list(cut(ranges, pieces, queue.id_at)) or [Task(())]
+        return list(cut(ranges, pieces, functools.partial(place_of, queue))) or [Task(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)

@@ -17,6 +17,7 @@ the query began, and that is in the checkpoint from then on.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,7 +38,15 @@ from pyspark_hqueue.reading.admission import (
 from pyspark_hqueue.reading.decode import client_of, read_ranges
 from pyspark_hqueue.reading.end_offsets import EndOffsets
 from pyspark_hqueue.reading.options import ReadOptions
-from pyspark_hqueue.reading.plan import Position, Task, cut, pieces_of, ranges_between, starts_of
+from pyspark_hqueue.reading.plan import (
+    Position,
+    Task,
+    cut,
+    pieces_of,
+    place_of,
+    ranges_between,
+    starts_of,
+)
 from pyspark_hqueue.reading.schema import RANGES, arrow_schema
 from pyspark_hqueue.reading.source import check_schema
 
@@ -129,7 +138,9 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         )
         if self.options.ranges_only:
             return [Task(tuple(ranges))] if ranges else []
-        return list(cut(ranges, pieces_of(queue, ranges, self.options), queue.id_at))
+        return list(
+            cut(ranges, pieces_of(queue, ranges, self.options), functools.partial(place_of, queue))
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
@@ -163,9 +174,9 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         for partition, share in shares(news, limit.most).items():
             end, begin = target[partition], base.get(partition, Position(0, 0))
             ordinal = end.ordinal - news[partition] + share
-            at = int(self._end_offsets.queue.id_at(partition, ordinal)) if share else begin.id
             if share:
-                admitted[partition] = Position(at, ordinal) if begin.id < at < end.id else end
+                at = place_of(self._end_offsets.queue, partition, ordinal)
+                admitted[partition] = at if begin.id < at.id < end.id else end
         return admitted
 
 

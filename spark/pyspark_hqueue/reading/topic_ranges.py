@@ -60,9 +60,8 @@ def _part(queue: Queue, whole: Range, lies: LogRange) -> Iterator[Range]:
     if start >= stop:
         return
     before = _count_before(queue, whole, start)
-    messages = _count_before(queue, whole, stop) - before
-    if messages > 0:
-        yield dataclasses.replace(whole, start=start, stop=stop, ordinal=before, messages=messages)
+    messages = max(0, _count_before(queue, whole, stop) - before)
+    yield dataclasses.replace(whole, start=start, stop=stop, ordinal=before, messages=messages)
 
 
 def _count_before(queue: Queue, whole: Range, at: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import hqueue
-from pyspark_hqueue.reading import decode, located
+from pyspark_hqueue.reading import decode, located, plan, stream
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
 
@@ -18,7 +18,8 @@ NOW_MS = 1_700_000_000_000
 def clock(monkeypatch: pytest.MonkeyPatch) -> SteppedClock:
     """Of the cluster, its client, and what waits for them."""
     stepped = SteppedClock(NOW_MS)
-    monkeypatch.setattr(decode, "SYSTEM_CLOCK", stepped)
+    for module in (decode, plan, stream):
+        monkeypatch.setattr(module, "SYSTEM_CLOCK", stepped)
     return stepped
 
 
@@ -33,6 +34,6 @@ def memory_client(
 ) -> Iterator[hqueue.Client]:
     """A client of the cluster, which all options lead to."""
     with memory.connect(clock) as client:
-        for module in (decode, located):
+        for module in (decode, located, stream):
             monkeypatch.setattr(module, "client_of", lambda settings: client)
         yield client

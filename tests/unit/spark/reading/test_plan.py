@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from hqueue import MessageID
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from pyspark_hqueue.reading.admission import shares
-from pyspark_hqueue.reading.plan import Range, Task, cut
+from pyspark_hqueue.reading.plan import Position, Range, Task, cut
 from pyspark_hqueue.reading.pushdown import Narrowing, narrowing_of
 
 UTC = datetime.timezone.utc
@@ -31,8 +31,8 @@ def ranges_of(*messages: int, first: int = 1_000) -> list[Range]:
     return [Range(p, first, first + n, 0, n, True) for p, n in enumerate(messages)]
 
 
-def id_at(partition: int, ordinal: int) -> MessageID:
-    return MessageID.from_int(1_000 + ordinal)
+def place(partition: int, ordinal: int) -> Position:
+    return Position(1_000 + ordinal, ordinal)
 
 
 def ids_of(tasks: list[Task]) -> list[tuple[int, int]]:
@@ -45,7 +45,7 @@ def test_tasks_have_equal_numbers_and_all_messages_once_and_in_order(seed: int) 
     ranges = ranges_of(*(random_.choice([1, 3, 50, 1_000]) for _ in range(random_.randrange(1, 9))))
     total = sum(range_.messages for range_ in ranges)
     pieces = random_.randrange(1, min(total, 20) + 1)
-    tasks = cut(ranges, pieces, id_at)
+    tasks = cut(ranges, pieces, place)
     assert ids_of(tasks) == [(r.partition, i) for r in ranges for i in range(r.start, r.stop)]
     assert len(tasks) == pieces
     assert max(task.messages for task in tasks) - min(task.messages for task in tasks) <= 1
@@ -54,18 +54,18 @@ def test_tasks_have_equal_numbers_and_all_messages_once_and_in_order(seed: int) 
 
 
 def test_many_small_partitions_become_few_tasks_and_a_large_one_several() -> None:
-    tasks = cut(ranges_of(*[2] * 1_000), 4, id_at)
+    tasks = cut(ranges_of(*[2] * 1_000), 4, place)
     assert [len(task.ranges) for task in tasks] == [250] * 4
-    tasks = cut(ranges_of(100, 5), 3, id_at)
+    tasks = cut(ranges_of(100, 5), 3, place)
     assert [[r.partition for r in task.ranges] for task in tasks] == [[0], [0], [0, 1]]
 
 
 def test_only_ranges_that_are_cut_are_searched_in() -> None:
     asked = []
 
-    def noting(partition: int, ordinal: int) -> MessageID:
+    def noting(partition: int, ordinal: int) -> Position:
         asked.append(partition)
-        return id_at(partition, ordinal)
+        return place(partition, ordinal)
 
     cut(ranges_of(10, 10, 10, 10), 4, noting)
     assert asked == []
@@ -74,8 +74,31 @@ def test_only_ranges_that_are_cut_are_searched_in() -> None:
 
 
 def test_a_cut_that_was_collected_meanwhile_leaves_no_range_beyond_the_end() -> None:
-    tasks = cut(ranges_of(100), 4, lambda *_: MessageID.from_int(5_000))
+    tasks = cut(ranges_of(100), 4, lambda *_: Position(5_000, 4_000))
     assert ids_of(tasks) == [(0, i) for i in range(1_000, 1_100)]
+
+
+def test_tasks_keep_their_numbers_when_what_some_of_them_read_was_collected() -> None:
+    tasks = cut(ranges_of(100), 4, lambda _, ordinal: place(0, max(ordinal, 60)))
+    assert [[(r.start, r.ordinal, r.messages) for r in task.ranges] for task in tasks] == [
+        [(1_000, 0, 60)],
+        [],
+        [(1_060, 60, 15)],
+        [(1_075, 75, 25)],
+    ]
+
+
+def test_a_cut_by_a_log_that_ends_earlier_moves_messages_to_the_next_task() -> None:
+    tasks = cut(ranges_of(100), 4, lambda _, ordinal: place(0, min(ordinal, 30)))
+    assert ids_of(tasks) == [(0, i) for i in range(1_000, 1_100)]
+    assert [task.messages for task in tasks] == [25, 5, 0, 70]
+    assert all(r.messages == r.stop - r.start for task in tasks for r in task.ranges)
+
+
+def test_a_range_of_which_nothing_was_counted_is_read_all_the_same() -> None:
+    ranges = [Range(p, 10, 20, 5, 0, True) for p in range(2)]
+    tasks = cut(ranges, 1, place)
+    assert [task.ranges for task in tasks] == [tuple(ranges)]
 
 
 @pytest.mark.parametrize("seed", range(20))
