@@ -47,30 +47,38 @@ def read_ranges(
 
 def _read(queue: Queue, range_: Range, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     topics = options.wanted_topics(lambda: topics_named(queue, range_))
+    partition, stop = range_.partition, MessageID.from_int(range_.stop)
+    cursor = MessageID.from_int(range_.start)
+    given = expired = 0
+    if range_.exact:
+        # What was collected since it was planned: a scan begins behind that, and can't know of it.
+        expired = max(0, queue.count_before(partition, cursor) - range_.ordinal)
     if topics is not None and not topics:
-        return
-    cursor, expired = MessageID.from_int(range_.start), 0
+        cursor = stop
     deadline = None
-    while cursor < range_.stop:
-        scan = Scan(cursor, MessageID.from_int(range_.stop), topics or ())
-        with queue.partition_scanner(range_.partition, scan) as scanner:
-            yield from scanner.arrow_batches()
-            expired += scanner.expired
-            cursor = max(cursor, scanner.positions()[range_.partition])
-        if cursor >= range_.stop:
+    while True:
+        if cursor < stop:
+            scan = Scan(cursor, stop, topics or ())
+            with queue.partition_scanner(partition, scan) as scanner:
+                for batch in scanner.arrow_batches():
+                    given += batch.num_rows
+                    yield batch
+                expired += scanner.expired
+                cursor = max(cursor, scanner.positions()[partition])
+        if cursor >= stop and (given >= range_.messages or _holds(queue, range_)):
             break
         # A region server that lost the partition and does not know yet may answer from a log that
-        # ends earlier; but one that stays so short was truncated.
+        # ends earlier; but one that stays so short was truncated. What was put since may lie beyond
+        # the stop: so it is counted, too.
         deadline = deadline or queue.deadline()
         if deadline.expired:
+            before = queue.count_before(partition, min(cursor, stop))
             report_loss(
                 "the log ends before what was to be read: the queue was truncated",
                 fail=options.fail_on_data_loss,
                 queue=queue.name,
-                partition=range_.partition,
-                lost=range_.ordinal
-                + range_.messages
-                - max(range_.ordinal, queue.count_before(range_.partition, cursor)),
+                partition=partition,
+                lost=range_.ordinal + range_.messages - max(range_.ordinal, before),
             )
             break
         SYSTEM_CLOCK.sleep_ms(PAUSE_MS)
@@ -79,9 +87,15 @@ def _read(queue: Queue, range_: Range, options: ReadOptions) -> Iterator[pa.Reco
             "messages expired before they were read",
             fail=options.fail_on_data_loss,
             queue=queue.name,
-            partition=range_.partition,
+            partition=partition,
             lost=expired,
         )
+
+
+def _holds(queue: Queue, range_: Range) -> bool:
+    """Whether the log had all messages of a range, expired ones too."""
+    had = queue.count_before(range_.partition, MessageID.from_int(range_.stop))
+    return had >= range_.ordinal + range_.messages
 
 
 def topics_named(queue: Queue, range_: Range) -> set[str]:

@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import hqueue
-from hqueue import Message, MessageID, Queue
+from hqueue import MessageID
 from hqueue.consume.queue_reader import QueueReader
-from hqueue.format import rowkey
-from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import Position, pieces_of, ranges_between, snapshot
 from pyspark_hqueue.reading.stream import QueueStreamReader
 from tests.support.backends import MemoryBackend
-
-
-def options_of(kind: Any = "stream", **given: object) -> ReadOptions:
-    texts = {name: str(value) for name, value in given.items()}
-    return ReadOptions.of({"queue": "events", **texts}, kind)
-
-
-def put(queue: Queue, *sizes: int, partition: int = 0) -> list[Position]:
-    """Put batches; where each of them begins, and the end."""
-    for size in sizes:
-        queue.put([Message("t", b"v")] * size, partition=partition)
-    found = [
-        Position(int(header.base), header.ordinal)
-        for header in queue.headers(partition, None, None)
-    ]
-    (offsets,) = queue.offsets([partition])
-    return [*found, Position(int(offsets.end), offsets.end_ordinal)]
-
-
-def collect(memory: MemoryBackend, partition: int, *slots: int) -> None:
-    """Let HBase collect rows of the queue: their headers, too."""
-    for slot in slots:
-        memory.raw.delete_cells("events", rowkey.encode(partition, slot))
+from tests.support.spark_reading import collect, options_of, put
 
 
 def test_a_first_batch_that_is_repeated_has_the_same_ranges_when_some_of_it_was_collected(
