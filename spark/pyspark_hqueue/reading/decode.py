@@ -98,11 +98,21 @@ def _holds(queue: Queue, range_: Range) -> bool:
     return had >= range_.ordinal + range_.messages
 
 
-def topics_named(queue: Queue, range_: Range) -> set[str]:
+def topics_named(queue: Queue, range_: Range) -> frozenset[str]:
     """The topics of all messages in a range, by the headers."""
-    start, stop = MessageID.from_int(range_.start), MessageID.from_int(range_.stop)
-    headers = queue.headers(range_.partition, start, stop)
-    return {entry.topic for header in headers for entry in header.topics}
+    deadline = queue.deadline()
+    while True:
+        topics: set[str] = set()
+        # Beyond the stop, too: only who has seen it knows all that lies before it.
+        for header in queue.headers(range_.partition, MessageID.from_int(range_.start), None):
+            if header.base < range_.stop:
+                topics.update(entry.topic for entry in header.topics)
+            if header.end >= range_.stop:
+                return frozenset(topics)
+        # As in `_read`: a log that stays so short was truncated.
+        if deadline.expired:
+            return frozenset(topics)
+        SYSTEM_CLOCK.sleep_ms(PAUSE_MS)
 
 
 def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
 import pytest
 
 import hqueue
 from hqueue import Queue
+from hqueue.consume.queue_reader import QueueReader
 from pyspark_hqueue.reading.decode import read_ranges
 from pyspark_hqueue.reading.loss import DataLossError
 from pyspark_hqueue.reading.plan import Position, Range
@@ -66,3 +70,18 @@ def test_a_range_is_whole_whatever_is_wanted_of_it(queue: Queue, wanted: dict[st
     assert rows(between(places[0], places[-1]), **wanted) == expected
     part = [Position(places[0].id + 5, 5), Position(places[1].id + 5, 15)]
     assert rows(between(*part), **wanted) == expected - (20 if not wanted else 5)
+
+
+def test_topics_are_named_by_a_log_that_reaches_to_the_stop(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(queue, 10, topic="a")
+    places = put(queue, 20, topic="b")
+    headers: Callable[..., Iterator[Any]] = QueueReader.headers
+    answers: list[Sequence[Any]] = [[], list(headers(queue._log.reader, 0, None, None))[:1]]
+
+    def stale(*arguments: Any) -> Iterator[Any]:
+        return iter(answers.pop(0)) if answers else headers(*arguments)
+
+    monkeypatch.setattr(QueueReader, "headers", stale)
+    assert rows(between(places[0], places[-1]), subscribePattern="[ab]") == 30
