@@ -24,6 +24,7 @@ __all__ = [
     "Position",
     "Range",
     "Task",
+    "beyond_expiry",
     "cut",
     "partitions_of",
     "pieces_of",
@@ -119,12 +120,12 @@ def _positions_of(
     }
 
 
-def _expired(queue: Queue) -> int:
-    """The ID below which everything has expired for sure."""
+def _expired(queue: Queue, within_ms: int = -TTL_MARGIN_MS) -> int:
+    """The ID below which everything has expired for sure, or may have within so long."""
     ttl_seconds = queue.describe().ttl_seconds
     if ttl_seconds is None:
         return 0
-    oldest_ms = SYSTEM_CLOCK.wall_ms() - ttl_seconds * 1_000 - TTL_MARGIN_MS
+    oldest_ms = SYSTEM_CLOCK.wall_ms() - ttl_seconds * 1_000 + within_ms
     return int(MessageID(max(0, oldest_ms)))
 
 
@@ -180,6 +181,11 @@ def _is_exact(options: ReadOptions, partition: int) -> bool:
     )
 
 
+def _has_what_is_left(options: ReadOptions, partition: int) -> bool:
+    """Whether a read begins with the first message that is there, whichever that is."""
+    return options.start_in(partition) != "latest" and not _is_exact(options, partition)
+
+
 def snapshot(queue: Queue, options: ReadOptions) -> list[Range]:
     """What a batch read gives: all between its bounds that is written by now. Raises as
     `starts_of`.
@@ -217,8 +223,8 @@ def ranges_between(
         stops: where it ends.
         fell_from: messages that partitions were known to have before they were truncated.
         options: whether a loss is an error.
-        first: whether it is the first batch of the query, which at its "earliest" has what is
-            left, and misses nothing.
+        first: whether it is the first batch of the query, which from "earliest" or a time has what
+            is left, and misses nothing.
 
     Raises:
         DataLossError: messages between them are gone.
@@ -229,7 +235,7 @@ def ranges_between(
         start = starts.get(partition, Position(0, 0))
         if start.id >= stop.id:
             continue
-        exact = known and not (first and options.start_in(partition) == "earliest")
+        exact = known and not (first and _has_what_is_left(options, partition))
         before = queue.count_before(partition, MessageID.from_int(start.id))
         if before != start.ordinal and exact:
             if before > start.ordinal:
@@ -289,6 +295,33 @@ def place_of(queue: Queue, partition: int, ordinal: int) -> Position:
     """
     at = queue.id_at(partition, ordinal)
     return Position(int(at), queue.count_before(partition, at))
+
+
+def beyond_expiry(
+    queue: Queue,
+    ends: Mapping[int, Position],
+    targets: Mapping[int, Position],
+    options: ReadOptions,
+) -> dict[int, Position]:
+    """Where a query's first batch ends so that it alone can meet messages that have expired.
+
+    It has what is left; the next one begins with a message that was named, which has to be there.
+    So the first passes all that expires within a minute.
+
+    Args:
+        queue: the queue.
+        ends: where the batch was to end.
+        targets: where the log does.
+        options: where the query begins.
+    """
+    kept = _expired(queue, TTL_MARGIN_MS)
+    found = dict(ends)
+    for partition, end in ends.items():
+        target = targets.get(partition, end)
+        if end.id < min(kept, target.id) and _has_what_is_left(options, partition):
+            before = queue.count_before(partition, MessageID.from_int(kept))
+            found[partition] = target if kept >= target.id else place_of(queue, partition, before)
+    return found
 
 
 def cut(ranges: Sequence[Range], pieces: int, place: Callable[[int, int], Position]) -> list[Task]:

@@ -41,6 +41,7 @@ from pyspark_hqueue.reading.options import ReadOptions
 from pyspark_hqueue.reading.plan import (
     Position,
     Task,
+    beyond_expiry,
     cut,
     pieces_of,
     place_of,
@@ -114,6 +115,8 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
         allowed = limit_of(limit, self.options, waits=bool(start) and self._target is None)
         end = {**dict.fromkeys(target, Position(0, 0)), **base}
         end |= self._admitted(base, target, allowed)
+        if begins:
+            end = beyond_expiry(self._end_offsets.queue, end, target, self.options)
         if start and end == base:
             return start
         self._named = end

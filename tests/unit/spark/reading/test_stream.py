@@ -1,0 +1,68 @@
+"""Where a stream's batches end, and what is a loss in them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import Queue
+from pyspark_hqueue.reading.loss import DataLossError
+from pyspark_hqueue.reading.stream import QueueStreamReader
+from tests.support.doubles import SteppedClock
+from tests.support.spark_reading import options_of, put
+
+from ..conftest import NOW_MS
+
+TTL_MS = 3_600_000
+FIVE = SimpleNamespace(max_rows=5)
+
+
+@pytest.fixture
+def queue(memory_client: hqueue.Client) -> Queue:
+    return memory_client.create_queue("events", partitions=1, ttl="1h")
+
+
+def reader_of(**options: object) -> QueueStreamReader:
+    made = options_of(**options)
+    return QueueStreamReader(made, made.columns)
+
+
+def rows(reader: QueueStreamReader, start: dict[str, Any], end: dict[str, Any]) -> int:
+    """How many messages a batch has."""
+    tasks = reader.partitions(start, end)
+    return sum(batch.num_rows for task in tasks for batch in reader.read(task))
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [{"startingOffsets": "earliest"}, {"startingTimestamp": NOW_MS - 1}, {"startingTimestamp": 1}],
+)
+@pytest.mark.parametrize("late_ms", [30_000, 1_000_000])
+def test_a_stream_that_begins_with_what_is_left_misses_nothing_by_it(
+    queue: Queue, clock: SteppedClock, begin: dict[str, object], late_ms: int
+) -> None:
+    """Headers are kept longer than the messages, so these count, and are not there any more."""
+    put(queue, 10)
+    clock.now_ms += 20_000
+    put(queue, 10)
+    clock.now_ms += TTL_MS + late_ms
+    put(queue, 10)
+    reader = reader_of(**begin)
+    first = reader.latestOffset({}, FIVE)
+    later = reader.latestOffset(first, None)
+    assert rows(reader, {}, first) + rows(reader, first, later) == 10
+    assert first["partitions"]["0"][1] < 30, "it has a limit all the same"
+
+
+def test_a_stream_from_a_named_message_misses_it_when_it_expired(
+    queue: Queue, clock: SteppedClock
+) -> None:
+    (place, _) = put(queue, 10)
+    clock.now_ms += TTL_MS + 30_000
+    put(queue, 10)
+    reader = reader_of(startingOffsets=place.id)
+    with pytest.raises(DataLossError, match="lost=10"):
+        rows(reader, {}, reader.latestOffset({}, None))
