@@ -145,13 +145,25 @@ def _position(
 
 
 def starts_of(
-    queue: Queue, offsets: Sequence[PartitionOffsets], options: ReadOptions
+    queue: Queue,
+    offsets: Sequence[PartitionOffsets],
+    options: ReadOptions,
+    *,
+    begins: bool = True,
 ) -> dict[int, Position]:
     """Where a read begins.
+
+    Args:
+        queue: the queue.
+        offsets: of the partitions that are read.
+        options: where to begin in each.
+        begins: whether it does begin. If it may go on elsewhere, it is no error yet that messages
+            are gone: they count as not read, so that `ranges_between` finds it.
 
     Raises:
         DataLossError: it is to begin with messages that are gone.
     """
+    starts = _positions_of(queue, offsets, options.start_in)
     for each in offsets:
         boundary = options.start_in(each.partition)
         if (
@@ -160,7 +172,9 @@ def starts_of(
             and each.beginning is not None
         ):
             assert isinstance(boundary, int)
-            if boundary < each.beginning:
+            if boundary >= each.beginning:
+                continue
+            if begins:
                 report_loss(
                     "messages from startingOffsets on are gone, at most so many",
                     fail=options.fail_on_data_loss,
@@ -168,7 +182,9 @@ def starts_of(
                     partition=each.partition,
                     lost=each.beginning_ordinal,
                 )
-    return _positions_of(queue, offsets, options.start_in)
+            else:
+                starts[each.partition] = Position(int(boundary), 0)
+    return starts
 
 
 def _is_exact(options: ReadOptions, partition: int) -> bool:

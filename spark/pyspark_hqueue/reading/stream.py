@@ -109,6 +109,7 @@ class QueueStreamReader(AvailableNow, DataSourceStreamReader):
                 self._end_offsets.queue,
                 list(self._end_offsets.offsets(refresh=True).values()),
                 self.options,
+                begins=start is not None,
             )
         base = _positions(start) if start else (self._start or {}) if begins else self._named
         target = self._target or self._now()

@@ -11,8 +11,9 @@ import hqueue
 from hqueue import Queue
 from pyspark_hqueue.reading.loss import DataLossError
 from pyspark_hqueue.reading.stream import QueueStreamReader
+from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
-from tests.support.spark_reading import options_of, put
+from tests.support.spark_reading import collect, options_of, put
 
 from ..conftest import NOW_MS
 
@@ -66,3 +67,32 @@ def test_a_stream_from_a_named_message_misses_it_when_it_expired(
     reader = reader_of(startingOffsets=place.id)
     with pytest.raises(DataLossError, match="lost=10"):
         rows(reader, {}, reader.latestOffset({}, None))
+
+
+def test_before_pyspark_4_2_a_query_that_goes_on_needs_nothing_of_where_it_began(
+    memory: MemoryBackend, queue: Queue
+) -> None:
+    places = put(queue, 10, 10)
+    begin = {"startingOffsets": places[0].id}
+    first = reader_of(**begin).latestOffset()
+    put(queue, 10)
+    collect(memory, 0, *(place.id if place.ordinal else 0 for place in places[:-1]))
+    restarted = reader_of(**begin)
+    later = restarted.latestOffset()
+    assert rows(restarted, first, later) == 10
+
+
+def test_before_pyspark_4_2_a_query_that_begins_misses_what_is_gone(
+    memory: MemoryBackend, queue: Queue
+) -> None:
+    places = put(queue, 10, 10)
+    begin = {"startingOffsets": places[0].id}
+    collect(memory, 0, 0)
+    reader = reader_of(**begin)
+    end = reader.latestOffset()
+    for each in (reader, reader_of(**begin)):
+        with pytest.raises(DataLossError, match="lost=10"):
+            each.partitions({}, end)
+    assert rows(reader_of(failOnDataLoss=False, **begin), {}, end) == 10
+    with pytest.raises(DataLossError, match="lost=10"):
+        reader_of(**begin).latestOffset({}, None)
