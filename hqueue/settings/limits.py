@@ -27,6 +27,9 @@ REASON_LENGTH_MAX = 1_000
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 """Bodies and their offsets of one batch. HBase refuses cells of 10 MiB and more."""
 
+HEADER_OVERHEAD_BYTES = 8
+"""What a header takes in a batch beside its name and value."""
+
 QUEUE_NAME_LENGTH_MAX = 200
 
 TTL_SECONDS_MIN = 60

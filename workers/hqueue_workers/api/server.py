@@ -23,8 +23,10 @@ __all__ = ["ApiServer"]
 
 logger = logging.getLogger(__name__)
 
-CALL_BYTES_MAX = BATCH_BYTES_MAX + BATCH_MESSAGES_MAX * (TOPIC_BYTES_MAX + 64)
-"""Of a call: the largest batch, and what Thrift puts beside it."""
+CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX + BATCH_MESSAGES_MAX * (TOPIC_BYTES_MAX + 64)
+"""Of a call: the largest batch, and what Thrift puts beside it, of a header nearly as much again as
+it takes in the batch.
+"""
 
 CALL_IDLE_MS_MAX = 10_000
 """How long a call that has begun may stand still."""
