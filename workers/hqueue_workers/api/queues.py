@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 
-from hqueue import Client, Queue, QueueStateError
+from hqueue import Client, Queue, QueueStateError, StoreUnavailableError
 from hqueue.runtime.clock import Clock
 
 __all__ = ["QueueCache"]
@@ -13,6 +14,17 @@ __all__ = ["QueueCache"]
 QUEUES_MAX = 1_024
 FRESH_MS = 30_000.0
 """How long a queue's number of partitions is believed: one that was deleted may come again."""
+
+
+class _Known:
+    """A queue that is open."""
+
+    __slots__ = ("fresh_ms", "queue")
+
+    def __init__(self, queue: Queue, fresh_ms: float) -> None:
+        self.queue = queue
+        self.fresh_ms = fresh_ms
+        """Until when it is believed; for ever while somebody looks."""
 
 
 class QueueCache:
@@ -27,10 +39,11 @@ class QueueCache:
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, tuple[Queue, float]] = OrderedDict()
+        self._open: OrderedDict[str, _Known] = OrderedDict()
 
     def get(self, name: str) -> Queue:
-        """An open queue.
+        """An open queue. Whether one is still the same is seen by one caller at a time; where
+        nobody can say, as HBase's master is away, it is believed: puts and scans need no master.
 
         Raises:
             InvalidInputError: no queue has such a name.
@@ -42,31 +55,33 @@ class QueueCache:
             known = self._open.get(name)
             if known is not None:
                 self._open.move_to_end(name)
-        if known is not None and now_ms < known[1] + FRESH_MS:
-            return known[0]
-        if known is not None and self._is_same(known[0]):
-            queue = known[0]
-        else:
-            queue = self._client.queue(name)
+                if now_ms < known.fresh_ms:
+                    return known.queue
+                known.fresh_ms = math.inf
+        if known is not None:
+            if self._is_same(known):
+                return known.queue
+            self.forget(name)
+        queue = self._client.queue(name)
         with self._lock:
             # Of several that opened it at once all go on with one: its writers take turns.
-            other = self._open.get(name)
-            if other is not None and other is not known:
-                return other[0]
-            self._open[name] = queue, now_ms
+            opened = self._open.setdefault(name, _Known(queue, now_ms + FRESH_MS))
             self._open.move_to_end(name)
             if len(self._open) > QUEUES_MAX:
                 self._open.popitem(last=False)
-        return queue
+        return opened.queue
 
     def forget(self, name: str) -> None:
         """Ask for the queue again when it is used next: it was not what it was thought to be."""
         with self._lock:
             self._open.pop(name, None)
 
-    def _is_same(self, queue: Queue) -> bool:
+    def _is_same(self, known: _Known) -> bool:
         try:
-            return queue.describe().partitions == queue.partitions
+            return known.queue.describe().partitions == known.queue.partitions
         except QueueStateError:
-            self.forget(queue.name)
-            raise
+            return False
+        except StoreUnavailableError:
+            return True
+        finally:
+            known.fresh_ms = self._clock.monotonic_ms() + FRESH_MS

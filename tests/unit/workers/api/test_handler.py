@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +49,20 @@ class Served:
 
     def _count(self, method: str, result: str, took_ms: float) -> None:
         self.counted.append((method, result))
+
+
+class Held:
+    """Waits until it may go on, and then does not know."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.count = 0
+
+    def __call__(self) -> hqueue.QueueDescription:
+        self.count += 1
+        self.begun.set()
+        assert self.go_on.wait(10)
+        raise StoreUnavailableError("the master stayed away")
 
 
 @pytest.fixture
@@ -164,3 +179,32 @@ def test_a_queue_that_was_deleted_and_made_again_is_opened_again(
     assert raised.value.condition == API.TQueueCondition.NOT_FOUND
     client.create_queue("q", partitions=3)
     put(2)
+
+
+def test_a_queue_that_is_known_is_used_though_nobody_says_what_it_is_now(
+    cluster: MemoryBackend, client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = client.queue("q")
+    served, puts, looks = Served(client), 3, Held()
+    monkeypatch.setattr(client, "queue", lambda name: opened)
+    monkeypatch.setattr(opened, "describe", looks)
+
+    def put() -> None:
+        served.handler.putMessage("q", struct(b"v"))
+
+    put()
+    served.clock.now_ms += FRESH_MS
+    looker = threading.Thread(target=put, daemon=True)
+    looker.start()
+    assert looks.begun.wait(10)
+    for _ in range(puts):
+        put()
+    looks.go_on.set()
+    looker.join(10)
+    put()
+    assert [name for name, _ in served.counted] == ["putMessage"] * (puts + 3)
+    assert {result for _, result in served.counted} == {"ok"}
+    assert looks.count == 1
+    served.clock.now_ms += FRESH_MS
+    put()
+    assert looks.count == 2
