@@ -91,9 +91,7 @@ class ScannerTable:
         finally:
             scanner.used_ms = self._clock.monotonic_ms()
             self._count(scanner)
-            scanner.lock.release()
-            if scanner.closed:
-                self._empty(scanner)
+            self._release(scanner)
             self._make_room()
 
     def close(self, scanner_id: str) -> None:
@@ -129,7 +127,7 @@ class ScannerTable:
                 try:
                     scanner.rest()
                 finally:
-                    scanner.lock.release()
+                    self._release(scanner)
 
     def close_all(self) -> None:
         """Forget all."""
@@ -140,11 +138,16 @@ class ScannerTable:
             self._discard(scanner)
 
     def _discard(self, scanner: ApiScanner) -> None:
-        scanner.closed = True  # Who reads with it now empties it afterwards.
+        scanner.closed = True  # Who has it now empties it afterwards.
         self._empty(scanner)
 
+    def _release(self, scanner: ApiScanner) -> None:
+        scanner.lock.release()
+        if scanner.closed:
+            self._empty(scanner)
+
     def _empty(self, scanner: ApiScanner) -> None:
-        """Let a scanner hold nothing, unless a call reads with it."""
+        """Let a scanner hold nothing, unless somebody has it."""
         if scanner.lock.acquire(blocking=False):
             try:
                 scanner.drop()

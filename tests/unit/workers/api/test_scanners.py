@@ -240,3 +240,22 @@ def test_a_second_call_for_one_is_refused_and_closing_waits_for_none(
         table.close(scanner_id)
         assert len(scanner.take(2)) == 2
     assert (len(table), table.held_bytes) == (0, 0)
+
+
+def test_one_that_is_closed_while_it_is_let_rest_holds_nothing(
+    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.put([Message("t", b"%d" % n) for n in range(5)], partition=0)
+    table, scanner = table_of(clock), scanner_of()
+    scanner_id = table.add(scanner)
+    assert take(table, scanner_id) == [b"0"]
+    assert table.held_bytes > 0
+
+    def close_meanwhile() -> None:
+        monkeypatch.undo()
+        table.close(scanner_id)
+
+    monkeypatch.setattr(scanner, "rest", close_meanwhile)
+    clock.now_ms += REST_MS
+    table.sweep()
+    assert (len(table), table.held_bytes, scanner.held_bytes) == (0, 0, 0)
