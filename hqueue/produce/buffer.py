@@ -17,12 +17,7 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Target
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
-from hqueue.settings.limits import (
-    BATCH_BYTES_MAX,
-    BATCH_MESSAGES_MAX,
-    HEADER_OVERHEAD_BYTES,
-    TOPICS_PER_BATCH_MAX,
-)
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 from hqueue.settings.numbers import check_number, check_whole
 
 __all__ = ["BatchingBuffer"]
@@ -31,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 MESSAGE_OVERHEAD_BYTES = 200
 """What a buffered message takes beside its value, about."""
+
+HEADER_OVERHEAD_BYTES = 8
+"""What a header takes in a batch beside its name and value."""
 
 
 class BatchingBuffer(Generic[Target]):

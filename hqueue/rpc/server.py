@@ -17,7 +17,7 @@ from hqueue.rpc.calls import CallWalk, NoCallError
 from hqueue.rpc.messages import Processor
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
-from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, HEADER_OVERHEAD_BYTES
+from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
 __all__ = ["QuickCall", "ThriftServer"]
 
@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 BUFFER_BYTES = 64 * 1024
 ACCEPT_PAUSE_MS = 50
-CONTAINERS_MAX = 1 + 3 * BATCH_MESSAGES_MAX + BATCH_BYTES_MAX // HEADER_OVERHEAD_BYTES
-"""Of a call: the largest batch is a list of messages, each with an ID and a list of headers, and
-all headers that fit. Each takes some 100 to 140 bytes of memory beside those that it is made of.
+CONTAINERS_MAX = 1 + 3 * BATCH_MESSAGES_MAX + CALL_HEADERS_MAX
+"""Of a call: the largest batch is a list of messages, each with an ID and a list of headers. Each
+takes some 100 to 140 bytes of memory beside those that it is made of.
 """
 LOOKS = 8
 """How often it is looked, in the time that a connection may be silent."""

@@ -24,11 +24,12 @@ BATCH_MESSAGES_MAX = 65_536
 REASON_LENGTH_MAX = 1_000
 """Characters that a dead letter says of why it is one."""
 
+CALL_HEADERS_MAX = 262_144
+"""Headers of all messages of one call to a process that listens: four for each of as many messages
+as a batch has. Those of 8 MiB that are empty would be a million, and take four times the memory."""
+
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 """Bodies and their offsets of one batch. HBase refuses cells of 10 MiB and more."""
-
-HEADER_OVERHEAD_BYTES = 8
-"""What a header takes in a batch beside its name and value."""
 
 QUEUE_NAME_LENGTH_MAX = 200
 
