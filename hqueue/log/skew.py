@@ -46,25 +46,31 @@ class SkewGuard:
         """
         if self._is_fresh():
             return
-        with self._lock:
-            if self._is_fresh():
-                return
-            try:
-                ahead_ms, error_ms = deadline.run(self._port.clock_offset_ms)
-            except StoreUnavailableError as exc:
-                # That of the probe is none of the batch's, which was not sent.
-                exc.outcome = Outcome.NOT_APPLIED
-                raise
-            if abs(ahead_ms) - error_ms > self._skew_ms_max:
-                raise ClockSkewError(
-                    "this machine's clock differs from the region server's by more than "
-                    "clock_skew_ms_max; set the clock before appending",
-                    store_ahead_ms=round(ahead_ms),
-                    error_ms=round(error_ms),
-                    clock_skew_ms_max=self._skew_ms_max,
-                )
-            self._measured_ms = self._clock.monotonic_ms()
-            self._start_ms = self._clock.wall_ms() - self._measured_ms
+        if not self._lock.acquire(timeout=deadline.remaining_ms / 1e3):
+            raise StoreUnavailableError("the clock was not measured in time by who had begun it")
+        try:
+            if not self._is_fresh():
+                self._measure(deadline)
+        finally:
+            self._lock.release()
+
+    def _measure(self, deadline: Deadline) -> None:
+        try:
+            ahead_ms, error_ms = deadline.run(self._port.clock_offset_ms)
+        except StoreUnavailableError as exc:
+            # That of the probe is none of the batch's, which was not sent.
+            exc.outcome = Outcome.NOT_APPLIED
+            raise
+        if abs(ahead_ms) - error_ms > self._skew_ms_max:
+            raise ClockSkewError(
+                "this machine's clock differs from the region server's by more than "
+                "clock_skew_ms_max; set the clock before appending",
+                store_ahead_ms=round(ahead_ms),
+                error_ms=round(error_ms),
+                clock_skew_ms_max=self._skew_ms_max,
+            )
+        self._measured_ms = self._clock.monotonic_ms()
+        self._start_ms = self._clock.wall_ms() - self._measured_ms
 
     def _is_fresh(self) -> bool:
         if self._measured_ms is None:
