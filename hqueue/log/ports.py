@@ -84,8 +84,10 @@ class AppendPort(HeaderPort, Protocol):
         knows them, and without bodies.
         """
 
-    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
-        """Delete the headers at these slots."""
+    def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None:
+        """Delete the headers at these slots, but for those that were written after `until_ms`, by
+        the store's clock, however late this is done.
+        """
 
     def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
         """Delete a row whole: its header and the cells of these topics."""

@@ -54,6 +54,15 @@ class SkewGuard:
         finally:
             self._lock.release()
 
+    def now_ms(self, deadline: Deadline) -> int:
+        """The wall clock's time, as if nobody had set it since it was found good.
+
+        Raises:
+            As `check`.
+        """
+        self.check(deadline)
+        return int(self._start_ms + self._clock.monotonic_ms())
+
     def _measure(self, deadline: Deadline) -> None:
         try:
             ahead_ms, error_ms = deadline.run(self._port.clock_offset_ms)

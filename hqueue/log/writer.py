@@ -164,24 +164,26 @@ class PartitionWriter:
                 ahead_ms,
             )
 
-    def collect(self, ttl_ms: int) -> int:
+    def collect(self, expired_ms: int) -> int:
         """Delete headers whose bodies expired long ago, 1,000 at most; returns how many.
 
         The oldest go first, and never the newest header of the partition. One try: whatever
         fails is left for the next time.
 
         Args:
-            ttl_ms: the queue's TTL now. An older, shorter one would delete too much.
+            expired_ms: bodies that were written up to this moment have expired: by a clock that is
+                good, and by the queue's TTL now.
         """
         rows = self._port.headers(self.partition, self._collected_to, COLLECTED_HEADERS_MAX + 1)
         if self._collected_to and self._port.header(self.partition, 0) is not None:
             self._collected_to = 0  # The log was truncated, and began again.
             return 0
-        horizon = self._clock.wall_ms() - ttl_ms - HEADER_GRACE_MS
+        horizon = expired_ms - HEADER_GRACE_MS
         # A row's end is the slot of the row after it: the whole batch is older than the horizon.
         old = [row.slot for row, after in pairwise(rows) if timestamp_of(after.slot) < horizon]
         if old:
-            self._port.delete_headers(self.partition, old)
+            # Were it done after a truncation, there might be others in these slots.
+            self._port.delete_headers(self.partition, old, expired_ms)
         if rows:
             self._collected_to = rows[len(old)].slot
         return len(old)

@@ -55,9 +55,7 @@ class Appender:
 
     def after_fork_in_child(self) -> None:
         self._writers = WriterPool(self.partitions, self._open_writer)
-        self._reaper = HeaderReaper(
-            lambda: self._context.describe().ttl_seconds, self._context.clock
-        )
+        self._reaper = HeaderReaper(self._expired_ms, self._context.clock)
         self._skew.after_fork_in_child()
 
     def put(
@@ -140,9 +138,9 @@ class Appender:
         self._context.check_open()
         bodies = compressed(bodies, self._codec)
         deadline = self._context.deadline()
-        self._skew.check(deadline)
         pooled = self._writers.acquire(partition, deadline)
         try:
+            self._skew.check(deadline)
             if search is None:
                 appended = pooled.writer.append(bodies, deadline)
             else:
@@ -193,6 +191,13 @@ class Appender:
         """As `Queue.current_epoch`."""
         self._context.check_open()
         return self._epochs.current(producer, self._context.deadline())
+
+    def _expired_ms(self) -> int | None:
+        """Up to when messages were written that have expired; None if they are kept for ever."""
+        ttl_seconds = self._context.describe().ttl_seconds
+        if ttl_seconds is None:
+            return None
+        return self._skew.now_ms(self._context.deadline()) - ttl_seconds * 1_000
 
     def _open_writer(self, partition: int) -> PartitionWriter:
         return PartitionWriter(partition, self._port, self._context.clock, self._skew_ms_max)

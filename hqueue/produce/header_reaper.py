@@ -25,12 +25,12 @@ class HeaderReaper:
     must not wait for that.
 
     Args:
-        ttl_seconds: tells the queue's TTL now; None if messages are kept for ever.
+        expired_ms: tells up to when bodies were written that have expired; None if none do.
         clock: where time comes from.
     """
 
-    def __init__(self, ttl_seconds: Callable[[], int | None], clock: Clock) -> None:
-        self._ttl_seconds = ttl_seconds
+    def __init__(self, expired_ms: Callable[[], int | None], clock: Clock) -> None:
+        self._expired_ms = expired_ms
         self._clock = clock
         self._due_ms: dict[int, float] = {}
         self._under_way = threading.Lock()
@@ -53,9 +53,9 @@ class HeaderReaper:
 
     def _collect(self, writer: PartitionWriter) -> None:
         try:
-            ttl_seconds = self._ttl_seconds()
-            if ttl_seconds is not None:
-                writer.collect(ttl_seconds * 1_000)
+            expired_ms = self._expired_ms()
+            if expired_ms is not None:
+                writer.collect(expired_ms)
         except HQueueError:
             logger.debug("headers were not collected", exc_info=True)
         finally:

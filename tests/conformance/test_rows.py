@@ -48,8 +48,8 @@ def log(store: StorePort, table: str) -> LogPort:
 
 @pytest.fixture
 def partition() -> int:
-    """An empty partition, with empty ones on both sides."""
-    return next(_next_partition) * 2 % (PARTITIONS - 1)
+    """An empty partition, with empty ones on both sides. Never the first one or the last."""
+    return 2 + next(_next_partition) * 2 % (PARTITIONS - 4)
 
 
 @pytest.fixture
@@ -60,6 +60,10 @@ def small(store: StorePort, queue_name: str) -> Iterator[str]:
     with contextlib.suppress(QueueNotFoundError):
         store.tables.disable(queue_name)
         store.tables.delete(queue_name)
+
+
+def now_ms() -> int:
+    return SystemClock().wall_ms()
 
 
 def header(slot: int) -> bytes:
@@ -124,14 +128,21 @@ def test_any_topic_and_any_bytes_are_kept(log: LogPort, partition: int) -> None:
 
 def test_a_deleted_header_leaves_the_bodies_and_the_others(log: LogPort, partition: int) -> None:
     fill(log, partition)
-    log.delete_headers(partition, [SLOTS[0], SLOTS[2]])
+    log.delete_headers(partition, [SLOTS[0], SLOTS[2]], now_ms())
     assert [log.header(partition, slot) for slot in SLOTS[:3]] == [None, header(1), None]
     assert slots_of(log.headers(partition, 0, 9)) == [SLOTS[1], *SLOTS[3:]]
     assert slots_of(log.backwards(partition, SLOTS[3], 9)) == [SLOTS[3], SLOTS[1]]
     assert slots_of([log.newest(partition, SLOTS[2])]) == [SLOTS[1]]
     (row,) = log.get([(partition, SLOTS[2])], None)
     assert (row.header, row.cells) == (None, {"t": b"32768"})
-    log.delete_headers(partition, [SLOTS[0], 5])  # They are not there: that is done, too.
+    # They are not there: that is done, too.
+    log.delete_headers(partition, [SLOTS[0], 5], now_ms())
+
+
+def test_a_header_that_was_written_since_is_not_deleted(log: LogPort, partition: int) -> None:
+    fill(log, partition)
+    log.delete_headers(partition, SLOTS, now_ms() - 60_000)
+    assert slots_of(log.headers(partition, 0, 9)) == list(SLOTS)
 
 
 def test_a_deleted_row_is_gone(log: LogPort, partition: int) -> None:
@@ -346,7 +357,7 @@ REQUESTS: Mapping[str, Callable[[LogPort], object]] = {
     "get": lambda log: log.get([(0, 1)], None),
     "open": lambda log: log.open(0, 0, 1, None).read(1),
     "put_if_absent": lambda log: log.put_if_absent(0, 1, b"h", {b"t": b""}),
-    "delete_headers": lambda log: log.delete_headers(0, [1]),
+    "delete_headers": lambda log: log.delete_headers(0, [1], now_ms()),
     "delete_row": lambda log: log.delete_row(0, 1, [b"t"]),
     "clock_offset_ms": lambda log: log.clock_offset_ms(),
     "record": lambda log: log.record("r"),

@@ -83,8 +83,8 @@ class Rows:
         self._answer([])
         return absent and self._whims.get(self._calls) != "reversed"
 
-    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
-        self._rows.delete_headers(partition, slots)
+    def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None:
+        self._rows.delete_headers(partition, slots, until_ms)
 
     def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
         self._rows.delete_row(partition, slot, topics)

@@ -125,7 +125,7 @@ CALLS: dict[str, Callable[[_Ports], object]] = {
     "get": lambda p: p.reads.get([(0, 0), (1, 0)], None),
     "scan": _scan,
     "put": lambda p: p.appends.put_if_absent(0, 5, b"header", {b"t": b"cell"}),
-    "delete headers": lambda p: p.appends.delete_headers(0, [0, 5]),
+    "delete headers": lambda p: p.appends.delete_headers(0, [0, 5], 1),
     "delete row": lambda p: p.appends.delete_row(0, 0, [b"t"]),
     "record": lambda p: p.appends.record("work"),
     "replace record": lambda p: p.appends.replace_record("work", b"old", b"new"),

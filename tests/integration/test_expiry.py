@@ -11,6 +11,7 @@ import hqueue
 from hqueue import Message
 from hqueue.format import decode_header
 from hqueue.log import PartitionWriter
+from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.store import StorePort
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.raw import RawHBase, RawTables
@@ -19,6 +20,10 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.in_memory_first
 
 MakeQueue = Callable[..., hqueue.Queue]
+
+
+def a_day_ago_ms() -> int:
+    return SYSTEM_CLOCK.wall_ms() - DAY_MS
 
 
 def headers(raw: RawTables, queue: hqueue.Queue) -> list[int]:
@@ -73,7 +78,7 @@ def test_collection_deletes_old_headers_from_the_oldest_on_and_never_the_newest(
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(1_500)] + [DAY_MS // 2])
     writer = PartitionWriter(0, store.log(queue.name))
-    assert [writer.collect(DAY_MS) for _ in range(3)] == [1_000, 500, 0]
+    assert [writer.collect(a_day_ago_ms()) for _ in range(3)] == [1_000, 500, 0]
     assert headers(raw, queue) == [4_500]
     scanner = queue.scan()
     assert [m.value for m in scanner] == [b"1500"] * 3
@@ -88,8 +93,8 @@ def test_collection_leaves_the_only_header_however_old(
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [90 * DAY_MS, 80 * DAY_MS])
     writer = PartitionWriter(0, store.log(queue.name))
-    assert writer.collect(DAY_MS) == 1
-    assert writer.collect(DAY_MS) == 0
+    assert writer.collect(a_day_ago_ms()) == 1
+    assert writer.collect(a_day_ago_ms()) == 0
     assert headers(raw, queue) == [3]
     queue.put(Message("t", b"new"))
     assert queue.offsets()[0].messages == 7
@@ -104,7 +109,7 @@ def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
     assert list(follower) == []
     late = queue.scan(start=hqueue.MessageID.from_int(bases[10]))
     first = queue.put(Message("t", b"a"))
-    PartitionWriter(0, store.log(queue.name)).collect(DAY_MS)
+    PartitionWriter(0, store.log(queue.name)).collect(a_day_ago_ms())
     assert headers(raw, queue) == [150]
     second = queue.put(Message("t", b"b"))
     assert [m.id for m in late] == [first, second]

@@ -341,18 +341,18 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "headers are deleted when they are old",
-        "bodies expire and headers are collected",
+        "a put that is late when bodies have just expired",
         ((" if timestamp_of(after.slot) < horizon", ""),),
     ),
     Mutant(
         "a header outlives its bodies by the grace",
         "a put that is late when bodies have just expired",
-        ((" - ttl_ms - HEADER_GRACE_MS", " - ttl_ms"),),
+        ((" = expired_ms - HEADER_GRACE_MS", " = expired_ms"),),
     ),
     Mutant(
         "the oldest header goes first",
         "a collection is cut off",
-        (("delete_headers(self.partition, old)", "delete_headers(self.partition, old[::-1])"),),
+        (("delete_headers(self.partition, old,", "delete_headers(self.partition, old[::-1],"),),
     ),
     Mutant(
         "a collector sees that the log began again",

@@ -85,8 +85,8 @@ class WorldPort:
     ) -> bool:
         return self._world.ask("put_if_absent", slot, header, dict(cells))  # type: ignore[no-any-return]
 
-    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
-        self._world.ask("delete_headers", tuple(slots))
+    def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None:
+        self._world.ask("delete_headers", tuple(slots), until_ms)
 
     def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
         self._world.ask("delete_row", slot)
@@ -199,7 +199,7 @@ def appender(
             bodies = bodies_of(nonce, count)
             _told(world, name, nonce, bound_ms, lambda d: writer.append(bodies, d, nonce))  # noqa: B023
             if collect_ttl_ms is not None:
-                _collect(world, writer, collect_ttl_ms)
+                _collect(world, name, writer, collect_ttl_ms)
 
     return run
 
@@ -276,14 +276,15 @@ def collector(ttl_ms: int, times: int = 1) -> Part:
     def run(world: World, name: str) -> None:
         writer = _writer(world, name)
         for _ in range(times):
-            _collect(world, writer, ttl_ms)
+            _collect(world, name, writer, ttl_ms)
 
     return run
 
 
-def _collect(world: World, writer: PartitionWriter, ttl_ms: int) -> None:
+def _collect(world: World, name: str, writer: PartitionWriter, ttl_ms: int) -> None:
+    world.ask("pause", 0)  # The TTL is asked for.
     try:
-        writer.collect(ttl_ms)
+        writer.collect(WorldClock(world, name).wall_ms() - ttl_ms)
     except (StoreUnavailableError, QueueDisabledError):
         pass
 

@@ -69,10 +69,16 @@ class ModelStore:
         self.changes += 1
         return True
 
-    def delete_header(self, slot: int) -> None:
-        if slot in self.rows:
-            self.rows[slot].header = None
-            self.changes += 1
+    def delete_header(self, slot: int, until_ms: int) -> bool:
+        """Whether there was none that was written later."""
+        cells = self.rows.get(slot)
+        if cells is None:
+            return True
+        if cells.written_ms > until_ms:
+            return False
+        cells.header = None
+        self.changes += 1
+        return True
 
     def delete_row(self, slot: int) -> None:
         if self.rows.pop(slot, None) is not None:

@@ -33,7 +33,7 @@ def third_row_is_gone(world: World) -> None:
 
 
 def third_header_is_gone(world: World) -> None:
-    world.store.delete_header(world.store.slots()[2])
+    world.store.delete_header(world.store.slots()[2], world.now_ms)
 
 
 def third_ordinal_is_wrong(world: World) -> None:

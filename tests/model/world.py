@@ -115,13 +115,13 @@ class World:
                 if absent:
                     self.ledger.written(author, slot, header)
                 return True, absent
-            case "delete_headers", (tuple() as slots,):
+            case "delete_headers", (tuple() as slots, int() as until_ms):
                 if self.scenario.deletes_backwards:
                     slots = slots[::-1]
-                store.delete_header(slots[0])
-                self.ledger.header_deleted(slots[0])
+                if store.delete_header(slots[0], until_ms):
+                    self.ledger.header_deleted(slots[0])
                 left = slots[:0:-1] if self.scenario.deletes_backwards else slots[1:]
-                rest = dataclasses.replace(call, arguments=(left,))
+                rest = dataclasses.replace(call, arguments=(left, until_ms))
                 return (True, None) if len(slots) == 1 else (False, rest)
             case "delete_row", (int() as slot,):
                 if store.header(slot) is not None:

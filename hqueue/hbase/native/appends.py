@@ -45,9 +45,9 @@ class TableAppends(TableHeaders):
         values += [(MESSAGE, topic, cell) for topic, cell in cells.items()]
         return self._put(key, values, has_value(key, (LOG, BATCH), None))
 
-    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
+    def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None:
         keys = [rowkey.encode(partition, slot) for slot in slots]
-        self._delete_all([deletion(key, [(LOG, BATCH)]) for key in keys])
+        self._delete_all([deletion(key, [(LOG, BATCH)], until_ms) for key in keys])
 
     def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
         key = rowkey.encode(partition, slot)

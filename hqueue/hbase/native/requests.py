@@ -254,9 +254,11 @@ class TableRequests:
         return translate_answer(error, self._table, "Multi", str(there.address))
 
 
-def deletion(row: bytes, columns: Sequence[tuple[bytes, bytes]] = ()) -> Any:
-    """What deletes these columns of a row (family, qualifier), in all versions; the row, if none
-    is given.
+def deletion(
+    row: bytes, columns: Sequence[tuple[bytes, bytes]] = (), until_ms: int | None = None
+) -> Any:
+    """What deletes these columns of a row (family, qualifier), in all versions, or in those that
+    were written up to a moment; the row, if none is given.
     """
     kind = pb.MutationProto.DELETE_MULTIPLE_VERSIONS
     values = pb.MutationProto.ColumnValue
@@ -266,7 +268,9 @@ def deletion(row: bytes, columns: Sequence[tuple[bytes, bytes]] = ()) -> Any:
         column_value=[
             values(
                 family=family,
-                qualifier_value=[values.QualifierValue(qualifier=qualifier, delete_type=kind)],
+                qualifier_value=[
+                    values.QualifierValue(qualifier=qualifier, timestamp=until_ms, delete_type=kind)
+                ],
             )
             for family, qualifier in columns
         ],

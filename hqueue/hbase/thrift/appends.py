@@ -56,8 +56,8 @@ class TableAppends(TableHeaders):
             exc.outcome = Outcome.UNKNOWN
             raise
 
-    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
-        column = hbase2.TColumn(family=LOG, qualifier=BATCH)
+    def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None:
+        column = hbase2.TColumn(family=LOG, qualifier=BATCH, timestamp=until_ms)
         deletes = [
             hbase2.TDelete(row=rowkey.encode(partition, slot), columns=[column]) for slot in slots
         ]

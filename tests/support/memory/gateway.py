@@ -298,7 +298,8 @@ class Thrift2:
 
     def deleteSingle(self, table: bytes, delete: Any) -> None:  # noqa: N802
         wanted = _names(delete.columns) if delete.columns else None
-        self._ask(table, lambda rows: rows.delete(delete.row, wanted))
+        until_ms = delete.columns[0].timestamp if delete.columns else None
+        self._ask(table, lambda rows: rows.delete(delete.row, wanted, until_ms))
 
     def deleteMultiple(self, table: bytes, deletes: list[Any]) -> list[Any]:  # noqa: N802
         try:

@@ -57,13 +57,18 @@ class Rows:
             self._cells[key] = {}
         self._cells[key] |= {column: Cell(value, now_ms) for column, value in cells.items()}
 
-    def delete(self, key: bytes, wanted: Iterable[bytes] | None = None) -> None:
-        """Delete these cells of a row; all if None. What isn't there counts as done."""
+    def delete(
+        self, key: bytes, wanted: Iterable[bytes] | None = None, until_ms: int | None = None
+    ) -> None:
+        """Delete these cells of a row; all if None. What isn't there counts as done, and so does
+        what was written after a moment of choice.
+        """
         cells = self._cells.get(key)
         if cells is None:
             return
         for column in list(cells) if wanted is None else wanted:
-            cells.pop(column, None)
+            if column in cells and (until_ms is None or cells[column].written_ms <= until_ms):
+                del cells[column]
         if not cells:
             del self._cells[key]
             del self._keys[bisect.bisect_left(self._keys, key)]
@@ -132,9 +137,9 @@ class Rows:
         self.put(key, {HEADER_COLUMN: header, **bodies})
         return True
 
-    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
+    def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None:
         for slot in slots:
-            self.delete(rowkey.encode(partition, slot), [HEADER_COLUMN])
+            self.delete(rowkey.encode(partition, slot), [HEADER_COLUMN], until_ms)
 
     def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
         bodies = (MESSAGE + b":" + topic for topic in topics)

@@ -202,8 +202,8 @@ class MemoryLog:
             "put_if_absent", lambda rows: rows.put_if_absent(partition, slot, header, cells)
         )
 
-    def delete_headers(self, partition: int, slots: Sequence[int]) -> None:
-        self._ask("delete_headers", lambda rows: rows.delete_headers(partition, slots))
+    def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None:
+        self._ask("delete_headers", lambda rows: rows.delete_headers(partition, slots, until_ms))
 
     def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
         self._ask("delete_row", lambda rows: rows.delete_row(partition, slot, topics))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -11,9 +11,11 @@ from hqueue import Client, Message, Queue, StoreUnavailableError
 from hqueue.format import decode_header
 from hqueue.log import PartitionWriter
 from hqueue.produce.header_reaper import HeaderReaper
+from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.limits import HEADER_GRACE_MS
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
+from tests.support.memory.store import MemoryLog
 
 START_MS = 1_700_000_000_000.0
 TTL_S = 3_600
@@ -28,15 +30,32 @@ def joined() -> None:
             thread.join(30)
 
 
+class SetClock:
+    """A machine's clock, which may be set."""
+
+    def __init__(self, true: SteppedClock) -> None:
+        self._true = true
+        self.ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return self._true.wall_ms() + self.ahead_ms
+
+    def monotonic_ms(self) -> float:
+        return self._true.monotonic_ms()
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        self._true.sleep_ms(duration_ms)
+
+
 class Scene:
-    """A queue on a cluster in memory; all clocks are one."""
+    """A queue on a cluster in memory; all clocks are one, until this machine's is set."""
 
     def __init__(self, client: Client, backend: MemoryBackend, clock: SteppedClock) -> None:
         self.clock = clock
         self.client = client
         self.queue: Queue = client.create_queue("q", partitions=1, ttl=TTL_S)
         self.log = backend.store(clock).log("q")
-        self._raw = backend.raw
+        self.raw = backend.raw
 
     def put(self) -> None:
         """Put a message, and wait until what it began is done."""
@@ -45,15 +64,24 @@ class Scene:
 
     def ordinals(self) -> list[int]:
         """Those of the headers that are there."""
-        rows = self._raw.rows("q").items()
+        rows = self.raw.rows("q").items()
         return [decode_header(k, c[b"log:batch"]).ordinal for k, c in rows if b"log:batch" in c]
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    clock = SteppedClock(START_MS)
+def clock() -> SteppedClock:
+    return SteppedClock(START_MS)
+
+
+@pytest.fixture
+def machine(clock: SteppedClock) -> SetClock:
+    return SetClock(clock)
+
+
+@pytest.fixture
+def scene(clock: SteppedClock, machine: SetClock) -> Iterator[Scene]:
     backend = MemoryBackend(clock)
-    with backend.connect(clock) as client:
+    with backend.connect(machine) as client:
         yield Scene(client, backend, clock)
 
 
@@ -106,3 +134,40 @@ def test_what_is_kept_for_ever_keeps_its_headers(scene: Scene) -> None:
         scene.put()
     assert scene.ordinals() == [0, 1, 2]
     assert len(list(scene.queue.scan())) == 3
+
+
+def test_a_clock_that_is_set_ahead_meanwhile_deletes_nothing(
+    scene: Scene, machine: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe = scene.raw.describe
+
+    def set_ahead(name: str) -> QueueDescription:
+        machine.ahead_ms = 10 * OLD_MS
+        return describe(name)
+
+    scene.put()
+    scene.clock.now_ms += EVERY_MS
+    monkeypatch.setattr(scene.raw, "describe", set_ahead)
+    scene.put()
+    assert machine.ahead_ms, "it was time to collect"
+    assert scene.ordinals() == [0, 1]
+
+
+def test_a_deletion_that_comes_after_a_truncation_spares_the_new_log(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_headers = MemoryLog.delete_headers
+    deleted: list[int] = []
+
+    def delete_late(log: MemoryLog, partition: int, slots: Sequence[int], until_ms: int) -> None:
+        scene.client.truncate_queue("q")
+        scene.queue.put(Message("t", b"new"))
+        delete_headers(log, partition, slots, until_ms)
+        deleted.extend(slots)
+
+    scene.put()
+    scene.clock.now_ms += OLD_MS + 1
+    monkeypatch.setattr(MemoryLog, "delete_headers", delete_late)
+    scene.put()
+    assert deleted == [0]
+    assert [m.value for m in scene.queue.scan()] == [b"new"]
