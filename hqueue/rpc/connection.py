@@ -76,6 +76,8 @@ class Connection:
         """Two on one wire, used in turns: thriftpy2's own, and one for large values."""
         self.used_ms = 0.0
         """When it was last used: kept by its owner."""
+        self.number = 0
+        """How many were opened before it: likewise."""
 
     def close(self) -> None:
         """Close the socket. Never raises."""

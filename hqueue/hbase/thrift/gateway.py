@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
+from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.thrift.connection import Connection, Service, connect
 from hqueue.runtime.clock import Clock
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "Run"]
 
 AVOIDED_MS_MAX = 30_000
+
+
+@dataclasses.dataclass(slots=True)
+class Run:
+    """The process that a gateway is while some state lives in it.
+
+    Another one may come in its place that knows the same names for other things. An older
+    connection that still answers shows that it is the same.
+    """
+
+    gateway: Gateway
+    connections: int | None = None
+    """How many had been opened when it was first asked, for that state."""
 
 
 class Gateway:
@@ -40,32 +55,58 @@ class Gateway:
         self._lock = threading.Lock()
         self._returned = threading.Condition(self._lock)
         self._idle: list[Connection] = []
-        self._in_use = 0
+        self._in_use = self._opened = 0
         self._failures = 0
         self.avoided_until_ms = 0.0
 
-    def acquire(self) -> Connection:
+    def acquire(self, run: Run | None = None) -> Connection:
         """An open connection for the caller alone, until `release` or `discard`.
+
+        Args:
+            run: the process that it must lead to.
 
         Raises:
             OSError: none could be opened in time, or all stay in use.
+            StoreUnavailableError: none is at hand that is known to lead to that process.
         """
         with self._lock:
             if not self._has_room():
                 self._await_room()
             self._in_use += 1
-            connection = self._idle.pop() if self._idle else None
-        if connection is not None:
-            idle_ms = self._clock.monotonic_ms() - connection.used_ms
-            if idle_ms <= self._settings.connection_idle_ms:
-                return connection
-            connection.close()
-            self.close()  # The others idled even longer.
+            connection = self._take_idle(None if run is None else run.connections)
         try:
-            return connect(self.address, self._service, self._settings)
+            if connection is not None:
+                idle_ms = self._clock.monotonic_ms() - connection.used_ms
+                if idle_ms > self._settings.connection_idle_ms:
+                    connection.close()
+                    connection = None
+                    self.close()  # The others idled even longer.
+            if connection is None:
+                connection = self._open(run)
         except BaseException:
             self._give_back()
             raise
+        if run is not None and run.connections is None:
+            run.connections = self._opened
+        return connection
+
+    def _take_idle(self, opened_max: int | None) -> Connection | None:
+        """The one that was used last of those that were opened first; of all if None."""
+        for at in reversed(range(len(self._idle))):
+            if opened_max is None or self._idle[at].number < opened_max:
+                return self._idle.pop(at)
+        return None
+
+    def _open(self, run: Run | None) -> Connection:
+        if run is not None and run.connections is not None:
+            raise StoreUnavailableError(
+                "the gateway may have been started again", gateway=str(self.address)
+            )
+        connection = connect(self.address, self._service, self._settings)
+        with self._lock:
+            connection.number = self._opened
+            self._opened += 1
+        return connection
 
     def _await_room(self) -> None:
         if not self._returned.wait_for(self._has_room, self._settings.operation_timeout_ms / 1e3):

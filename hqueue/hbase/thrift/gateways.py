@@ -10,7 +10,7 @@ from typing import Any
 
 from hqueue.errors import ClosedError
 from hqueue.hbase.thrift.connection import Service
-from hqueue.hbase.thrift.gateway import Gateway
+from hqueue.hbase.thrift.gateway import Gateway, Run
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS, translate_answer, translate_silence
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.fork import register
@@ -65,7 +65,7 @@ class Gateways:
         table: str,
         *arguments: Any,
         host: str | None = None,
-        gateway: Gateway | None = None,
+        run: Run | None = None,
         timeout_ms: int | None = None,
         bulk: bool = False,
     ) -> Any:
@@ -77,7 +77,7 @@ class Gateways:
             table: the table it is about, for errors.
             arguments: the method's arguments.
             host: the preferred host.
-            gateway: ask this one and no other.
+            run: ask this process and no other.
             timeout_ms: the bound on the request, if not ``request_timeout_ms``.
             bulk: whether there are large values in it, or probably in its answer.
 
@@ -89,9 +89,9 @@ class Gateways:
         """
         if self._closed:
             raise ClosedError("the client is closed")
-        gateway = gateway or self.choose(service, host)
+        gateway = run.gateway if run else self.choose(service, host)
         try:
-            connection = gateway.acquire()
+            connection = gateway.acquire(run)
         except OSError as exc:
             gateway.avoid()
             raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc

@@ -11,7 +11,7 @@ from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.schema import HEADER_COLUMN, columns, topic_of
 from hqueue.hbase.thrift.connection import Service
-from hqueue.hbase.thrift.gateway import Gateway
+from hqueue.hbase.thrift.gateway import Run
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.headers import TableHeaders
 from hqueue.hbase.thrift.idl import TScan
@@ -57,12 +57,13 @@ class TableReads(TableHeaders):
 
 
 class _Scanner:
-    """An open scan. It lives in one gateway, so all its requests go to that one."""
+    """An open scan. It lives in one process of a gateway, so all its requests go to that one."""
 
     def __init__(self, gateways: Gateways, table: str, scan: Any, host: str | None) -> None:
         self._gateways = gateways
         self._table = table
-        self._gateway: Gateway | None = gateways.choose(Service.THRIFT1, host)
+        self._run: Run | None = Run(gateways.choose(Service.THRIFT1, host))
+        self._next, self._stop = scan.startRow, scan.stopRow
         self._pid = os.getpid()
         self._bulk = False
         self._id = self._call("scannerOpenWithScan", table.encode(), scan, {})
@@ -70,28 +71,34 @@ class _Scanner:
     def _call(self, method: str, *arguments: Any, bulk: bool = False) -> Any:
         try:
             return self._gateways.call(
-                Service.THRIFT1, method, self._table, *arguments, gateway=self._gateway, bulk=bulk
+                Service.THRIFT1, method, self._table, *arguments, run=self._run, bulk=bulk
             )
         except StoreUnavailableError:
-            self._gateway = None  # It is not waited for a second time, to close the scan.
+            self._run = None  # It is not waited for a second time, to close the scan.
             raise
 
     @reads_answer
     def read(self, rows: int) -> list[Row]:
-        if self._gateway is None or os.getpid() != self._pid:
+        if self._run is None or os.getpid() != self._pid:
             raise StoreUnavailableError("the scan is gone, or the parent process's")
         found = self._call("scannerGetList", self._id, rows, bulk=self._bulk)
+        if len(found) > rows:
+            raise ValueError("more rows than were asked for")
         got = [_row(result) for result in found]
+        for row in got:
+            if not self._next <= row.key < self._stop:
+                raise ValueError("a row outside of the range that was asked for, or out of order")
+            self._next = row.key + b"\0"
         self._bulk = _are_large(got, self._bulk)
         return got
 
     def close(self) -> None:
-        if self._gateway is None or os.getpid() != self._pid:
+        if self._run is None or os.getpid() != self._pid:
             return
         # A scanner that is not closed dies of old age in its gateway.
         with contextlib.suppress(HQueueError):
             self._call("scannerClose", self._id)
-        self._gateway = None
+        self._run = None
 
 
 def _are_large(rows: Sequence[Row], otherwise: bool) -> bool:

@@ -74,8 +74,9 @@ class GatewayPair:
         ports = [listening.getsockname()[1] for listening in self._sockets]
         self.address = GatewayAddress("127.0.0.1", *ports)
         self._open: set[socket.socket] = set()
+        self._thrift1 = Thrift1(self)
         for listening, service, handler in (
-            (self._sockets[0], Hbase, Thrift1(self)),
+            (self._sockets[0], Hbase, self._thrift1),
             (self._sockets[1], hbase2.THBaseService, Thrift2(self)),
         ):
             processor = TProcessor(service, handler)
@@ -101,6 +102,11 @@ class GatewayPair:
         for connection in list(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+    def restart(self) -> None:
+        """Be other processes, which have no scans, and number theirs from the beginning."""
+        self._thrift1.begin()
+        self.break_connections()
 
     def close(self) -> None:
         for listening in self._sockets:
@@ -189,6 +195,9 @@ class Thrift1:
 
     def __init__(self, gateway: GatewayPair) -> None:
         self._gateway = gateway
+        self.begin()
+
+    def begin(self) -> None:
         self._numbers = itertools.count(1)
         self._scans: dict[int, tuple[str, TScan]] = {}
 

@@ -1,0 +1,94 @@
+"""Scans live in one process of a gateway, and give what was asked for or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from Hbase_thrift import TCell, TRowResult
+
+from hqueue import StoreUnavailableError
+from hqueue.format import rowkey
+from hqueue.hbase.schema import HEADER_COLUMN
+from hqueue.hbase.thrift.connection import Service
+from hqueue.hbase.thrift.gateways import Gateways
+from hqueue.hbase.thrift.locations import Locations
+from hqueue.hbase.thrift.reads import TableReads
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.gateway import GatewayPair, Thrift1
+
+TABLE = "q"
+ROWS = 8
+
+
+@pytest.fixture
+def served() -> Iterator[GatewayPair]:
+    cluster = MemoryCluster()
+    cluster.create(TABLE, 2, None, {}, "id")
+    for slot in range(ROWS):
+        cluster.put(TABLE, rowkey.encode(0, slot), {HEADER_COLUMN: b"h"})
+    pair = GatewayPair(cluster)
+    yield pair
+    pair.close()
+
+
+@pytest.fixture
+def gateways(served: GatewayPair) -> Iterator[Gateways]:
+    opened = Gateways(served.settings())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def reads(gateways: Gateways) -> TableReads:
+    return TableReads(gateways, TABLE, Locations(gateways, TABLE))
+
+
+def slots(rows: list[Any]) -> list[int]:
+    return [row.slot for row in rows]
+
+
+def test_a_scan_does_not_go_on_in_another_process_that_numbers_its_scans_alike(
+    served: GatewayPair, reads: TableReads
+) -> None:
+    before = reads.open(0, 0, ROWS, None)
+    assert slots(before.read(2)) == [0, 1]
+    served.restart()
+    with pytest.raises(StoreUnavailableError):
+        reads.get([(0, 0)], None)  # Over the connection to what is no more.
+    after = reads.open(0, 5, ROWS, None)
+    with pytest.raises(StoreUnavailableError):
+        before.read(2)
+    before.close()
+    assert slots(after.read(2)) == [5, 6]
+
+
+def test_a_scan_goes_on_over_any_connection_that_is_older(
+    gateways: Gateways, reads: TableReads
+) -> None:
+    before = reads.open(0, 0, ROWS, None)
+    gateway = gateways.choose(Service.THRIFT1)
+    first = gateway.acquire()
+    gateway.release(gateway.acquire())
+    after = reads.open(0, 0, ROWS, None)
+    with pytest.raises(StoreUnavailableError):
+        before.read(1)  # It might be another process that the second connection leads to.
+    gateway.release(first)
+    for _ in range(2):
+        held = gateway.acquire()
+        assert slots(after.read(1))
+        gateway.release(held)
+
+
+@pytest.mark.parametrize("given", [[2], [6], [4, 3], [3, 3], [3, 4, 5]])
+def test_rows_that_were_not_asked_for_are_refused(
+    reads: TableReads, monkeypatch: pytest.MonkeyPatch, given: list[int]
+) -> None:
+    scan = reads.open(0, 2, 6, None)
+    assert slots(scan.read(1)) == [2]
+    cells = {HEADER_COLUMN: TCell(value=b"h", timestamp=1)}
+    rows = [TRowResult(row=rowkey.encode(0, slot), columns=cells) for slot in given]
+    monkeypatch.setattr(Thrift1, "scannerGetList", lambda *asked: rows)
+    with pytest.raises(StoreUnavailableError):
+        scan.read(2)
