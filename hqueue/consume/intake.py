@@ -135,10 +135,10 @@ class Intake(Generic[KeyT]):
     def remove(self, keys: Iterable[KeyT]) -> None:
         """Read these no more. What was read of them, and not taken, is dropped."""
         with self._work:
-            for key in keys:
-                self._remove(key)
+            unused = self._remove(keys)
             self._ready = collections.deque(each for each in self._ready if self._is_read(each[0]))
             self._work.notify_all()
+        _free(unused)
 
     def __contains__(self, key: KeyT) -> bool:
         return key in self._partitions
@@ -189,26 +189,30 @@ class Intake(Generic[KeyT]):
         """Read nothing any more, and free what is held in the store."""
         with self._work:
             self._closed = True
-            for key in list(self._partitions):
-                self._remove(key)
+            unused = self._remove(list(self._partitions))
             self._ready.clear()
             self._work.notify_all()
+        _free(unused)
 
     # The lock is held from here on, but for what runs in a thread.
 
     def _is_read(self, fetch: _Partition[KeyT]) -> bool:
         return self._partitions.get(fetch.key) is fetch
 
-    def _remove(self, key: KeyT) -> None:
-        fetch = self._partitions.pop(key, None)
-        if fetch is None:
-            return
-        if not fetch.busy:
-            fetch.reader.release()
-        fetch.source.waiting.forget(fetch)
-        fetch.source.partitions -= 1
-        if not fetch.source.partitions:
-            del self._sources[fetch.source.reader]
+    def _remove(self, keys: Iterable[KeyT]) -> list[_Partition[KeyT]]:
+        """Those of which nothing is under way: to be freed when the lock is not held any more."""
+        unused = []
+        for key in keys:
+            fetch = self._partitions.pop(key, None)
+            if fetch is None:
+                continue
+            if not fetch.busy:
+                unused.append(fetch)
+            fetch.source.waiting.forget(fetch)
+            fetch.source.partitions -= 1
+            if not fetch.source.partitions:
+                del self._sources[fetch.source.reader]
+        return unused
 
     def _want(self, fetch: _Partition[KeyT]) -> None:
         """Ask for it again: at once if it is behind, else when it is due."""
@@ -258,7 +262,8 @@ class Intake(Generic[KeyT]):
             self._asked -= 1
             if batches:
                 self._put(fetch, batches)
-            self._end(fetches, error)
+            unused = self._end(fetches, error)
+        _free(unused)
 
     def _poll(self, fetches: list[_Partition[KeyT]]) -> None:
         """In a thread: ask once for what comes next at the ends of some partitions of a queue."""
@@ -282,7 +287,8 @@ class Intake(Generic[KeyT]):
             error = exc
         with self._work:
             source.polled = False
-            self._end(fetches, error)
+            unused = self._end(fetches, error)
+        _free(unused)
 
     def _poll_of(self, source: _Source[KeyT]) -> Poll:
         return lambda readers, rows_max: source.reader.poll(
@@ -302,8 +308,10 @@ class Intake(Generic[KeyT]):
         self._ready.append((fetch, Portion(fetch.key, batches, cursor, ordinal, gone)))
         self._work.notify_all()
 
-    def _end(self, fetches: list[_Partition[KeyT]], error: BaseException | None) -> None:
-        """A request is over."""
+    def _end(
+        self, fetches: list[_Partition[KeyT]], error: BaseException | None
+    ) -> list[_Partition[KeyT]]:
+        """A request is over. Returns what was removed meanwhile, to be freed as by `_remove`."""
         source, now_ms = fetches[0].source, self._clock.monotonic_ms()
         refused = error if isinstance(error, QueueStateError) else None
         if refused is not None:
@@ -316,10 +324,11 @@ class Intake(Generic[KeyT]):
         elif error is None:
             source.patience.renew()
         reported = False
+        unused = []
         for fetch in fetches:
             fetch.busy = False
             if not self._is_read(fetch):
-                fetch.reader.release()
+                unused.append(fetch)
                 continue
             fetch.answered(now_ms, error if isinstance(error, HQueueError) else refused)
             if fetch.reader.cursor > fetch.cursor:
@@ -330,3 +339,10 @@ class Intake(Generic[KeyT]):
             else:
                 self._want(fetch)
         self._work.notify_all()
+        return unused
+
+
+def _free(unused: Iterable[_Partition[KeyT]]) -> None:
+    """Free what they hold in the store, which may take a while."""
+    for fetch in unused:
+        fetch.reader.release()

@@ -59,11 +59,17 @@ class Gateway:
         self._failures = 0
         self.avoided_until_ms = 0.0
 
-    def acquire(self, run: Run | None = None) -> Connection:
+    @property
+    def is_avoided(self) -> bool:
+        """Whether it failed just now."""
+        return self._clock.monotonic_ms() < self.avoided_until_ms
+
+    def acquire(self, run: Run | None = None, timeout_ms: int | None = None) -> Connection:
         """An open connection for the caller alone, until `release` or `discard`.
 
         Args:
             run: the process that it must lead to.
+            timeout_ms: how long to wait while all are in use, if not ``operation_timeout_ms``.
 
         Raises:
             OSError: none could be opened in time, or all stay in use.
@@ -71,7 +77,7 @@ class Gateway:
         """
         with self._lock:
             if not self._has_room():
-                self._await_room()
+                self._await_room(timeout_ms or self._settings.operation_timeout_ms)
             self._in_use += 1
             connection = self._take_idle(None if run is None else run.connections)
         try:
@@ -108,8 +114,8 @@ class Gateway:
             self._opened += 1
         return connection
 
-    def _await_room(self) -> None:
-        if not self._returned.wait_for(self._has_room, self._settings.operation_timeout_ms / 1e3):
+    def _await_room(self, timeout_ms: int) -> None:
+        if not self._returned.wait_for(self._has_room, timeout_ms / 1e3):
             raise TimeoutError("all connections to the gateway stay in use")
 
     def _has_room(self) -> bool:

@@ -48,8 +48,7 @@ class Gateways:
         gateways = self._gateways[service]
         if len(gateways) == 1:
             return gateways[0]
-        now_ms = self._clock.monotonic_ms()
-        usable = [g for g in gateways if g.avoided_until_ms <= now_ms]
+        usable = [g for g in gateways if not g.is_avoided]
         if not usable:
             return min(gateways, key=lambda g: g.avoided_until_ms)
         if host is not None:
@@ -78,7 +77,8 @@ class Gateways:
             arguments: the method's arguments.
             host: the preferred host.
             run: ask this process and no other.
-            timeout_ms: the bound on the request, if not ``request_timeout_ms``.
+            timeout_ms: the bound on the request, if not ``request_timeout_ms``, and on the wait for
+                a connection, if not ``operation_timeout_ms``.
             bulk: whether there are large values in it, or probably in its answer.
 
         Raises:
@@ -91,7 +91,7 @@ class Gateways:
             raise ClosedError("the client is closed")
         gateway = run.gateway if run else self.choose(service, host)
         try:
-            connection = gateway.acquire(run)
+            connection = gateway.acquire(run, timeout_ms)
         except OSError as exc:
             gateway.avoid()
             raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc

@@ -25,6 +25,9 @@ CACHING = 1_000
 """Rows that the gateway asks of a region server at once. The server cuts its answers at 2 MiB
 (hbase.client.scanner.max.result.size), so this is a bound for small rows only."""
 
+CLOSING_MS = 1_000
+"""How long a gateway may take to close a scan. Who closes many must not wait long for each."""
+
 
 class TableReads(TableHeaders):
     """The log's `ReadPort` on one table. Thread-safe."""
@@ -68,10 +71,10 @@ class _Scanner:
         self._bulk = False
         self._id = self._call("scannerOpenWithScan", table.encode(), scan, {})
 
-    def _call(self, method: str, *arguments: Any, bulk: bool = False) -> Any:
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         try:
             return self._gateways.call(
-                Service.THRIFT1, method, self._table, *arguments, run=self._run, bulk=bulk
+                Service.THRIFT1, method, self._table, *arguments, run=self._run, **options
             )
         except StoreUnavailableError:
             self._run = None  # It is not waited for a second time, to close the scan.
@@ -96,8 +99,9 @@ class _Scanner:
         if self._run is None or os.getpid() != self._pid:
             return
         # A scanner that is not closed dies of old age in its gateway.
-        with contextlib.suppress(HQueueError):
-            self._call("scannerClose", self._id)
+        if not self._run.gateway.is_avoided:
+            with contextlib.suppress(HQueueError):
+                self._call("scannerClose", self._id, timeout_ms=CLOSING_MS)
         self._run = None
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import pytest
@@ -14,6 +16,7 @@ from hqueue.consume.prefetch import PREFETCH_REQUESTS
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, QueueDisabledError, RequestRefusedError
+from hqueue.log import PartitionReader
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import ReadPort
 from hqueue.message_id import MessageID
@@ -169,3 +172,28 @@ def test_messages_that_are_gone_are_counted_from_an_ordinal_on(intake: Intake[st
     second = intake.take(WAIT_MS)
     assert second is not None
     assert (second.expired, second.ordinal) == (2, 4)
+
+
+def test_nobody_waits_for_what_is_being_freed(
+    intake: Intake[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = GatedRows()
+    filled(rows, [20] * (PREFETCH_REQUESTS + 2))
+    add(intake, reader_of(rows))
+    assert intake.take(WAIT_MS) is not None
+    wait_for(lambda: rows.reading.total() == 0, "what was asked for has come")
+    frees, goes_on = threading.Event(), threading.Event()
+
+    def free(reader: PartitionReader) -> None:
+        frees.set()
+        goes_on.wait(BOUND_S)
+
+    with ThreadPoolExecutor(2) as pool, monkeypatch.context() as patched:
+        patched.setattr(PartitionReader, "release", free)
+        removed = pool.submit(intake.remove, ["p0", "p1"])
+        try:
+            assert frees.wait(BOUND_S)
+            assert pool.submit(intake.take, WAIT_MS).result(BOUND_S / 2) is not None
+            assert not removed.done()
+        finally:
+            goes_on.set()

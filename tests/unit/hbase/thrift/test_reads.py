@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,3 +94,24 @@ def test_rows_that_were_not_asked_for_are_refused(
     monkeypatch.setattr(Thrift1, "scannerGetList", lambda *asked: rows)
     with pytest.raises(StoreUnavailableError):
         scan.read(2)
+
+
+def test_scans_that_a_hung_gateway_does_not_close_are_left_to_it(
+    reads: TableReads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    goes_on = threading.Event()
+
+    def hang(_: Thrift1, number: int) -> None:
+        asked.append(number)
+        goes_on.wait(30)
+
+    scans = [reads.open(0, 0, ROWS, None) for _ in range(5)]
+    monkeypatch.setattr(Thrift1, "scannerClose", hang)
+    began = time.monotonic()
+    for scan in scans:
+        scan.close()
+    took_s = time.monotonic() - began
+    goes_on.set()
+    assert took_s < 5
+    assert len(asked) == 1
