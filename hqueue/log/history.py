@@ -47,6 +47,8 @@ class History:
         self._records = bytearray()
         self._first: int | None = None
         self._from_oldest = False
+        self._lacks: tuple[bytes, int | None] | None = None
+        """A nonce that no header from this `since` to `end` has, also of those forgotten again."""
         self._walk = HeaderWalk(partition, port, LogPosition(0, 0))
 
     @property
@@ -73,15 +75,18 @@ class History:
         """
         for _ in range(BEGINNINGS_MAX):
             try:
-                if not self._covers(since):
-                    self._begin(since, deadline)
-                found = self._remembered(nonce)
+                found = None
+                if self._lacks != (nonce, since):
+                    if not self._covers(since):
+                        self._begin(since, deadline)
+                    found = self._remembered(nonce)
+                    self._lacks = (nonce, since) if found is None else None
                 if self.end != tail:
                     # Also if it was found: it counts while the log goes on from what was seen.
                     found = self._go_on(nonce, deadline) or found
                 return found
             except BrokenOffError:
-                self._first = None  # It was truncated, or collected up to here: as if new.
+                self._first = self._lacks = None  # It was truncated, or collected up to here.
         raise CorruptLogError(
             "the log does not go on here",
             row=rowkey.encode(self._partition, self.end.slot).hex(),
@@ -150,6 +155,8 @@ class History:
         return SeenBatch(*_RECORD.unpack_from(self._records, at)[1:])
 
     def _remember(self, nonce: bytes, batch: SeenBatch) -> None:
+        if self._lacks is not None and self._lacks[0] == nonce:
+            self._lacks = None
         self._records += _RECORD.pack(nonce, batch.base, batch.count, batch.fingerprint)
         if len(self._records) >= REMEMBERED_MAX * _RECORD.size:
             del self._records[: len(self._records) // (2 * _RECORD.size) * _RECORD.size]

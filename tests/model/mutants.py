@@ -308,7 +308,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a log that does not go on after what was seen is searched from the beginning",
         "the queue is truncated between two appends of one nonce",
-        (("self._first = None  # It was", "pass  # It was"),),
+        (("self._first = self._lacks = None  # It was", "pass  # It was"),),
         history_module,
     ),
     Mutant(
