@@ -16,6 +16,7 @@ from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.delivery.scanner import MessageScanner
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.wire import decode_messages
+from hqueue_workers.node.runtime import Runtime
 from tests.support.doubles import Rows
 from tests.support.worker_doubles import SteppedRuntime, settle
 
@@ -106,11 +107,18 @@ class Subscriber:
 
 
 class Scene:
-    """A partition with its shared scanner."""
+    """A partition with its shared scanner.
 
-    def __init__(self, pushed_bytes_max: int = PUSHED_BYTES_MAX) -> None:
-        self.runtime = SteppedRuntime()
-        self.partition = Partitions(cast(Clock, self.runtime.stepped))
+    Args:
+        pushed_bytes_max: as the poller takes it.
+        runtime: one whose time passes by itself; one whose time is stepped if None.
+    """
+
+    def __init__(
+        self, pushed_bytes_max: int = PUSHED_BYTES_MAX, runtime: Runtime | None = None
+    ) -> None:
+        self.runtime = runtime or SteppedRuntime()
+        self.partition = Partitions(self.runtime.clock)
         self.queue = cast(Queue, self.partition)
         self.poller = Poller(self.queue, self.runtime, 1_000, pushed_bytes_max)
         self.runtime.start(self.poller.run())
@@ -132,9 +140,11 @@ class Scene:
         self.poller.notify(0)
 
 
-def play(scene: Callable[[Scene], Any], **options: int) -> None:
+def play(scene: Callable[[Scene], Any], *, threads: int | None = None, **options: int) -> None:
+    """Let a scene happen: in stepped time, or with so many threads in real time."""
+
     async def run() -> None:
-        it = Scene(**options)
+        it = Scene(**options, runtime=None if threads is None else Runtime(threads))
         await scene(it)
         await it.runtime.close()
 

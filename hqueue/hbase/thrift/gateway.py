@@ -55,6 +55,9 @@ class Gateway:
         self._lock = threading.Lock()
         self._returned = threading.Condition(self._lock)
         self._idle: list[Connection] = []
+        """In the order in which they were used."""
+        self._used: set[int] = set()
+        """The numbers of those in use."""
         self._in_use = self._opened = 0
         self._failures = 0
         self.avoided_until_ms = 0.0
@@ -69,24 +72,21 @@ class Gateway:
 
         Args:
             run: the process that it must lead to.
-            timeout_ms: how long to wait while all are in use, if not ``operation_timeout_ms``.
+            timeout_ms: how long to wait while all that will do are in use, if not
+                ``operation_timeout_ms``.
 
         Raises:
-            OSError: none could be opened in time, or all stay in use.
-            StoreUnavailableError: none is at hand that is known to lead to that process.
+            OSError: none could be opened in time.
+            StoreUnavailableError: all that will do stay in use, or none is left that is known to
+                lead to that process.
         """
+        opened_max = None if run is None else run.connections
         with self._lock:
-            if not self._has_room():
-                self._await_room(timeout_ms or self._settings.operation_timeout_ms)
+            self._close_stale()
+            self._await(opened_max, timeout_ms or self._settings.operation_timeout_ms)
             self._in_use += 1
-            connection = self._take_idle(None if run is None else run.connections)
+            connection = self._take_idle(opened_max)
         try:
-            if connection is not None:
-                idle_ms = self._clock.monotonic_ms() - connection.used_ms
-                if idle_ms > self._settings.connection_idle_ms:
-                    connection.close()
-                    connection = None
-                    self.close()  # The others idled even longer.
             if connection is None:
                 connection = self._open(run)
         except BaseException:
@@ -96,10 +96,17 @@ class Gateway:
             run.connections = self._opened
         return connection
 
+    def _close_stale(self) -> None:
+        """Close those that idled for too long."""
+        oldest_ms = self._clock.monotonic_ms() - self._settings.connection_idle_ms
+        while self._idle and self._idle[0].used_ms < oldest_ms:
+            self._idle.pop(0).close()
+
     def _take_idle(self, opened_max: int | None) -> Connection | None:
         """The one that was used last of those that were opened first; of all if None."""
         for at in reversed(range(len(self._idle))):
             if opened_max is None or self._idle[at].number < opened_max:
+                self._used.add(self._idle[at].number)
                 return self._idle.pop(at)
         return None
 
@@ -112,34 +119,48 @@ class Gateway:
         with self._lock:
             connection.number = self._opened
             self._opened += 1
+            self._used.add(connection.number)
         return connection
 
-    def _await_room(self, timeout_ms: int) -> None:
-        if not self._returned.wait_for(self._has_room, timeout_ms / 1e3):
-            raise TimeoutError("all connections to the gateway stay in use")
+    def _await(self, opened_max: int | None, timeout_ms: int) -> None:
+        """Wait while one that will do may come back."""
 
-    def _has_room(self) -> bool:
-        return self._in_use < self._settings.connections_max
+        def has_any() -> bool:
+            if self._in_use >= self._settings.connections_max:
+                return False
+            if opened_max is None or any(each.number < opened_max for each in self._idle):
+                return True
+            return all(number >= opened_max for number in self._used)
+
+        if not has_any() and not self._returned.wait_for(has_any, timeout_ms / 1e3):
+            # Not a failure of the gateway's.
+            raise StoreUnavailableError(
+                "all connections to the gateway stay in use", gateway=str(self.address)
+            )
 
     def release(self, connection: Connection) -> None:
         """Give back a connection whose last request was answered."""
         connection.used_ms = self._clock.monotonic_ms()
         with self._lock:
             self._idle.append(connection)
-            self._in_use -= 1
             self._failures = 0
             self.avoided_until_ms = 0.0
-            self._returned.notify()
+            self._end_use(connection)
 
     def discard(self, connection: Connection) -> None:
         """Give back a connection that may hold half an answer."""
         connection.close()
-        self._give_back()
+        self._give_back(connection)
 
-    def _give_back(self) -> None:
+    def _give_back(self, connection: Connection | None = None) -> None:
         with self._lock:
-            self._in_use -= 1
-            self._returned.notify()
+            self._end_use(connection)
+
+    def _end_use(self, connection: Connection | None) -> None:
+        self._in_use -= 1
+        if connection is not None:
+            self._used.discard(connection.number)
+        self._returned.notify_all()  # Not each that waits can use it.
 
     def avoid(self) -> None:
         """Note a failure: ask others for a while, and drop connections of the same age."""

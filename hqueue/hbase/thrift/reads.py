@@ -25,8 +25,9 @@ CACHING = 1_000
 """Rows that the gateway asks of a region server at once. The server cuts its answers at 2 MiB
 (hbase.client.scanner.max.result.size), so this is a bound for small rows only."""
 
-CLOSING_MS = 1_000
-"""How long a gateway may take to close a scan. Who closes many must not wait long for each."""
+CLOSING_MS = 3_000
+"""How long a gateway may take to close a scan: then it is avoided, so that who closes many waits
+once. A pause of its collector does not take that long."""
 
 
 class TableReads(TableHeaders):

@@ -144,7 +144,7 @@ class SubscriberCursor:
 
     def _scanner(self) -> MessageScanner:
         """One that has what comes next, or reads it next: the shared one if that does."""
-        if self.position > self._shared.end:
+        if self.position > self._shared.end and not self._shared.is_wanted:
             self._shared.join(self)  # It went past the window alone: it takes that along.
         if self._shared.reaches(self.position) and self.position >= self._own_until:
             self._drop_own()

@@ -94,6 +94,11 @@ class MessageScanner:
         """Whether the window ends where the partition ended when that was looked at last."""
         return self.reader.at_tail
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for what comes at the window's end, or that is read just now."""
+        return self._reading is not None or any(not each.done() for each in self._waiting)
+
     def join(self, reading: Reading) -> None:
         """Read for this one as well. One that is ahead of all others takes the window along.
 

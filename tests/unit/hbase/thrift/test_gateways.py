@@ -123,8 +123,9 @@ def test_no_more_connections_are_in_use_than_may_be(monkeypatch: pytest.MonkeyPa
     gateway = Gateway(GatewayAddress(HOSTS[0]), Service.THRIFT1, settings, SteppedClock())
     first, second = gateway.acquire(), gateway.acquire()
     for give_back in (gateway.release, gateway.discard):
-        with pytest.raises(TimeoutError):
+        with pytest.raises(StoreUnavailableError):
             gateway.acquire()
+        assert not gateway.is_avoided
         give_back(first)
         first = gateway.acquire()
     assert second is not first

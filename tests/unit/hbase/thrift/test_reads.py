@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -74,13 +75,18 @@ def test_a_scan_goes_on_over_any_connection_that_is_older(
     first = gateway.acquire()
     gateway.release(gateway.acquire())
     after = reads.open(0, 0, ROWS, None)
-    with pytest.raises(StoreUnavailableError):
-        before.read(1)  # It might be another process that the second connection leads to.
-    gateway.release(first)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(before.read, 1)  # For the first connection.
+        gateway.release(first)
+        assert slots(waiting.result())
     for _ in range(2):
         held = gateway.acquire()
         assert slots(after.read(1))
         gateway.release(held)
+    gateway.close()
+    gateway.release(gateway.acquire())
+    with pytest.raises(StoreUnavailableError):
+        before.read(1)  # It might be another process that this connection leads to.
 
 
 @pytest.mark.parametrize("given", [[2], [6], [4, 3], [3, 3], [3, 4, 5]])

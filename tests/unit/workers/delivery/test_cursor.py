@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 from hqueue_workers.delivery.cursor import Call, SubscriberCursor, _slice_at
 from hqueue_workers.delivery.segment import EncodedSlice
 from tests.support.cursor_doubles import BYTES_MAX, Scene, Subscriber, play, until
+from tests.support.doubles import Rows
 from tests.support.worker_doubles import settle
+
+MANY = 40
 
 
 def test_those_near_the_end_share_what_was_read() -> None:
@@ -51,6 +55,35 @@ def test_one_who_is_slow_reads_alone_and_holds_up_nobody() -> None:
         assert len(it.scanners) == number
 
     play(scene)
+
+
+def test_those_who_catch_up_send_nobody_away_who_waits_for_what_is_shared() -> None:
+    class SlowRows(Rows):
+        def _check(self, method: str) -> None:
+            time.sleep(0.001)  # So the log grows while it is read.
+            super()._check(method)
+
+    async def scene(it: Scene) -> None:
+        it.partition.rows = SlowRows()
+        topics = [f"t{number}" for number in range(MANY)]
+        values = [b"%d" % number for number in range(10 * MANY)]
+        for number, value in enumerate(values[: 2 * MANY]):
+            it.append(value, topic=topics[number % MANY])
+        subscribers = [
+            Subscriber(it, topic, number * 1_000, topics=frozenset({topic}))
+            for number, topic in enumerate(topics)
+        ]
+        for number, value in enumerate(values[2 * MANY :]):
+            await asyncio.sleep(0.003)
+            it.append(value, topic=topics[number % MANY])
+        for _ in range(6_000):
+            if all(s.got == values[number::MANY] for number, s in enumerate(subscribers)):
+                break
+            await asyncio.sleep(0.01)
+        assert [s.got for s in subscribers] == [values[number::MANY] for number in range(MANY)]
+        assert len(it.scanners) < 2 * MANY, "each read alone once, until it had caught up"
+
+    play(scene, threads=8)
 
 
 def test_nothing_is_read_while_nobody_goes_on() -> None:
