@@ -18,7 +18,7 @@ from hqueue.metadata.managers import MemoryFields, Rows, Tree
 from hqueue.metadata.ports import MetadataStore
 from hqueue.zookeeper import ZooKeeperStore
 from tests.support.backends import Backend, GatewayBackend, MemoryBackend
-from tests.support.linearizability import History, told, violation
+from tests.support.linearizability import History, described, violation
 from tests.support.memory.metadata import MemoryServer
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.metadata_histories import FaultyFields, FaultyRecords, take_history
@@ -42,7 +42,7 @@ LASTING = [kind for kind in KINDS if kind.name != "ownership"]
 def check(history: History) -> None:
     """It is linearizable, and says something: most of what was asked for has an outcome."""
     wrong = violation(history)
-    assert wrong is None, told(wrong)
+    assert wrong is None, described(wrong)
     done = [each for each in history if each.answer is not None]
     assert len(done) > len(history) / 10
     assert {each.kind for each in done} == {"read", "write", "delete"}

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue.metadata.ports import ANY, NEW, Version
-from tests.support.linearizability import SOME, Operation, State, told, violation
+from tests.support.linearizability import SOME, Operation, State, described, violation
 
 
 def at(kind: str, call: float, returned: float, **more: object) -> Operation:
@@ -88,7 +88,7 @@ def test_a_violation_ends_with_what_nothing_explains() -> None:
     history = [CREATED, UNKNOWN, read(3, B), read(5, A), read(7, B), read(9, A)]
     found = violation(history)
     assert found == history[:4]
-    assert str(read(5, A)) in told(found)
+    assert str(read(5, A)) in described(found)
 
 
 @pytest.mark.parametrize("name", RIGHT)

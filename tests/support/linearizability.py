@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from hqueue.metadata.ports import ANY, NEW, Version
 
-__all__ = ["History", "Operation", "State", "told", "violation"]
+__all__ = ["History", "Operation", "State", "described", "violation"]
 
 SOME = Version(-9)
 """The version that a write without an answer made: whichever."""
@@ -100,7 +100,7 @@ def violation(history: Iterable[Operation]) -> Sequence[Operation] | None:
     return None
 
 
-def told(operations: Sequence[Operation]) -> str:
+def described(operations: Sequence[Operation]) -> str:
     """What may explain a violation: what is unknown, and the latest of the rest, a line each."""
     latest = sorted(each.returned for each in operations if each.returned < math.inf)[-LATEST:]
     return "\n".join(
