@@ -11,7 +11,12 @@ from prometheus_client import CollectorRegistry
 from hqueue import Client, SettingsError
 from hqueue.metadata import Address
 from hqueue.rpc.server import ThriftServer
-from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPIC_BYTES_MAX
+from hqueue.settings.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    CALL_HEADERS_MAX,
+    TOPIC_BYTES_MAX,
+)
 from hqueue_workers.api.handler import Handler
 from hqueue_workers.api.metrics import ApiMetrics
 from hqueue_workers.api.scanners import ScannerTable
@@ -23,10 +28,10 @@ __all__ = ["ApiServer"]
 
 logger = logging.getLogger(__name__)
 
-CALL_BYTES_MAX = 2 * BATCH_BYTES_MAX + BATCH_MESSAGES_MAX * (TOPIC_BYTES_MAX + 64)
-"""Of a call: the largest batch, and what Thrift puts beside it, of a header nearly as much again as
-it takes in the batch.
-"""
+CALL_BYTES_MAX = (
+    BATCH_BYTES_MAX + BATCH_MESSAGES_MAX * (TOPIC_BYTES_MAX + 64) + CALL_HEADERS_MAX * 8
+)
+"""Of a call: the largest batch, and what Thrift puts beside it for each message and each header."""
 
 CALL_IDLE_MS_MAX = 10_000
 """How long a call that has begun may stand still."""
