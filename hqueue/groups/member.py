@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 from hqueue.errors import (
     ClosedError,
     HQueueError,
-    RequestRefusedError,
     StoreUnavailableError,
 )
 from hqueue.groups.assignors import Assignment, Assignor
@@ -21,7 +20,6 @@ from hqueue.groups.pacing import Pacing
 from hqueue.groups.paths import GroupPaths
 from hqueue.groups.plan import GroupPlan
 from hqueue.groups.planning import Planning
-from hqueue.groups.predecessor import Predecessor
 from hqueue.metadata import MetadataStore, PartitionKey, SessionState
 from hqueue.metadata.certainty import Certainty
 from hqueue.metadata.owners import Owners
@@ -48,8 +46,9 @@ class GroupMember:
         eager: as `Membership` takes it.
         writer: how its commits are signed: by a name that no other process has, or had. Its ID if
             that is one.
-        static: whether its ID outlives it: a successor of that ID takes its place at once, and
-            has its partitions when its session is over, or when it gave them up.
+        static: whether its ID outlives it: its place is kept until its session is over, for a
+            successor of that ID, which gets the same partitions. While it is alive, or may be,
+            none takes its place.
         commits: whether the group has offsets; else all positions are `UNSET`, and nothing is
             committed.
         on_change: called when there are `changes`, or a `failure`; it takes notice and returns.
@@ -86,11 +85,11 @@ class GroupMember:
         self._store = store
         self._writer = writer or consumer
         self._static = static
+        self._streams = streams
         self._on_change = on_change
         self._on_queues = on_queues
         self._clock = clock
         self._owners = Owners(store, paths, "consumer")
-        self._predecessor = Predecessor(store, self._owners, consumer, clock)
         self._offsets = GroupOffsets(store, paths) if commits else None
         self._planning = Planning(consumer, assignor, led=not eager)
         self._membership = Membership(eager=eager)
@@ -126,6 +125,7 @@ class GroupMember:
         Raises:
             StoreUnavailableError: others may know it already. To be called again.
         """
+        self._streams = streams
         self._group.change(self._registration, self.consumer, streams)
 
     def changes(self, *, asked_ms: float | None = None) -> Changes:
@@ -248,7 +248,9 @@ class GroupMember:
                 self._owners.release(self._membership.held)
             except HQueueError as exc:
                 logger.warning("claims stay until the session ends: %s", exc)
-        if not self._static or self.idle:
+        if self._static and not self.idle:
+            self._group.leave_behind(self._registration, self.consumer, self._streams)
+        else:
             self._registration.close()
 
     # What is heard of the group. The lock is held in what begins without `on`.
@@ -393,13 +395,6 @@ class GroupMember:
         refused = steps.claim - taken.keys()
         if taken:
             self._on_change()
-        if self._static and self._predecessor.outlives(refused):
-            self._fail(
-                RequestRefusedError(
-                    "another consumer of this ID is alive, and has partitions",
-                    consumer=self.consumer,
-                )
-            )
         return not (refused or doubtful)
 
     def _take_over(

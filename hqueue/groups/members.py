@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hqueue.errors import HQueueError, RequestRefusedError
+from hqueue.errors import HQueueError, RequestRefusedError, UnsupportedFormatError
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import MetadataStore, Watch
 from hqueue.metadata.directory import Directory
-from hqueue.metadata.encoding import decode_member, encode_member
+from hqueue.metadata.encoding import decode_member, encode_member, member_left
 from hqueue.metadata.ports import Obstacle, Record
 from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
@@ -51,8 +51,9 @@ class GroupMembers:
             consumer: its ID, which no other has.
             streams: how many it has of each queue, 1 to 1,000.
             on_failure: called if it can't be made present again.
-            static: whether one of this ID that is there can only be its predecessor, which is
-                replaced at once.
+            static: whether it takes the place of a predecessor of this ID that has left, and kept
+                its place (`leave_behind`). One that may still be alive is waited for, as long as
+                its session may last: nothing of it is touched.
 
         Raises:
             RequestRefusedError: another consumer of that ID stays present.
@@ -60,7 +61,7 @@ class GroupMembers:
         return Registration(
             self._store,
             [{self._paths.member(consumer): encode_member(streams)}],
-            is_own=lambda _: static,
+            is_own=_has_left if static else _is_other,
             on_obstacle=_taken,
             on_failure=on_failure,
             parents=True,
@@ -70,6 +71,14 @@ class GroupMembers:
     def change(self, registration: Registration, consumer: str, streams: Mapping[str, int]) -> None:
         """Let a member consume other queues."""
         registration.replace({self._paths.member(consumer): encode_member(streams)})
+
+    def leave_behind(
+        self, registration: Registration, consumer: str, streams: Mapping[str, int]
+    ) -> None:
+        """Let a member that has left keep its place until its session ends, or until a successor of
+        its ID takes it. Never raises.
+        """
+        registration.leave_behind({self._paths.member(consumer): encode_member(streams, left=True)})
 
     def list(self) -> Mapping[str, Mapping[str, int]]:
         """The streams of every member by queue. A record that can't be read is left out."""
@@ -95,9 +104,21 @@ class GroupMembers:
         return self._paths.consumer(path), decode_member(found[path].value, path)
 
 
+def _has_left(value: bytes) -> bool:
+    try:
+        return member_left(value, "")
+    except UnsupportedFormatError:
+        return False
+
+
+def _is_other(value: bytes) -> bool:
+    return False
+
+
 def _taken(obstacle: Obstacle) -> RequestRefusedError:
     return RequestRefusedError(
-        "there is a consumer of this ID in the group",
+        "another consumer of this ID is in the group, and its session lives; stop it, or give this "
+        "one an ID of its own",
         path=obstacle.key,
         record=(obstacle.value or b"").decode(errors="replace"),
     )

@@ -11,7 +11,8 @@ own:
     owner        {"version": 1, "worker": "name"}, of a group {"version": 1, "consumer": "id"}
     broker       {"version": 1, "address": "host:port", "cluster": "id"}
     its queues   {"version": 1, "partitions": 4}
-    member       {"version": 1, "streams": {"queue": 1, …}}
+    member       {"version": 1, "streams": {"queue": 1, …}}, of one that has left and keeps its
+                 place for a successor also "left": true
     plan         {"version": 1, "members": ["id", …], "queues": {"queue": [0, 1, null, …], …}}
     offset       {"version": 1, "next": "1700000000000-0", "ordinal": 17, "consumer": "id"}
     epoch        {"version": 1, "number": 17, "since": "1700000000000-0"}
@@ -74,6 +75,7 @@ __all__ = [
     "encode_topics",
     "encode_worker",
     "list_of",
+    "member_left",
     "offset_writer",
     "text_of",
 ]
@@ -170,8 +172,8 @@ def decode_broker_queue(data: bytes, path: str) -> int:
     )
 
 
-def encode_member(streams: Mapping[str, int]) -> bytes:
-    return encode_fields(streams=dict(sorted(streams.items())))
+def encode_member(streams: Mapping[str, int], *, left: bool = False) -> bytes:
+    return encode_fields(streams=dict(sorted(streams.items())), **({"left": True} if left else {}))
 
 
 def decode_member(data: bytes, path: str) -> dict[str, int]:
@@ -184,6 +186,11 @@ def decode_member(data: bytes, path: str) -> dict[str, int]:
             for queue, streams in fields["streams"].items()
         },
     )
+
+
+def member_left(data: bytes, path: str) -> bool:
+    """Whether a member of a group has left in order, and keeps its place for a successor."""
+    return decode_fields(data, path, lambda fields: fields.get("left") is True)
 
 
 def encode_plan(plan: Mapping[PartitionKey, str]) -> bytes:

@@ -209,6 +209,19 @@ class Ephemerals(Protocol):
             wait: whether to wait for a connection, and to try again.
         """
 
+    def missing(self, keys: Iterable[str], on_change: Callable[[str], None]) -> Collection[str]:
+        """Those of these keys that this session does not have registered now.
+
+        Of each of the others the next change is reported, once, by whatever hand it comes: another
+        client may remove a registration, or replace it. A change that comes while the session is
+        not connected is not reported; ask again when it is.
+
+        Args:
+            keys: what this session registered.
+            on_change: called with the key, by a thread that must not be held up: it takes notice
+                and returns.
+        """
+
     def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Obstacle | None:
         """Change records whose guards are absent: each only then, and all or none of as many as
         the store changes at once. That is at least 250 with values of up to 50 bytes and keys of

@@ -1,4 +1,4 @@
-"""Registrations that outlast sessions: made again when one was lost."""
+"""Registrations that outlast sessions, and the hands of others: made again when they are gone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from hqueue.errors import ClosedError, HQueueError, StoreUnavailableError
+from hqueue.metadata.outcomes import own_copy
+from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import Group, MetadataStore, Obstacle, SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 
@@ -14,11 +16,14 @@ __all__ = ["Registration"]
 
 logger = logging.getLogger(__name__)
 
-PAUSE_MS = 100
+PAUSE_MS = 50
+"""Less than the members of a group wait before they plan without one that is gone: so a successor
+that waits for the session of its predecessor to end is there in time."""
 
 
 class Registration:
-    """Something that is present, and is made again after its session was lost, until closed.
+    """Something that is present, and is made again when it is gone, until closed: after its
+    session was lost, and after somebody else removed it.
 
     Where a group of it is there already, by another session:
 
@@ -26,8 +31,10 @@ class Registration:
       and it is replaced;
     - otherwise it may be dead: it is waited for until its session must be over.
 
-    When the session was lost, a thread makes the groups again, likewise. If it can't, `on_failure`
-    is called, and that was it. While the store merely can't be reached it goes on trying.
+    When the session was lost, a thread makes the groups again, likewise. What another session has
+    put in their place while this one lived is never replaced: that one came later, and is alive, or
+    its session ends. If the groups can't be made again, `on_failure` is called, and that was it.
+    While the store merely can't be reached it goes on trying.
 
     Args:
         store: the session.
@@ -63,16 +70,18 @@ class Registration:
         self._parents = parents
         self._clock = clock
         self._made_by: int | None = None
-        self._lost = False
+        self._due = True
         self._closed = False
         self._making = threading.Lock()
         self._work = threading.Condition()
         try:
             self._make()
+            self._own = OwnKeys(store, self._look, self._end)
+            self._make_again()
         except HQueueError:
+            self._end()
             self._remove()
             raise
-        self._listening = store.on_state(self._on_state, self._end)
         threading.Thread(target=self._run, name="hqueue-registration", daemon=True).start()
 
     def close(self) -> None:
@@ -82,47 +91,75 @@ class Registration:
         if self._closed:
             return
         self._end()
-        self._listening.close()
+        self._own.close()
         if self._making.acquire(timeout=self._store.session_timeout_ms / 1e3):
             try:
                 self._remove()
             finally:
                 self._making.release()
 
+    def leave_behind(self, values: Mapping[str, bytes]) -> None:
+        """Give some keys of it other values, and see to it no more: it stays until the session
+        ends, or until a successor replaces it. Never raises: what can't be changed now stays as it
+        is.
+        """
+        if self._closed:
+            return
+        self._end()
+        self._own.close()
+        connected = self._store.state is SessionState.CONNECTED
+        if self.failure is not None or not connected:
+            return
+        if self._making.acquire(timeout=self._store.session_timeout_ms / 1e3):
+            try:
+                self._store.ephemerals.put(self._groups_with(values), is_own=_nobody)
+            except HQueueError as exc:
+                logger.warning("a registration stays as it is until its session ends: %s", exc)
+            finally:
+                self._making.release()
+
     def replace(self, values: Mapping[str, bytes]) -> None:
-        """Give some keys of it other values, now and when they are made again."""
+        """Give some keys of it other values, now and when they are made again.
+
+        Raises:
+            HQueueError: its `failure`, if it is gone for good; or as the constructor.
+        """
         with self._making:
-            self._groups = [
-                {key: values.get(key, value) for key, value in group.items()}
-                for group in self._groups
-            ]
+            if self.failure is not None:
+                raise own_copy(self.failure)
+            self._groups = self._groups_with(values)
             self._make()
+
+    def _groups_with(self, values: Mapping[str, bytes]) -> list[Group]:
+        return [
+            {key: values.get(key, value) for key, value in group.items()} for group in self._groups
+        ]
 
     def _end(self) -> None:
         with self._work:
             self._closed = True
             self._work.notify_all()
 
-    def _on_state(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED and self._store.session_id != self._made_by:
-            with self._work:
-                self._lost = True
-                self._work.notify_all()
+    def _look(self) -> None:
+        """Something of it may be gone."""
+        with self._work:
+            self._due = True
+            self._work.notify_all()
 
     def _run(self) -> None:
         while True:
             with self._work:
-                self._work.wait_for(lambda: self._lost or self._closed)
+                self._work.wait_for(lambda: self._due or self._closed)
                 if self._closed:
                     return
-                self._lost = False
+                self._due = False
             try:
                 with self._making:
-                    self._make()
+                    self._make_again()
             except StoreUnavailableError as exc:
                 logger.warning("a registration could not be made again yet: %s", exc)
                 with self._work:
-                    self._lost = True
+                    self._due = True
                     self._work.wait_for(lambda: self._closed, PAUSE_MS / 1e3)
             except ClosedError:
                 return
@@ -132,12 +169,27 @@ class Registration:
                 self._on_failure(exc)
                 return
 
+    def _make_again(self) -> None:
+        """Make what isn't there any more, and hear of it when that goes, too."""
+        while not self._closed:
+            gone = self._own.missing(key for group in self._groups for key in group)
+            if not gone:
+                return
+            if self._store.session_id == self._made_by:
+                logger.warning(
+                    "a registration was removed by another hand, and is made again: %s", min(gone)
+                )
+            self._make()
+
     def _make(self) -> None:
         """Make what isn't there by this session."""
         patience = Deadline(self._clock, 1.5 * self._store.session_timeout_ms + 1_000)
         while not self._closed:
+            made_before = self._made_by is not None and self._store.session_id == self._made_by
             session_id, obstacle = self._store.ephemerals.put(
-                self._groups, is_own=self._is_own, parents=self._parents
+                self._groups,
+                is_own=_nobody if made_before else self._is_own,
+                parents=self._parents,
             )
             if obstacle is None:
                 if session_id is not None and self._store.session_id == session_id:
@@ -156,3 +208,8 @@ class Registration:
             self._store.ephemerals.release(reversed(keys), wait=False)
         except HQueueError as exc:
             logger.warning("a registration stays until its session ends: %s", exc)
+
+
+def _nobody(value: bytes) -> bool:
+    """What was put in the place of a registration while its session lived is a living one's."""
+    return False

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType, WatchedEvent
 
 from hqueue.errors import (
     ClosedError,
@@ -83,6 +84,18 @@ class ZooKeeperEphemerals:
         deadline = self._session.deadline() if wait else Deadline(SYSTEM_CLOCK, 0)
         for portion in _pipelined(keys):
             deadline.run(partial(self._release, portion, deadline))
+
+    def missing(self, keys: Iterable[str], on_change: Callable[[str], None]) -> set[str]:
+        """As `Ephemerals.missing`. A node is watched by the session that it is placed with."""
+
+        def on_event(event: WatchedEvent) -> None:
+            if event.type != EventType.NONE:  # Else the connection was cut: the state says so.
+                on_change(event.path)
+
+        wanted, deadline = [*keys], self._session.deadline()
+        return deadline.run(
+            lambda: {*wanted} - self._own(self._placed(wanted, deadline), deadline, on_event).keys()
+        )
 
     def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Obstacle | None:
         """As `Ephemerals.write_where_absent`.
@@ -238,15 +251,21 @@ class ZooKeeperEphemerals:
     def _placed(self, paths: Sequence[str], deadline: Deadline) -> dict[str, Member]:
         return dict(zip(paths, self._session.members.holders(paths, deadline), strict=True))
 
-    def _own(self, placed: Mapping[str, Member], deadline: Deadline) -> dict[str, int]:
+    def _own(
+        self,
+        placed: Mapping[str, Member],
+        deadline: Deadline,
+        watch: Callable[[WatchedEvent], None] | None = None,
+    ) -> dict[str, int]:
         """Those of these nodes that are this session's, with their versions. The others count for
         it no more.
 
         Args:
             placed: the nodes, and the member that each is placed with.
+            watch: called with the next change of each.
         """
         stats = self._session.run(
-            [(path, exists(path)) for path in placed], deadline, [*placed.values()]
+            [(path, exists(path, watch)) for path in placed], deadline, [*placed.values()]
         )
         found = list(zip(placed, stats, strict=True))
         self._session.members.settle(

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from hqueue.errors import HQueueError
 from hqueue.metadata import MetadataStore
 from hqueue.metadata.ports import (
     ANY,
@@ -18,6 +19,7 @@ from hqueue.metadata.ports import (
     Record,
     SessionState,
 )
+from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from tests.support.waiting import wait_for
 
@@ -156,6 +158,65 @@ def test_a_record_is_not_deleted_while_something_is_registered_below_it(
     assert set(other.records.delete({f"{root}/0": ANY})) == {f"{root}/0"}
     one.close()
     assert not other.records.delete({f"{root}/0": ANY})
+
+
+# What goes by another's hand
+
+
+def test_what_is_not_this_session_s_is_missing_and_the_next_change_of_the_rest_is_reported_once(
+    open_store: Open, root: str
+) -> None:
+    one, other = open_store(), open_store()
+    keys = [f"{root}/top/{number}" for number in range(20)]
+    one.ephemerals.claim(dict.fromkeys(keys[:16], b"one"))
+    other.ephemerals.claim(dict.fromkeys(keys[16:18], b"other"))
+    changed: list[str] = []
+    assert set(one.ephemerals.missing(keys, changed.append)) == set(keys[16:])
+    other.records.delete(dict.fromkeys(keys[:2], ANY))  # As an operator does.
+    other.ephemerals.put([{keys[2]: b"other"}], is_own=lambda value: True)
+    other.records.write({keys[3]: Change(b"new", ANY)})
+    one.ephemerals.release([keys[4]])
+    wait_for(lambda: len(changed) == 5, "each change is reported")
+    assert sorted(changed) == sorted(keys[:5])
+    other.records.write({keys[3]: Change(b"newer", ANY)})
+    gone = {*keys[:3], keys[4], *keys[16:]}
+    assert set(one.ephemerals.missing(keys, changed.append)) == gone
+    assert len(changed) == 5, "each is reported once"
+    other.records.delete({keys[3]: ANY})
+    wait_for(lambda: changed[5:] == [keys[3]], "it is reported after it was asked about again")
+    assert not one.ephemerals.missing([], changed.append)
+
+
+def test_a_registration_comes_back_after_another_hand_or_a_session_s_end_took_it(
+    open_store: Open, metadata_backend: MetadataBackend, root: str
+) -> None:
+    one, other = open_store(), open_store()
+    groups = [group(root, number) for number in range(8)]
+    failures: list[HQueueError] = []
+    registration = Registration(
+        one,
+        groups,
+        is_own=lambda value: False,
+        on_obstacle=lambda obstacle: HQueueError("taken", path=obstacle.key),
+        on_failure=failures.append,
+        parents=True,
+    )
+
+    def is_there() -> bool:
+        return values(other, *groups) == {key: v for each in groups for key, v in each.items()}
+
+    assert is_there()
+    other.records.delete({key: ANY for each in groups[2:6] for key in each})
+    wait_for(is_there, "what was removed is there again")
+    other.records.delete({f"{root}/7/what": ANY})
+    wait_for(is_there, "and what was removed of one")
+    metadata_backend.expire(one)
+    wait_for(is_there, "and what went with the session")
+    other.records.delete({key: ANY for each in groups for key in each})
+    wait_for(is_there, "and what the next session registered")
+    assert not failures
+    registration.close()
+    assert values(other, *groups) == {}
 
 
 # Guarded writes

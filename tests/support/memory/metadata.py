@@ -343,6 +343,22 @@ class MemoryEphemerals:
 
         self._store.ask(release, wait=wait)
 
+    def missing(self, keys: Iterable[str], on_change: Callable[[str], None]) -> Collection[str]:
+        """As `Ephemerals.missing`."""
+        asked = [*keys]
+
+        def report(key: str) -> None:
+            if self._store.state is SessionState.CONNECTED:
+                on_change(key)
+
+        def look() -> Collection[str]:
+            own = self._own(asked)
+            for key in own:
+                self._tree.watch(key, report)
+            return set(asked) - set(own)
+
+        return self._store.ask(look)
+
     def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Obstacle | None:
         """As `Ephemerals.write_where_absent`: all or none."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import defaultdict
+from collections.abc import Callable
 
 from hqueue.metadata.ports import Record, Version
 
@@ -34,6 +36,7 @@ class MemoryTree:
         """Notified of each change."""
         self.changes = 0
         self._entries: dict[str, Entry] = {}
+        self._watches: dict[str, set[Callable[[str], None]]] = defaultdict(set)
 
     def get(self, key: str) -> Entry | None:
         return self._entries.get(key)
@@ -48,11 +51,17 @@ class MemoryTree:
         self._entries[key] = Entry(
             Record(value, version, self.changes), owner if known is None else known.owner
         )
+        self._report(key)
         return version
 
     def remove(self, key: str) -> None:
         del self._entries[key]
         self._change()
+        self._report(key)
+
+    def watch(self, key: str, on_change: Callable[[str], None]) -> None:
+        """Report the next change of a record."""
+        self._watches[key].add(on_change)
 
     def remove_all(self, owner: int) -> None:
         """Remove what a session owns."""
@@ -74,6 +83,10 @@ class MemoryTree:
             for key in self.below(prefix)
             if key.count("/") == slashes
         }
+
+    def _report(self, key: str) -> None:
+        for on_change in self._watches.pop(key, ()):
+            on_change(key)
 
     def _change(self) -> None:
         self.changes += 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hqueue import MessageID
-from hqueue.errors import RequestRefusedError
+from hqueue.errors import ClosedError, RequestRefusedError
 from hqueue.groups.assignors import assign_range, assign_sticky
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
@@ -29,7 +29,9 @@ PARTITIONS: Mapping[PartitionKey, str | None] = dict.fromkeys(KEYS)
 class Consumer:
     """A member, and what its consumer knows of it: it gives up at once what it is asked for."""
 
-    def __init__(self, session: MemorySession, name: str, *, eager: bool = False) -> None:
+    def __init__(
+        self, session: MemorySession, name: str, *, eager: bool = False, static: bool = False
+    ) -> None:
         self.session = session
         self.positions: dict[PartitionKey, Position] = {}
         self.lost: set[PartitionKey] = set()
@@ -40,6 +42,7 @@ class Consumer:
             {"q": 1},
             assignor=assign_range if eager else assign_sticky,
             eager=eager,
+            static=static,
         )
         self.member.see_partitions(PARTITIONS)
 
@@ -64,8 +67,8 @@ def join(metadata_server: MemoryServer) -> Iterator[Callable[..., Consumer]]:
     """Members, each with a session of its own."""
     joined: list[Consumer] = []
 
-    def join_one(name: str, *, eager: bool = False) -> Consumer:
-        joined.append(Consumer(metadata_server.open(), name, eager=eager))
+    def join_one(name: str, *, eager: bool = False, static: bool = False) -> Consumer:
+        joined.append(Consumer(metadata_server.open(), name, eager=eager, static=static))
         return joined[-1]
 
     yield join_one
@@ -393,3 +396,105 @@ def test_without_offsets_nothing_is_kept_of_how_far_it_is(metadata_server: Memor
     assert GroupOffsets(session, PATHS).list() == {}
     member.close()
     session.close()
+
+
+# Nodes that go by another's hand
+
+
+def test_a_second_consumer_of_an_instance_id_is_refused_and_never_touches_the_first_one_s_place(
+    join: Callable[..., Consumer], metadata_server: MemoryServer
+) -> None:
+    first, other = join("static", static=True), join("other")
+    settle(first, other, shares=(2, 2))
+    had, path = set(first.positions), PATHS.member("static")
+    store = metadata_server.open()
+    before = store.records.read([path])
+    changed: list[str] = []
+    first.session.ephemerals.missing([path], changed.append)
+    second = metadata_server.open()
+    with pytest.raises(RequestRefusedError, match="its session lives"):
+        Consumer(second, "static", static=True)
+    second.close()
+    assert store.records.read([path]) == before
+    assert changed == [], "it never was another's"
+    settle(first, other, shares=(2, 2))
+    assert (set(first.positions), first.lost, first.member.failure) == (had, set(), None)
+
+
+def test_a_second_consumer_that_is_killed_while_it_waits_leaves_the_first_in_the_group(
+    join: Callable[..., Consumer], metadata_server: MemoryServer
+) -> None:
+    first = join("static", static=True)
+    settle(first, shares=(4,))
+    path, second = PATHS.member("static"), metadata_server.open()
+    before = metadata_server.open().records.read([path])
+    asked, put = threading.Event(), second.ephemerals.put
+
+    def notice(*args: Any, **options: Any) -> Any:
+        attempt = put(*args, **options)
+        asked.set()
+        return attempt
+
+    second.ephemerals.put = notice  # type: ignore[method-assign]
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            Consumer(second, "static", static=True)
+        except Exception as exc:
+            errors.append(exc)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert asked.wait(30)
+    second.close()
+    waiting.join(30)
+    assert isinstance(errors[0], ClosedError)
+    assert metadata_server.open().records.read([path]) == before
+    settle(first, shares=(4,))
+
+
+def test_a_static_member_that_left_has_a_successor_at_once_and_nothing_moves(
+    join: Callable[..., Consumer],
+) -> None:
+    first, other = join("static", static=True), join("other")
+    settle(first, other, shares=(2, 2))
+    had, others = set(first.positions), set(other.positions)
+    first.member.close()
+    again = join("static", static=True)
+    settle(again, other, shares=(2, 2))
+    assert (set(again.positions), set(other.positions)) == (had, others)
+    first.session.close()
+    settle(again, other, shares=(2, 2))
+    assert (set(again.positions), again.lost, other.lost) == (had, set(), set())
+
+
+def test_a_static_member_that_died_has_a_successor_when_its_session_is_over_and_nothing_moves(
+    join: Callable[..., Consumer],
+) -> None:
+    first, other = join("static", static=True), join("other")
+    settle(first, other, shares=(2, 2))
+    had, others = set(first.positions), set(other.positions)
+    first.session.suspend()
+    again = join("static", static=True)
+    settle(again, other, shares=(2, 2))
+    assert (set(again.positions), set(other.positions), other.lost) == (had, others, set())
+    first.session.resume()
+    wait_for(lambda: first.member.failure, "the one whose session ended says what is the matter")
+    assert isinstance(first.member.failure, RequestRefusedError)
+    first.member.close()
+    settle(again, other, shares=(2, 2))
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+def test_a_member_whose_node_is_removed_is_in_the_group_again(
+    join: Callable[..., Consumer], metadata_server: MemoryServer, static: bool
+) -> None:
+    first, second = join("a", static=static), join("b", static=static)
+    settle(first, second, shares=(2, 2))
+    operator = metadata_server.open()
+    for _ in range(3):
+        operator.records.delete({PATHS.member("b"): ANY})
+        wait_for(lambda: operator.records.read([PATHS.member("b")]), "it is registered again")
+    settle(first, second, shares=(2, 2))
+    assert first.member.failure is second.member.failure is None

@@ -292,12 +292,13 @@ def test_a_worker_at_the_same_address_takes_its_name_over_at_once_and_keeps_its_
 ) -> None:
     other = MemoryCoordination(metadata_server)
     one.workers.register(WORKER, fail)
+    one.store.suspend()  # Its process is dead, for the other one listens there.
     other.workers.register(WorkerRecord("w", HERE, "rs2", 1), fail)
     assert metadata_server.clock.monotonic_ms() == 0
     other.workers.update(WorkerRecord("w", HERE, "rs2", 9))
     other.store.expire()
-    wait_for(one.workers.list, "it is present again")
-    assert one.workers.list() == {"w": WorkerRecord("w", HERE, "rs2", 9)}
+    wait_for(other.workers.list, "it is present again")
+    assert other.workers.list() == {"w": WorkerRecord("w", HERE, "rs2", 9)}
 
 
 def test_a_subscriber_without_partitions_or_with_endless_topics_is_refused(

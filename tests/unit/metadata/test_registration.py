@@ -10,6 +10,7 @@ import pytest
 from hqueue import HQueueError, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import ANY, Change, Obstacle
 from hqueue.metadata.registration import Registration
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from tests.support.doubles import SteppedClock
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
@@ -27,7 +28,9 @@ class Scene:
     """A server with two clients, and what the first one's registrations came to."""
 
     def __init__(self) -> None:
-        self.clock = SteppedClock()
+        stepped = SteppedClock()
+        self.clock: Clock = stepped
+        self.stepped = stepped
         self.server = MemoryServer(clock=self.clock, session_timeout_ms=SESSION_MS)
         self.one, self.other = self.server.open(), self.server.open()
         self.failures: list[HQueueError] = []
@@ -67,7 +70,7 @@ def test_it_is_there_until_it_is_closed_and_leaves_no_thread(scene: Scene) -> No
     registration.close()
     registration.close()
     assert scene.count() == 0
-    assert scene.clock.now_ms == 0, "nobody waited"
+    assert scene.stepped.now_ms == 0, "nobody waited"
     wait_for(lambda: set(threading.enumerate()) <= before, "its thread has ended")
 
 
@@ -78,7 +81,7 @@ def test_one_that_lives_is_waited_for_as_long_as_a_dead_one_would_stay_and_nothi
     with pytest.raises(TakenError) as caught:
         scene.register(scene.one)
     assert caught.value.obstacle == Obstacle("/top/2/who", b"other")
-    assert scene.clock.now_ms >= 1.5 * SESSION_MS + 1_000
+    assert scene.stepped.now_ms >= 1.5 * SESSION_MS + 1_000
     assert (scene.count(), scene.seen()) == (1, {b"other"})
 
 
@@ -86,17 +89,20 @@ def test_one_that_died_makes_room_when_its_session_is_over(scene: Scene) -> None
     scene.register(scene.other, b"other")
     scene.other.suspend()
     scene.register(scene.one)
-    assert SESSION_MS <= scene.clock.now_ms < 1.5 * SESSION_MS
+    assert SESSION_MS <= scene.stepped.now_ms < 1.5 * SESSION_MS
     found = scene.one.records.read(KEYS)
     assert {record.value for record in found.values()} == {b"me", b"what"}
 
 
 def test_one_that_can_only_be_dead_is_replaced_at_once(scene: Scene) -> None:
     old = scene.register(scene.other)
+    scene.other.suspend()
     scene.register(scene.one)
-    assert scene.clock.now_ms == 0
+    assert scene.stepped.now_ms == 0
+    before = scene.one.records.read(KEYS)
     old.close()
-    assert scene.count() == 6, "the old one removes only what is its own"
+    scene.other.resume()
+    assert scene.one.records.read(KEYS) == before, "the old one removes only what is its own"
 
 
 def test_where_what_is_above_is_missing_it_is_refused_at_once_and_nothing_is_left(
@@ -106,7 +112,7 @@ def test_where_what_is_above_is_missing_it_is_refused_at_once_and_nothing_is_lef
     with pytest.raises(TakenError) as caught:
         scene.register(scene.one)
     assert caught.value.obstacle == Obstacle("/top/1/who", None)
-    assert (scene.count(), scene.clock.now_ms) == (0, 0)
+    assert (scene.count(), scene.stepped.now_ms) == (0, 0)
 
 
 def test_after_its_session_ended_it_is_made_again_with_what_it_became(scene: Scene) -> None:
@@ -129,10 +135,10 @@ def test_a_cut_that_is_shorter_than_the_session_changes_nothing(scene: Scene) ->
     scene.register(scene.one)
     before = scene.other.records.read(KEYS)
     scene.one.suspend()
-    scene.clock.now_ms += SESSION_MS - 1
+    scene.stepped.now_ms += SESSION_MS - 1
     assert scene.other.records.read(KEYS) == before
     scene.one.resume()
-    scene.clock.now_ms += SESSION_MS
+    scene.stepped.now_ms += SESSION_MS
     assert scene.other.records.read(KEYS) == before
 
 
@@ -210,7 +216,7 @@ def test_one_that_is_closed_while_it_is_cut_off_disappears_with_its_session(scen
     scene.one.suspend()
     registration.close()
     assert scene.count() == 6
-    scene.clock.now_ms += SESSION_MS
+    scene.stepped.now_ms += SESSION_MS
     assert scene.count() == 0
     scene.one.resume()
     assert scene.count() == 0
@@ -236,3 +242,53 @@ def test_a_foreign_record_in_the_place_of_a_name_is_one_that_stays(scene: Scene)
     scene.other.records.write({"/top/0/who": Change(b"me", ANY)})
     scene.register(scene.one)
     assert scene.seen() == {b"me"}
+
+
+def test_what_another_hand_removed_is_made_again_whatever_part_of_it_and_how_often(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    registration = scene.register(scene.one)
+    registration.replace({"/top/0/what": b"new"})
+    before = {key: record.value for key, record in scene.other.records.read(KEYS).items()}
+    for removed in (KEYS, KEYS[:1], KEYS[3:4], KEYS):
+        scene.other.records.delete(dict.fromkeys(removed, ANY))
+        wait_for(lambda: scene.count() == 6, "it is present again")
+        found = scene.other.records.read(KEYS)
+        assert {key: record.value for key, record in found.items()} == before
+    assert "removed by another hand" in caplog.text
+    assert (registration.failure, scene.failures) == (None, [])
+
+
+def test_what_another_session_took_away_and_left_is_made_again_by_the_one_that_lives(
+    scene: Scene,
+) -> None:
+    scene.clock = SYSTEM_CLOCK
+    scene.register(scene.one)
+    before = scene.other.records.read(KEYS)
+    scene.register(scene.other).close()  # It takes the one before it for dead.
+    wait_for(lambda: scene.count() == 6, "the one that lives is present again")
+    after = scene.one.records.read(KEYS)
+    assert all(after[key].changed > before[key].changed for key in KEYS)
+    assert scene.failures == []
+
+
+def test_what_another_session_put_in_its_place_and_keeps_ends_it_with_the_reason(
+    scene: Scene,
+) -> None:
+    registration = scene.register(scene.one)
+    scene.register(scene.other)  # At the very same address: it takes the one before it for dead.
+    before = scene.other.records.read(KEYS)
+    wait_for(lambda: scene.failures, "it ends with the reason")
+    assert isinstance(registration.failure, TakenError)
+    registration.close()
+    assert scene.other.records.read(KEYS) == before, "two that are alive do not take turns"
+
+
+def test_what_is_left_behind_is_its_successor_s_and_goes_with_the_session(scene: Scene) -> None:
+    registration = scene.register(scene.one)
+    registration.leave_behind({"/top/0/who": b"left"})
+    assert scene.seen() == {b"me", b"left"}
+    scene.other.records.delete(dict.fromkeys(KEYS, ANY))
+    scene.one.suspend()
+    scene.one.resume()
+    assert scene.count() == 0, "nobody makes it again"
