@@ -16,7 +16,7 @@ from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Patience
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 
 __all__ = ["Intake", "Portion"]
 
@@ -45,12 +45,16 @@ class Portion(Generic[KeyT]):
     """Messages that the partition had before that; None if that is not known."""
     expired: int
     """Messages that were to come before these, and are gone."""
+    short: bool = False
+    """Whether the log has stayed shorter, for an operation's bound, than the place from which on it
+    is read: so it is another one, which began later. Has no batches then, and comes again.
+    """
 
 
 class _Partition(Fetch, Generic[KeyT]):
     """A partition that is read."""
 
-    __slots__ = ("busy", "cursor", "expired", "key", "source")
+    __slots__ = ("_short_until", "busy", "cursor", "expired", "key", "source")
 
     def __init__(
         self, key: KeyT, source: _Source[KeyT], reader: PartitionReader, now_ms: float
@@ -64,6 +68,15 @@ class _Partition(Fetch, Generic[KeyT]):
         """Up to where portions were made of it."""
         self.expired = 0
         """Messages that portions have reported as gone."""
+        self._short_until: Deadline | None = None
+
+    def stays_short(self) -> bool:
+        """Whether the log was too short at every look for an operation's bound."""
+        if not self.reader.short:
+            self._short_until = None
+            return False
+        self._short_until = self._short_until or self.source.reader.deadline()
+        return self._short_until.expired
 
 
 class _Source(Generic[KeyT]):
@@ -295,7 +308,9 @@ class Intake(Generic[KeyT]):
             readers, self._request_bytes_max, rows_max=rows_max
         )
 
-    def _put(self, fetch: _Partition[KeyT], batches: Sequence[Batch]) -> None:
+    def _put(
+        self, fetch: _Partition[KeyT], batches: Sequence[Batch], *, short: bool = False
+    ) -> None:
         if not self._is_read(fetch):
             return
         ordinal: int | None
@@ -305,7 +320,7 @@ class Intake(Generic[KeyT]):
             cursor, ordinal = fetch.reader.cursor, fetch.reader.ordinal
         gone, fetch.expired = fetch.reader.expired - fetch.expired, fetch.reader.expired
         fetch.cursor = cursor
-        self._ready.append((fetch, Portion(fetch.key, batches, cursor, ordinal, gone)))
+        self._ready.append((fetch, Portion(fetch.key, batches, cursor, ordinal, gone, short)))
         self._work.notify_all()
 
     def _end(
@@ -333,6 +348,8 @@ class Intake(Generic[KeyT]):
             fetch.answered(now_ms, error if isinstance(error, HQueueError) else refused)
             if fetch.reader.cursor > fetch.cursor:
                 self._put(fetch, [])  # Of what came nothing was wanted.
+            elif error is None and refused is None and fetch.stays_short():
+                self._put(fetch, [], short=True)
             if error is not None and not reported:
                 reported = True
                 self._ready.append((fetch, error))  # It is wanted again when that is taken.

@@ -57,11 +57,7 @@ class Consumption:
         settings: ConsumerSettings,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.positions = Positions(
-            self.log,
-            settings.auto_offset_reset,
-            lambda: clock.wall_ms() + cluster.settings.clock_skew_ms_max,
-        )
+        self.positions = Positions(self.log, settings.auto_offset_reset)
         self.paused: set[PartitionKey] = set()
         self.lock = threading.RLock()
         """Held by who changes what it has, or where it is. Callbacks are called with it."""

@@ -24,8 +24,10 @@ class ConsumerOptions(TypedDict, total=False):
 
     auto_offset_reset: Literal["earliest", "latest", "error"]
     """Where a partition begins of which the group has no offset, and where it goes on when the
-    messages at its offset are gone: with the oldest there is, by default; with what is written from
-    now on; or with an `OffsetOutOfRangeError`, until `Consumer.seek` is called."""
+    messages at its offset have expired: with the oldest there is, by default; with what is written
+    from now on; or with an `OffsetOutOfRangeError`, until `Consumer.seek` is called. After a
+    truncation ``latest`` begins with the new log's first message, as ``earliest`` does: all of it
+    was written after the offset."""
 
     auto_commit: bool
     """Commit what was handed out, when more is asked for, at most every `auto_commit_interval_ms`;

@@ -34,16 +34,11 @@ class Positions:
     Args:
         log: opens the log of a queue that has a partition of this number.
         reset: what ``auto_offset_reset`` says.
-        latest_ms: until when a message may have been written by now: a later offset lies beyond
-            the end.
     """
 
-    def __init__(
-        self, log: Callable[[str, int], QueueLog], reset: str, latest_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, log: Callable[[str, int], QueueLog], reset: str) -> None:
         self._log = log
         self._reset = reset
-        self._latest_ms = latest_ms
         self._positions: dict[PartitionKey, Position] = {}
         self._committed: dict[PartitionKey, Position] = {}
 
@@ -88,27 +83,40 @@ class Positions:
         """Have a position where it can begin; whether others of the group must learn of that, too:
         what is written from now on is the group's, also if this consumer sees nothing of it.
 
+        An offset is taken at its word. Whether the log is still the one that it was reached in is
+        seen when that is read: see `begin_again`.
+
         Raises:
             OffsetOutOfRangeError: there is none, and ``auto_offset_reset`` is ``error``.
             StoreUnavailableError: where the partition ends can't be found out now.
         """
-        position = self._positions[key]
-        if position.next != UNSET.next and position.next.timestamp <= self._latest_ms():
+        if self._positions[key].next != UNSET.next:
             return False
-        text = "the group's offset lies beyond the end of the partition"
-        if position.next == UNSET.next:
-            text = "the group has no offset in this partition"
-        self._refuse(text, key, lost=None)
+        self._refuse("the group has no offset in this partition", key, lost=None)
         self._positions[key] = self.end(key) if self._reset == LATEST else BEGINNING
         return self._reset == LATEST
 
-    def lose(self, key: PartitionKey, lost: int | None) -> bool:
-        """Messages from its position on are gone; whether it goes on at the end of the partition,
-        and not with what comes next.
+    def begin_again(self, key: PartitionKey) -> None:
+        """The log in which its position was reached is gone, for the queue was truncated, or
+        deleted and made again: it goes on with the first message of the one that is there. All of
+        that was written after the position was reached, so ``latest`` skips none of it.
+
+        Raises:
+            OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
+        """
+        text = "the log began again, for the queue was truncated or made again: what was not "
+        text += "consumed is gone"
+        self._refuse(text, key, lost=None)
+        logger.warning("%s: %s", text, self._facts(key, None))
+        self._positions[key] = BEGINNING
+
+    def lose(self, key: PartitionKey, lost: int) -> bool:
+        """Messages from its position on have expired; whether it goes on at the end of the
+        partition, and not with what comes next.
 
         Args:
             key: the partition.
-            lost: how many; None if that is not known.
+            lost: how many.
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.

@@ -69,23 +69,28 @@ class Stream:
         """Hand out what came next in a partition, unless something is missing before it.
 
         Raises:
-            OffsetOutOfRangeError: as `Positions.lose`. It comes again until somebody seeks.
+            OffsetOutOfRangeError: as `Positions.lose` and `Positions.begin_again`. It comes again
+                until somebody seeks.
         """
         key = portion.key
         if key not in self._intake:
             return  # It was given up meanwhile.
         position = self._positions[key]
-        lost: int | None = portion.expired if position.next > BEGINNING.next else 0
+        begun = position.next > BEGINNING.next
+        another = portion.short and begun
         if portion.batches and position.ordinal is not None:
             header = portion.batches[0].header
-            if passed_by(header, position.next) < position.ordinal:
-                lost = None  # It was truncated, and begins again.
+            another = passed_by(header, position.next) < position.ordinal
+        lost = portion.expired if begun else 0
         try:
-            if lost != 0 and self._positions.lose(key, lost):
+            if another:
+                self._positions.begin_again(key)
+            if another or (lost and self._positions.lose(key, lost)):
                 self.restart([key])
                 return
         except HQueueError:
-            self.restart([key])
+            if not portion.short:
+                self.restart([key])
             raise
         if portion.batches:
             self.handout = Handout(portion)

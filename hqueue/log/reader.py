@@ -107,6 +107,15 @@ class PartitionReader:
         """Whether the stop was reached: no further batch can hold a wanted message."""
         return self.cursor >= self._stop
 
+    @property
+    def short(self) -> bool:
+        """Whether the log ended before the first ID that is wanted, when that was looked at last.
+
+        A region server that lost the partition and does not know yet may say so, for a while; a log
+        that stays so short is another one: the partition was truncated.
+        """
+        return self.at_tail and self._slot is not None and self._slot < self._floor
+
     def read(self, deadline: Deadline) -> list[Batch]:
         """The next batches, some megabytes at most; none at the end of the log or at the stop.
 

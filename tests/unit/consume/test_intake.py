@@ -197,3 +197,27 @@ def test_nobody_waits_for_what_is_being_freed(
             assert not removed.done()
         finally:
             goes_on.set()
+
+
+def test_a_log_that_is_short_for_a_while_is_read_on_and_one_that_stays_so_is_reported(
+    intake: Intake[str],
+) -> None:
+    """Of a server that lost the partition, and does not know yet, a log looks short."""
+    rows = GatedRows()
+    filled(rows, [4])
+    known = rows.rows[0][-1]
+    start = MessageID.from_int(known.slot + 1_000)
+    rows.rows[0].remove(known)
+    intake.add("p0", reader_of(rows, operation_timeout_ms=10**6), 0, Scan(start))
+    assert intake.take(300) is None
+    rows.rows[0].append(known)
+    rows.append(0, b"new")
+    assert take(intake, 1) == {"p0": [b"new"]}
+    intake.remove(["p0"])
+    del rows.rows[0][1:]
+    intake.add("p0", reader_of(rows, operation_timeout_ms=100), 0, Scan(start))
+    for _ in range(2):
+        portion = intake.take(WAIT_MS)
+        assert portion is not None
+        assert portion.short
+        assert not portion.batches
