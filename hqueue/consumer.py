@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from hqueue.client import Client
@@ -84,6 +85,7 @@ class Consumer(ConsumerStream):
         self._settings = ConsumerSettings.of(options)
         self._pid = os.getpid()
         self._closed = False
+        self._closing: threading.Thread | None = None
         self._parts: list[ConsumerStream] | None = None
         self._own_client = connect() if client is None else None
         used = self._own_client if client is None else client
@@ -129,7 +131,8 @@ class Consumer(ConsumerStream):
     ) -> None:
         """Consume these queues, and no others: their partitions are shared with the group.
 
-        The callbacks are called by the thread that polls, or closes, and may use the consumer.
+        The callbacks are called by the thread that polls, closes or unsubscribes. They may commit,
+        seek and pause; closing, polling and changing what is consumed are refused in them.
 
         Args:
             queues: their names.
@@ -263,9 +266,7 @@ class Consumer(ConsumerStream):
                 they took them over before an answer came.
             StoreUnavailableError: ZooKeeper stayed away. With an outcome.
         """
-        committer = self._consumption.committer
-        with committer.deciding():
-            committer.commit(self._to_commit(positions))
+        self._consumption.commit(lambda: self._to_commit(positions))
 
     def commit_async(
         self,
@@ -278,17 +279,16 @@ class Consumer(ConsumerStream):
         Args:
             positions: as for `commit`.
             on_commit: called there with what was to be committed, and with the error if there was
-                one. Without it errors are logged.
+                one. Without it errors are logged. It may commit and close the consumer; what it
+                raises is logged.
         """
         called = on_commit
-        committer = self._consumption.committer
-        with committer.deciding():
-            committer.commit_later(
-                self._to_commit(positions),
-                None
-                if called is None
-                else lambda moves, error: called({k: to.next for k, to in moves.items()}, error),
-            )
+        self._consumption.commit_later(
+            lambda: self._to_commit(positions),
+            None
+            if called is None
+            else lambda moves, error: called({k: to.next for k, to in moves.items()}, error),
+        )
 
     def committed(
         self, partitions: Iterable[Partition] | None = None
@@ -332,12 +332,14 @@ class Consumer(ConsumerStream):
         Raises:
             CommitFailedError, StoreUnavailableError: it is closed, but not all was committed.
         """
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or self._closing is not None or os.getpid() != self._pid:
             return
-        self._closed = True
+        self._consumption.check_no_callback()
+        self._closing = threading.current_thread()  # Its callbacks may still use the consumer.
         try:
             self._consumption.close(commit=self._settings.auto_commit if commit is None else commit)
         finally:
+            self._closed = True
             if self._own_client is not None:
                 self._own_client.close()
 
@@ -387,7 +389,7 @@ class Consumer(ConsumerStream):
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
             raise ClosedError("a consumer can't be used in a forked child; make one there")
-        if self._closed:
+        if self._closed or self._closing not in (None, threading.current_thread()):
             raise ClosedError("the consumer was closed")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError
-from hqueue.groups import Consumption, Handout, Stream
+from hqueue.groups import Consumption, Handout, Position, Stream
 from hqueue.message import ConsumedMessage
 from hqueue.metadata import PartitionKey
 from hqueue.settings.numbers import check_whole
@@ -102,18 +101,16 @@ class ConsumerStream:
     def commit(self) -> None:
         """Commit the place after all that this stream handed out. Raises as `Consumer.commit`."""
         self._check()
-        committer = self._consumption.committer
-        with contextlib.ExitStack() as deciding:
-            with self._consumption.lock:
-                # Until it is done no later claim of these partitions counts.
-                deciding.enter_context(committer.deciding())
-                self._stream.settle()
-                moved = self._consumption.positions.moved(self._stream.keys)
-            committer.commit(moved)
+        self._consumption.commit(self._moved)
 
     def assignment(self) -> set[PartitionKey]:
         """The partitions that it has."""
         return set(self._stream.keys)
+
+    def _moved(self) -> dict[PartitionKey, Position]:
+        if not self._consumption.committer.calls_back:
+            self._stream.settle()
+        return self._consumption.positions.moved(self._stream.keys)
 
     def _taken(self, handout: Handout, messages_max: int) -> list[ConsumedMessage]:
         """So many messages of it at most."""

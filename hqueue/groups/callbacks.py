@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 
 from hqueue.metadata import PartitionKey
@@ -26,21 +27,31 @@ class Callbacks:
         self._assigned = assigned
         self._revoked = revoked
         self._lost = lost or revoked
+        self._calling: threading.Thread | None = None
+
+    @property
+    def are_called_here(self) -> bool:
+        """Whether the caller is called by one of them."""
+        return self._calling is threading.current_thread()
 
     def assigned(self, keys: Iterable[PartitionKey]) -> None:
         """It got these."""
-        _call(self._assigned, keys)
+        self._call(self._assigned, keys)
 
     def revoked(self, keys: Iterable[PartitionKey]) -> None:
         """It gives these up, and has them still."""
-        _call(self._revoked, keys)
+        self._call(self._revoked, keys)
 
     def lost(self, keys: Iterable[PartitionKey]) -> None:
         """Others may have these already."""
-        _call(self._lost, keys)
+        self._call(self._lost, keys)
 
-
-def _call(callback: OnPartitions | None, keys: Iterable[PartitionKey]) -> None:
-    called = sorted(keys)
-    if callback is not None and called:
-        callback(called)
+    def _call(self, callback: OnPartitions | None, keys: Iterable[PartitionKey]) -> None:
+        called = sorted(keys)
+        if callback is None or not called:
+            return
+        try:
+            self._calling = threading.current_thread()
+            callback(called)
+        finally:
+            self._calling = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Collection, Mapping
 
-from hqueue.errors import CommitFailedError, HQueueError
+from hqueue.errors import BufferFullError, CommitFailedError, HQueueError, Outcome
 from hqueue.groups.offsets import Position
 from hqueue.metadata import PartitionKey
+from hqueue.runtime.foreign import call_foreign
 
 __all__ = ["Committer", "OnCommit"]
 
@@ -27,9 +28,11 @@ _Later = tuple[Mapping[PartitionKey, Position], "OnCommit | None"]
 class Committer:
     """Commits one after the other, in the order in which it was asked. Thread-safe.
 
-    What is committed later is done by a thread that ends when nothing is left. Of positions that
-    wait, and that nobody waits for, only the latest are committed: however slow the store is, what
-    waits is no more than one position a partition.
+    What is committed later is done by a thread that ends when nothing is left, or by whichever
+    thread commits before that. Of positions that wait, and that nobody waits for, only the latest
+    are committed: however slow the store is, what waits is no more than one position a partition.
+
+    Nothing here waits for a callback: a callback may commit itself.
 
     Args:
         commit: commits positions, and returns the partitions for which that was refused.
@@ -40,24 +43,27 @@ class Committer:
     ) -> None:
         self._commit = commit
         self._committing = threading.Lock()
-        self._work = threading.Condition()
+        """Held by the thread that commits, and by no callback."""
+        self._lock = threading.Lock()
+        self._less = threading.Condition(self._lock)
         self._later: collections.deque[_Later] = collections.deque()
-        self._running = False
-        self._deciding = 0
+        self._to_call: collections.deque[tuple[OnCommit, _Later, HQueueError | None]] = (
+            collections.deque()
+        )
+        self._thread: threading.Thread | None = None
+        """There for as long as something is to be committed later, or called."""
+        self._decisions: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
 
-    @contextlib.contextmanager
-    def deciding(self) -> Iterator[None]:
-        """While somebody finds out what to commit, and until that is done, or is to be done later:
-        `flush` waits for it as well. Not to be waited for by who is in it.
+    @property
+    def calls_back(self) -> bool:
+        """Whether the caller is called by this object: in a callback of a commit."""
+        return self._thread is threading.current_thread()
+
+    def expect(self, decision: threading.Lock) -> None:
+        """Let `flush` wait for a decision what to commit: for as long as this lock is held, which
+        whoever decides does until that is committed, or will be later.
         """
-        with self._work:
-            self._deciding += 1
-        try:
-            yield
-        finally:
-            with self._work:
-                self._deciding -= 1
-                self._work.notify_all()
+        self._decisions.add(decision)
 
     def commit(self, positions: Mapping[PartitionKey, Position]) -> None:
         """Commit now, after what was to be committed later.
@@ -66,61 +72,103 @@ class Committer:
             CommitFailedError: some are refused; the others are committed.
             StoreUnavailableError: with an outcome; some may be committed.
         """
-        with self._work:
-            self._work.wait_for(lambda: not self._running)
-        if positions:
+        with self._committing:
+            self._commit_waiting()
             self._carry_out(positions)
+
+    def await_room(self) -> None:
+        """Wait until one more with a callback may wait. Not called by who holds a decision, or what
+        a callback needs.
+
+        Raises:
+            BufferFullError: a callback of a commit asks, which others wait for.
+        """
+        with self._lock:
+            if self.calls_back and len(self._later) >= LATER_MAX:
+                raise BufferFullError("too many commits wait", waiting=LATER_MAX)
+            self._less.wait_for(lambda: len(self._later) < LATER_MAX)
 
     def commit_later(
         self, positions: Mapping[PartitionKey, Position], on_commit: OnCommit | None = None
     ) -> None:
-        """Commit soon, in another thread.
+        """Commit soon, in another thread. Never waits.
 
         Args:
             positions: what to commit.
             on_commit: called there with the positions, and with the error if there was one, which
                 is logged if there is nobody to be called.
+
+        Raises:
+            RuntimeError: no thread can be started. Nothing will be committed.
         """
-        with self._work:
+        with self._lock:
+            if self._thread is None:
+                # It begins when the lock is free.
+                thread = threading.Thread(target=self._run, name="hqueue-commit", daemon=True)
+                thread.start()
+                self._thread = thread
             if on_commit is None and self._later and self._later[-1][1] is None:
-                positions = {**self._later.pop()[0], **positions}
-            self._work.wait_for(lambda: len(self._later) < LATER_MAX)
-            self._later.append((positions, on_commit))
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, name="hqueue-commit", daemon=True).start()
+                self._later[-1] = ({**self._later[-1][0], **positions}, None)
+            else:
+                self._later.append((positions, on_commit))
 
     def flush(self) -> None:
         """Wait until all that was decided is committed, or failed. The store's bounds hold."""
-        with self._work:
-            self._work.wait_for(lambda: not (self._running or self._deciding))
+        for decision in list(self._decisions):
+            with decision:
+                pass
+        with self._committing:
+            self._commit_waiting()
 
     def _run(self) -> None:
         while True:
-            with self._work:
-                if not self._later:
-                    self._running = False
-                    self._work.notify_all()
+            with self._lock:
+                if not self._later and not self._to_call:
+                    self._thread = None
                     return
-                positions, on_commit = self._later.popleft()
-                self._work.notify_all()
-            error: HQueueError | None = None
-            try:
-                self._carry_out(positions)
-            except HQueueError as exc:
-                error = exc
-            if on_commit is None:
-                if error is not None:
-                    logger.warning("offsets were not committed: %s", error)
-                continue
-            try:
-                on_commit(positions, error)
-            except Exception:
-                logger.exception("a callback of a commit raised an error")
+            with self._committing:
+                self._commit_first()
+            while self._to_call:
+                on_commit, (positions, _), error = self._to_call.popleft()
+                call_foreign("a callback of a commit", on_commit, positions, error)
+
+    def _commit_waiting(self) -> None:
+        """Commit what was to be committed later. The caller commits."""
+        while self._later:
+            self._commit_first()
+
+    def _commit_first(self) -> None:
+        """Commit what waits for longest. The caller commits.
+
+        It waits until that is done: if the caller is interrupted, another commits it.
+        """
+        if not self._later:
+            return
+        first = self._later[0]
+        positions, on_commit = first
+        error: HQueueError | None = None
+        try:
+            self._carry_out(positions)
+        except HQueueError as exc:
+            error = exc
+        except Exception as exc:
+            if threading.current_thread() is not self._thread:
+                raise
+            error = HQueueError(
+                "offsets were not committed", outcome=Outcome.UNKNOWN, reason=repr(exc)
+            )
+            error.__cause__ = exc
+        if on_commit is not None:
+            self._to_call.append((on_commit, first, error))
+        elif error is not None:
+            logger.warning("offsets were not committed: %s", error)
+        with self._lock:
+            if self._later[0] is first:  # Else more was put to it meanwhile.
+                self._later.popleft()
+            self._less.notify_all()
 
     def _carry_out(self, positions: Mapping[PartitionKey, Position]) -> None:
-        with self._committing:
-            refused = self._commit(positions)
+        refused = self._commit(positions) if positions else ()
         if refused:
             raise CommitFailedError(
                 "others have these partitions now, or somebody set their offsets",

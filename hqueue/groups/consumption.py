@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from hqueue.errors import HQueueError, InvalidInputError, QueueNotFoundError
 from hqueue.groups.assigned import HandAssigned
 from hqueue.groups.callbacks import Callbacks
 from hqueue.groups.catalog import Selection
 from hqueue.groups.changes import Changes
-from hqueue.groups.committer import Committer
+from hqueue.groups.committer import Committer, OnCommit
 from hqueue.groups.handout import Handout
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import Offset, Position
@@ -87,6 +87,7 @@ class Consumption:
         self, selection: Selection, topics: Collection[str], callbacks: Callbacks
     ) -> None:
         """As `hqueue.Consumer.subscribe`."""
+        self.check_no_callback()
         found = self.place.check_selection(selection)
         with self.lock:
             self.settle()
@@ -100,6 +101,7 @@ class Consumption:
 
     def assign(self, partitions: Collection[PartitionKey]) -> None:
         """As `hqueue.Consumer.assign`. The partitions are there."""
+        self.check_no_callback()
         if isinstance(self.place.holder, GroupMember):
             raise InvalidInputError("it has subscribed; unsubscribe before partitions are assigned")
         self.unsubscribe()
@@ -110,6 +112,7 @@ class Consumption:
 
     def unsubscribe(self) -> None:
         """As `hqueue.Consumer.unsubscribe`."""
+        self.check_no_callback()
         with self.lock:
             failure = self._leave(commit=self._settings.auto_commit)
         if failure is not None:
@@ -132,6 +135,7 @@ class Consumption:
 
     def close(self, *, commit: bool) -> None:
         """As `hqueue.Consumer.close`."""
+        self.check_no_callback()
         self.closed = True
         try:
             with self.lock:
@@ -166,8 +170,10 @@ class Consumption:
             None if nothing came in time, or a stop was requested.
 
         Raises:
-            InvalidInputError: it has neither subscribed nor been assigned anything.
+            InvalidInputError: it has neither subscribed nor been assigned anything; or a callback
+                asks.
         """
+        self.check_no_callback()
         began_ms = self.clock.monotonic_ms()
         ends_ms = float("inf") if timeout_ms is None else began_ms + timeout_ms
         with self.lock:
@@ -203,9 +209,21 @@ class Consumption:
         return None
 
     def settle(self) -> None:
-        """Note how far it is, where one thread alone is handed out messages."""
-        if len(self.streams) == 1:
+        """Note how far it is, where one thread alone is handed out messages, and that one asks: a
+        callback of a commit doesn't know what the thread that polls is done with.
+        """
+        if len(self.streams) == 1 and not self.committer.calls_back:
             self.streams[0].settle()
+
+    def check_no_callback(self) -> None:
+        """Raise an `InvalidInputError` if a callback for partitions that come and go asks: what it
+        is called in the middle of has to be done first.
+        """
+        if self._callbacks.are_called_here:
+            raise InvalidInputError(
+                "a callback for partitions that come and go can't close its consumer, poll it or "
+                "change what it consumes; call request_stop, or do it after the poll"
+            )
 
     def seek(self, key: PartitionKey, to: Position) -> None:
         """Go on elsewhere in a partition that it has."""
@@ -234,7 +252,9 @@ class Consumption:
 
     def resolve(self, key: PartitionKey) -> Position:
         """The position of a partition that it has, where one can begin."""
-        with self.committer.deciding():
+        decision = threading.Lock()
+        with decision:
+            self.committer.expect(decision)
             if self.positions.resolve(key) and self.place.in_group:
                 self.committer.commit({key: self.positions[key]})
             return self.positions[key]
@@ -282,6 +302,7 @@ class Consumption:
                     failure = exc
                 if isinstance(holder, GroupMember):
                     self._callbacks.revoked(held)
+                    self.committer.flush()  # What the callback commits later.
         finally:
             self._forget(held)
             self._to_accept.clear()
@@ -378,6 +399,7 @@ class Consumption:
                         logger.warning("offsets were not committed: %s", exc)
                 self.committer.flush()  # What is under way would be refused.
                 self._callbacks.revoked(keys)
+                self.committer.flush()  # What the callback commits later.
         finally:
             self._forget(keys)
             self._to_release |= keys
@@ -395,6 +417,23 @@ class Consumption:
         self.paused.difference_update(keys)
 
     # Commits.
+
+    def commit(self, decide: Callable[[], Mapping[PartitionKey, Position]]) -> None:
+        """Commit what is decided. Until it is done no later claim of these partitions counts."""
+        decision = threading.Lock()
+        with decision:
+            with self.lock:
+                self.committer.expect(decision)
+                decided = decide()
+            self.committer.commit(decided)
+
+    def commit_later(
+        self, decide: Callable[[], Mapping[PartitionKey, Position]], on_commit: OnCommit | None
+    ) -> None:
+        """The same, in another thread."""
+        self.committer.await_room()
+        with self.lock:  # So nobody waits for what is decided before it is to be done.
+            self.committer.commit_later(decide(), on_commit)
 
     def _schedule_commit(self) -> None:
         if self._settings.auto_commit and self.place.in_group:

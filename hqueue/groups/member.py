@@ -305,7 +305,7 @@ class GroupMember:
     def _serve(self) -> None:
         try:
             self._run()
-        except Exception as exc:  # Else the consumer would wait for its partitions for ever.
+        except BaseException as exc:  # Else the consumer would wait for its partitions for ever.
             logger.exception("a member of a group failed: %s", self.consumer)
             self._fail(HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}"))
 

@@ -11,6 +11,7 @@ from hqueue.metadata.outcomes import own_copy
 from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import Group, MetadataStore, Obstacle, SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.foreign import call_foreign
 
 __all__ = ["Registration"]
 
@@ -166,7 +167,7 @@ class Registration:
             except HQueueError as exc:
                 logger.error("a registration could not be made again: %s", exc)
                 self.failure = exc
-                self._on_failure(exc)
+                call_foreign("a listener of a registration's failure", self._on_failure, exc)
                 return
 
     def _make_again(self) -> None:

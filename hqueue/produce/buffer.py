@@ -16,6 +16,7 @@ from hqueue.message import Headers, Message, headers_size
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Target
 from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 from hqueue.settings.numbers import check_number, check_whole
@@ -297,7 +298,7 @@ class BatchingBuffer(Generic[Target]):
         ids = MessageIDs(0, 0)
         try:
             ids = self._write(batch)
-        except Exception as exc:  # Whatever it is, the senders must learn it.
+        except BaseException as exc:  # Whatever it is, the senders must learn it.
             error = exc
             count = len(batch.values) if batch.bodies is None else batch.bodies.count
             logger.warning("a batch of %d messages was not written: %s", count, exc)
@@ -306,10 +307,8 @@ class BatchingBuffer(Generic[Target]):
         else:
             batch.future.set_exception(error)
         for index, callback in batch.callbacks:
-            try:
-                callback(ids[index] if error is None else None, error)
-            except Exception:
-                logger.exception("a delivery callback failed")
+            message_id = ids[index] if error is None else None
+            call_foreign("a delivery callback", callback, message_id, error)
         with self._lock:
             if batch.target is not None:
                 self._busy.discard(batch.target)

@@ -68,7 +68,7 @@ class Producer:
             message: the message.
             partition, key: as in `Queue.put`. Without them the message's own key chooses.
             callback: called with (MessageID, None) or (None, error) from a thread of the
-                producer; it must be quick.
+                producer; it must be quick. Whatever it raises is logged, and ends nothing.
 
         Raises:
             InvalidInputError: an argument is out of range.

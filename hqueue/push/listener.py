@@ -7,18 +7,16 @@ import concurrent.futures
 import contextlib
 import enum
 import inspect
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage
+from hqueue.runtime.foreign import call_foreign
 from hqueue.settings.limits import REASON_LENGTH_MAX
 
 __all__ = ["Answer", "Listener", "ListenerAnswer", "Listeners", "MessageListener", "Status"]
-
-logger = logging.getLogger(__name__)
 
 
 class Status(enum.IntEnum):
@@ -92,13 +90,14 @@ class Listeners:
             raise InvalidInputError("a subscriber needs at least one listener")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._stopping = False
 
     def start(self) -> None:
         """Get ready to be called."""
         if any(_is_async(consume) for consume in self._consume):
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
-                target=self._loop.run_forever, name="hqueue-listeners", daemon=True
+                target=self._run, args=(self._loop,), name="hqueue-listeners", daemon=True
             )
             self._thread.start()
 
@@ -114,6 +113,7 @@ class Listeners:
             asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(
                 self._timeout_ms / 1e3
             )
+        self._stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(self._timeout_ms / 1e3)
         if not self._loop.is_running():
@@ -127,14 +127,19 @@ class Listeners:
         listeners before it get them again.
         """
         for consume in self._consume:
-            try:
-                status = self._call(consume, messages)
-            except Exception as exc:
-                logger.exception("a listener failed; its messages will be delivered again")
-                return Answer(Status.RETRY, _reason(exc))
-            if status is not Status.DONE:
+            status, error = call_foreign("a listener", self._call, consume, messages)
+            if error is not None:
+                return Answer(Status.RETRY, _reason(error))
+            if status:  # `Status.DONE` is 0.
                 return Answer(status)
         return Answer(Status.DONE)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the event loop, and run it again when a task that a listener left in it stops it:
+        `SystemExit` does that.
+        """
+        while not self._stopping:
+            call_foreign("a task of a listener", loop.run_forever)
 
     def _call(self, consume: _Consume, messages: Sequence[ReceivedMessage]) -> Status:
         answer = consume(messages)
@@ -143,9 +148,11 @@ class Listeners:
                 raise InvalidInputError("a listener is async, but does not look so")
             running = asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop)
             try:
-                answer = running.result(self._timeout_ms / 1e3)
+                answer, error = running.result(self._timeout_ms / 1e3)
             finally:
                 running.cancel()
+            if error is not None:
+                raise error
         if answer is None:
             return Status.DONE
         if isinstance(answer, bool):  # As numbers, True would mean retry.
@@ -153,12 +160,12 @@ class Listeners:
         return Status(answer)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """An exception as a short text, which has a UTF-8 encoding."""
     name = type(error).__name__
     try:
         text = str(error)
-    except Exception:  # Its class is the listener's own.
+    except BaseException:  # Its class is the listener's own.
         text = ""
     reason = (f"{name}: {text}" if text else name)[:REASON_LENGTH_MAX]
     return reason.encode(errors="replace").decode()
@@ -170,8 +177,13 @@ def _is_async(consume: object) -> bool:
     )
 
 
-async def _awaited(answer: Awaitable[Status | None]) -> Status | None:
-    return await answer
+async def _awaited(
+    answer: Awaitable[Status | None],
+) -> tuple[Status | None, BaseException | None]:
+    try:
+        return await answer, None
+    except BaseException as exc:  # `SystemExit` out of a task would stop the event loop.
+        return None, exc
 
 
 async def _cancel_all() -> None:

@@ -74,7 +74,7 @@ class Processor:
         if handle is not None:
             try:
                 value = handle()
-            except Exception as exc:
+            except BaseException as exc:  # A handler's `SystemExit` ends its call, not the thread.
                 outcome.set_exception(exc)
             else:
                 if isinstance(value, Future):

@@ -328,7 +328,7 @@ class ThriftServer:
             if answer is None:
                 return False
             connection.sock.sendall(answer())
-        except Exception as exc:  # Whatever it sent, it must not end this thread.
+        except BaseException as exc:  # Whatever it sent, it must not end this thread.
             logger.warning("hung up on %s: %s: %s", connection.peer, type(exc).__name__, exc)
             return False
         return True

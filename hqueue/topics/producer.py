@@ -56,7 +56,7 @@ class HubProducer:
         Args:
             message: the message; its topic is the one that it is published to.
             callback: called with (MessageID, None) or (None, error) from a thread of the
-                producer; it must be quick.
+                producer; it must be quick. Whatever it raises is logged, and ends nothing.
 
         Raises:
             InvalidInputError: this is no message.

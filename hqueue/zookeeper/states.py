@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from hqueue.metadata.ports import SessionState
+from hqueue.runtime.foreign import call_foreign
 
 __all__ = ["StateListener", "States"]
-
-logger = logging.getLogger(__name__)
 
 
 class StateListener:
@@ -71,10 +69,7 @@ class States:
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
             if listener.on_close is not None:
-                listener.on_close()
+                call_foreign("a listener of the session's end", listener.on_close)
 
     def _notify(self, listener: StateListener) -> None:
-        try:
-            listener.on_change(self.state)
-        except Exception:
-            logger.exception("a listener of the session's state failed")
+        call_foreign("a listener of the session's state", listener.on_change, self.state)

@@ -11,6 +11,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata.ports import Record, SessionState
+from hqueue.runtime.foreign import call_foreign
 from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
@@ -108,10 +109,8 @@ class TreeCache:
                 self._notify()
 
     def _notify(self) -> None:
-        try:
-            self._on_change(dict(self._leaves))
-        except Exception:
-            logger.exception("a listener of changes below %s failed", self._top)
+        what = f"a listener of changes below {self._top}"
+        call_foreign(what, self._on_change, dict(self._leaves))
 
     def _read(self, dirty: set[str]) -> None:
         """Read these nodes again, and what is found below them.

@@ -12,6 +12,7 @@ from hqueue.errors import BufferFullError, ClosedError
 from hqueue.metadata.fields import FieldChange, FieldRecords, Found
 from hqueue.metadata.outcomes import PartlyDoneError, own_copy
 from hqueue.metadata.ports import Version
+from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 
 __all__ = ["Pipeline"]
@@ -229,7 +230,7 @@ class _Lane(Generic[Input]):
                     self._start()
                 self._work.notify_all()
             for key, each in portion.items():
-                _settle(each, answers[key])
+                call_foreign("a callback of a metadata request", _settle, each, answers[key])
             with self._work:
                 asks = bool(portion and self._waiting) and self._asking < ASKING_MAX
                 if asks:

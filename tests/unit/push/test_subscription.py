@@ -165,7 +165,7 @@ class UnspeakableError(Exception):
 def test_what_a_listener_raises_is_the_reason(
     error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("hqueue.push.listener"), "disabled", True)
+    monkeypatch.setattr(logging.getLogger("hqueue.runtime.foreign"), "disabled", True)
 
     def plain(messages: Sequence[ReceivedMessage]) -> None:
         raise error
@@ -180,3 +180,38 @@ def test_what_a_listener_raises_is_the_reason(
 def test_what_is_no_listener_is_refused(listeners: object) -> None:
     with pytest.raises(InvalidInputError):
         Listeners(listeners, TIMEOUT_MS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_a_listener_that_raises_what_is_no_exception_is_called_again_and_nothing_ends(
+    error: BaseException,
+) -> None:
+    raising = [True]
+
+    def plain(messages: Sequence[ReceivedMessage]) -> None:
+        if raising[0]:
+            raise error
+
+    async def coroutine(messages: Sequence[ReceivedMessage]) -> None:
+        plain(messages)
+
+    async def leaving_a_task(messages: Sequence[ReceivedMessage]) -> None:
+        async def exits() -> None:
+            plain(messages)
+
+        asyncio.get_running_loop().create_task(exits())
+
+    for listener in (plain, coroutine, leaving_a_task):
+        raising[0] = True
+        listeners = Listeners([listener], TIMEOUT_MS)
+        listeners.start()
+        try:
+            status, reason = listeners.consume(MESSAGES)
+            if listener is not leaving_a_task:
+                assert status is Status.RETRY
+                assert reason.startswith(type(error).__name__)
+            raising[0] = False
+            for _ in range(6):
+                assert listeners.consume(MESSAGES).status is Status.DONE
+        finally:
+            listeners.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import itertools
@@ -514,3 +515,23 @@ def test_closing_waits_no_longer_than_it_is_told(serve: Serve) -> None:
 def _suppressed(client: Any) -> None:
     with contextlib.suppress(*GONE):
         client.consumeMessages([message(1)])
+
+
+def test_handlers_that_raise_what_is_no_exception_leave_the_server_its_threads(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raising = [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()] * 2
+    consume = Consumption.consume
+
+    def handle(consumption: Consumption, messages: Sequence[ReceivedMessage]) -> object:
+        if raising:
+            raise raising.pop()
+        return consume(consumption, messages)
+
+    monkeypatch.setattr(Consumption, "consume", handle)
+    served = serve(threads=2)
+    while raising:
+        with pytest.raises(GONE), contextlib.closing(served.client()) as client:
+            client.consumeMessages([message(1)])
+    with contextlib.closing(served.client()) as client:
+        assert client.consumeMessages([message(1)]) == Status.DONE
