@@ -105,6 +105,7 @@ from hqueue.settings.addresses import Address, GatewayAddress
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import AccessRule, Credential, Settings
 from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
+from hqueue.settings.reserved import is_reserved
 from hqueue.topics import (
     HubClient,
     HubClientSettings,
@@ -240,5 +241,6 @@ __all__ = [
     "__version__",
     "connect",
     "fetch_once",
+    "is_reserved",
     "messages_of",
 ]

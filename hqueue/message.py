@@ -58,7 +58,8 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
     fields are; so one that was read equals none that is to be put.
 
     Args:
-        topic: 1 to 255 bytes of UTF-8.
+        topic: 1 to 255 bytes of UTF-8. One that begins with ``hqueue.`` is the system's own: it is
+            refused when the message is put, and so is such a header.
         value: any bytes, also none.
         key: any bytes: what the value belongs to. Messages with the same key go to the same
             partition, unless one is chosen. None if it has no key, which an empty one is not.
@@ -142,7 +143,8 @@ class ReceivedMessage(Message):
     Args:
         topic, value, key, headers: as of a `Message`.
         id: where it lies in its partition.
-        partition: the partition. A put takes neither over.
+        partition: the partition. A put takes neither over, and no headers that begin with
+            ``hqueue.``, which are the system's own.
     """
 
     __slots__ = ()

@@ -234,6 +234,7 @@ service HQueueHubService {
    *              what a new owner of the topic has to read. Left out, all that is kept of the topic.
    *              The newest of the last answer is such an ID.
    * A message carries both in its headers: hqueue.publisher, and hqueue.number in decimal digits.
+   * Topics and headers that begin with "hqueue." are the system's own: who sends some is refused.
    * Once a message has expired by the queue's time to live, it is not known any more.
    */
   TPublishedOnce publishOnce(1: string queue, 2: string publisher, 3: string topic,

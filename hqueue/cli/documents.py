@@ -6,7 +6,8 @@
 ``key`` and ``headers`` are there only where a message has them. Bytes that are no UTF-8 are in
 base64, under the field's name with ``_base64`` behind it. Where a message lay (``queue``,
 ``partition``, ``id``, ``timestamp``) says nothing of where it goes, and is not looked at when it
-is read.
+is read: but that it lay somewhere says that this is a copy, which has none of the system's own
+topics and headers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message
+from hqueue.settings import reserved
 
 __all__ = ["data_fields", "extra_fields", "message_of"]
 
@@ -48,8 +50,8 @@ def extra_fields(message: Message) -> dict[str, object]:
     return fields
 
 
-def message_of(line: bytes, topic: str = "") -> Message:
-    """Read a document.
+def message_of(line: bytes, topic: str = "") -> Message | None:
+    """Read a document; None if it is a copy of a message of one of the system's own topics.
 
     Args:
         line: the document.
@@ -69,7 +71,13 @@ def message_of(line: bytes, topic: str = "") -> Message:
         chosen = topic
         if not topic:
             raise InvalidInputError("a document has no topic: give --topic for those")
-    return Message(chosen, value, _data(fields, "key"), _headers(fields.get("headers")))
+    message = Message(chosen, value, _data(fields, "key"), _headers(fields.get("headers")))
+    if fields.get("id") is None:
+        return message
+    if reserved.is_reserved(message.topic):
+        return None
+    kept = reserved.unreserved(message.headers)
+    return Message(message.topic, message.value, message.key, kept)
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -17,7 +17,14 @@ from hqueue.format.cells import Column, bodies_of, check_count, check_size
 from hqueue.format.columns import aligned, packed_bits
 from hqueue.format.header import Bodies
 
-__all__ = ["HEADERS", "distinct_keys", "encode_arrow", "encode_record_batch"]
+__all__ = [
+    "HEADERS",
+    "distinct_keys",
+    "encode_arrow",
+    "encode_record_batch",
+    "header_names",
+    "without_headers",
+]
 
 HEADERS = pa.list_(
     pa.field(
@@ -90,6 +97,32 @@ def distinct_keys(batch: pa.RecordBatch | pa.Table) -> Iterable[bytes | None]:
     keys = column if column.type == pa.binary() else column.cast(pa.binary())
     distinct: list[bytes | None] = pc.unique(keys).to_pylist()
     return distinct
+
+
+def header_names(batch: pa.RecordBatch | pa.Table) -> Sequence[str]:
+    """The distinct names of the headers in a record batch or a table that can be encoded."""
+    if "headers" not in batch.schema.names:
+        return ()
+    column = batch.column("headers")
+    found: set[str] = set()
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        if chunk.null_count < len(chunk):
+            found.update(pc.unique(chunk.flatten().flatten()[0]).to_pylist())
+    return sorted(found)
+
+
+def without_headers(
+    batch: pa.RecordBatch | pa.Table, is_dropped: Callable[[str], bool]
+) -> pa.RecordBatch | pa.Table:
+    """The same messages without the headers of these names. Takes a loop over all headers."""
+    at = batch.schema.names.index("headers")
+    field = batch.schema.field(at)
+    name = field.type.value_type.field(0).name
+    kept = [
+        None if pairs is None else [pair for pair in pairs if not is_dropped(pair[name])]
+        for pairs in batch.column(at).to_pylist()
+    ]
+    return batch.set_column(at, field.name, pa.array(kept, pa.list_(field.type.value_type)))
 
 
 class _Part(NamedTuple):

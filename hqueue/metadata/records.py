@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import topic_bytes
@@ -25,11 +25,19 @@ __all__ = [
     "WorkerRecord",
     "check_name",
     "check_topics",
+    "is_name",
 ]
 
 NAME_LENGTH_MAX = 200
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", re.ASCII)
+
+
+def is_name(name: object) -> TypeGuard[str]:
+    """Whether a subscriber, a worker or a producer may have this name."""
+    return (
+        isinstance(name, str) and len(name) <= NAME_LENGTH_MAX and _NAME.fullmatch(name) is not None
+    )
 
 
 def check_name(name: object) -> str:
@@ -38,7 +46,7 @@ def check_name(name: object) -> str:
     Raises:
         InvalidInputError: it has other characters than a queue's name, or is too long.
     """
-    if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InvalidInputError(
             "the name of a subscriber, a worker or a producer has letters, digits, '_', '-' and "
             "'.', begins with none of the last two, and has at most 200 characters",

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError
-from hqueue.format import CODECS, FORMAT_1, Bodies, compressed, encode_message
+from hqueue.format import CODECS, FORMAT_1, Bodies, compressed
 from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message, partition_of_key
 from hqueue.message_id import MessageID, MessageIDs, Moment
-from hqueue.produce.encode import encode_batch, keys_of
+from hqueue.produce.encode import encode_batch, encode_given, keys_of
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
 from hqueue.produce.owned import OwnedLog
@@ -69,14 +69,12 @@ class Appender:
     ) -> MessageID | MessageIDs:
         """As `Queue.put`."""
         partition = self.choose_partition(partition, key)
+        bodies = encode_given(messages)
         if isinstance(messages, Message):
-            bodies = encode_message(messages)
             if partition is None and messages.key is not None:
                 partition = partition_of_key(messages.key, self.partitions)
-        else:
-            bodies = encode_batch(messages)
-            if partition is None and bodies.version != FORMAT_1:
-                partition = self.partition_of_keys(messages)
+        elif partition is None and bodies.version != FORMAT_1:
+            partition = self.partition_of_keys(messages)
         search = None
         if idempotency_key is not None or since is not None:
             search = search_for(
@@ -86,6 +84,15 @@ class Appender:
         if isinstance(messages, Message):
             return int.__new__(MessageID, appended.base)
         return MessageIDs(appended.base, appended.count)
+
+    def put_system(self, messages: Sequence[Message], partition: int) -> None:
+        """Write messages of the system's own, under topics and headers that `put` refuses.
+
+        Raises:
+            As `Queue.put`, but for names.
+        """
+        self._context.check_partition(partition)
+        self.append(encode_batch(messages), partition)
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
         """As `Queue.choose_partition`."""

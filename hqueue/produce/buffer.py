@@ -20,6 +20,7 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 from hqueue.settings.numbers import check_number, check_whole
+from hqueue.settings.reserved import check_topic
 
 __all__ = ["BatchingBuffer"]
 
@@ -151,6 +152,7 @@ class BatchingBuffer(Generic[Target]):
     ) -> PendingBatch[Target]:
         """The open batch that takes a message, which is looked at first. The lock is held."""
         Message(topic, value)
+        check_topic(topic)
         if self._closed or self._buffered >= self._buffer_bytes_max:
             self._wait_for_room()
         batch = self._open.get(target)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hqueue.format import CODECS, Bodies, compressed
+from hqueue.format import CODECS, Bodies, compressed, encode_bodies
 from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message
-from hqueue.produce.encode import encode_batch
 from hqueue.produce.header_reaper import HeaderReaper
 
 __all__ = ["OwnedLog"]
@@ -102,7 +101,7 @@ class OwnedLog:
             if made is None:
                 return None
             messages, floor = made
-            bodies = compressed(encode_batch(messages), self._codec)
+            bodies = compressed(encode_bodies(messages), self._codec)
             return OwnedBatch(bodies, floor)
 
         appended = self._writer.append(encoded, deadline)

@@ -12,7 +12,7 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.appender import Appender
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
-from hqueue.produce.encode import encode_batch
+from hqueue.produce.encode import encode_given, headers_to_put
 from hqueue.produce.options import ProducerOptions
 from hqueue.settings.options import Unpack
 
@@ -79,7 +79,7 @@ class Producer:
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
         extra = None
         if message.key is not None or message.headers:
-            extra = message.key, message.headers
+            extra = message.key, headers_to_put(message)
         if key is None and partition is None:
             key = message.key
         target = self._target(partition, key)
@@ -130,7 +130,7 @@ class Producer:
             ClosedError: the producer was closed, or belongs to the parent process.
         """
         target = self._appender.choose_partition(partition, key)
-        bodies = encode_batch(messages)
+        bodies = encode_given(messages)
         if target is None and bodies.version != FORMAT_1:
             target = self._appender.partition_of_keys(messages)
         return self._buffer.take_batch(bodies, target)

@@ -3,7 +3,9 @@
 They lie in the queue itself, in the partition that they came from, under a topic of the
 subscriber's own; so they are as durable as everything else, and expire with the queue's TTL. A
 redrive is a message as well, under another topic, which is delivered to that subscriber alone.
-Nobody gets either of them unasked: a subscription to all topics does not mean these.
+Nobody gets either of them unasked: a subscription to all topics does not mean these. Both topics
+are the system's own (`hqueue.settings.reserved`): what else lies under them is named, and passed
+over.
 
 The key and the headers of both are the original's. The value: a JSON object in UTF-8 on the first
 line, and the original value behind it.
@@ -21,16 +23,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import PartitionScanner, QueueScanner, open_scanner
 from hqueue.errors import InvalidInputError, MessageTooLargeError, UnsupportedFormatError
 from hqueue.format import encode_message
 from hqueue.handle import QueueLog
-from hqueue.message import Message, ReceivedMessage
+from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID
+from hqueue.metadata import check_name
+from hqueue.metadata.encoding import decode_fields, text_of
 from hqueue.settings.limits import BATCH_BYTES_MAX, REASON_LENGTH_MAX
+from hqueue.settings.numbers import check_whole
 
 __all__ = [
     "DeadLetter",
@@ -42,12 +49,22 @@ __all__ = [
     "wrapped_redrive",
 ]
 
+logger = logging.getLogger(__name__)
+
 VERSION = 1
+LINE_BYTES_MAX = 64 * 1024
+"""The first line, at most: its reason has a thousand characters."""
+ATTEMPTS_MAX = 2**63 - 1
+LINKS_MAX = 1_000
+"""How often a message that was left in the log may have been put back."""
+
 _DEAD = "hqueue.dead-letters."
 _REDRIVE = "hqueue.redrive."
 _IN_THE_LOG = "in the log"
 _PUT_BYTES_MAX = BATCH_BYTES_MAX // 2
 _PUT_MESSAGES_MAX = 1_000
+
+OnUnreadable = Callable[[ReceivedMessage, UnsupportedFormatError], object]
 
 
 def dead_letter_topic(subscriber: str) -> str:
@@ -97,22 +114,49 @@ class DeadLetters:
     def __init__(self, log: QueueLog) -> None:
         self._log = log
 
-    def waiting(self, subscriber: str, partition: int | None = None) -> Iterator[DeadLetter]:
+    def waiting(
+        self,
+        subscriber: str,
+        partition: int | None = None,
+        *,
+        on_unreadable: OnUnreadable | None = None,
+    ) -> Iterator[DeadLetter]:
         """A subscriber's dead letters that were not put back yet; each partition in its order.
 
         Args:
             subscriber: the subscriber's name.
             partition: which; all if None.
+            on_unreadable: called with each message under the subscriber's topics that is no dead
+                letter and no redrive, and with the reason. It hides none of the others. If None,
+                each is logged.
 
         Raises:
-            As `Queue.scan`, and UnsupportedFormatError.
+            As `Queue.scan`.
         """
-        with self._scanner(partition, Scan(topics=[redrive_topic(subscriber)])) as scanner:
-            redriven = {(each.partition, _fields(each).get("dead_letter")) for each in scanner}
-        with self._scanner(partition, Scan(topics=[dead_letter_topic(subscriber)])) as scanner:
-            for message in scanner:
-                if (message.partition, str(message.id)) not in redriven:
-                    yield self._letter(message)
+        report = on_unreadable or _log_unreadable
+
+        def readable(topic: str) -> Iterator[tuple[ReceivedMessage, _Wrapping]]:
+            with self._scanner(partition, Scan(topics=[topic])) as scanner:
+                for message in scanner:
+                    try:
+                        wrapping = _wrapping_of(message)
+                    except UnsupportedFormatError as exc:
+                        report(message, exc)
+                    else:
+                        yield message, wrapping
+
+        redriven = {
+            (message.partition, wrapping.dead_letter)
+            for message, wrapping in readable(redrive_topic(subscriber))
+        }
+        for message, wrapping in readable(dead_letter_topic(subscriber)):
+            if (message.partition, message.id) not in redriven:
+                try:
+                    letter = self._letter(message, wrapping)
+                except UnsupportedFormatError as exc:
+                    report(message, exc)
+                else:
+                    yield letter
 
     def put(self, letters: Iterable[DeadLetter]) -> None:
         """Write dead letters, in their order, each into its message's partition. Durable on return.
@@ -142,13 +186,26 @@ class DeadLetters:
 
         return self._put(wrapped())
 
+    def redriven(self, message: ReceivedMessage) -> ReceivedMessage | None:
+        """What is delivered of a message under a subscriber's topic of redrives: as `unwrap`; None
+        also of one that is no redrive, which is logged: nothing waits for it.
+
+        Raises:
+            As `Queue.scan`: the original can't be read now.
+        """
+        try:
+            return self.unwrap(message)
+        except UnsupportedFormatError as exc:
+            _log_unreadable(message, exc)
+            return None
+
     def unwrap(self, message: ReceivedMessage) -> ReceivedMessage | None:
         """What a redrive delivers: the original under the redrive's ID; None if it has expired.
 
         Raises:
             UnsupportedFormatError: this message is no redrive.
         """
-        letter = self._letter(message)
+        letter = self._letter(message, _wrapping_of(message))
         if letter.expired:
             return None
         original = letter.message
@@ -173,7 +230,8 @@ class DeadLetters:
         def flush() -> None:
             nonlocal size
             if batch:
-                self._log.appender.put(batch, partition=open_for)
+                assert open_for is not None
+                self._log.appender.put_system(batch, open_for)
             batch.clear()
             size = 0
 
@@ -189,44 +247,52 @@ class DeadLetters:
         flush()
         return count
 
-    def _letter(self, message: ReceivedMessage) -> DeadLetter:
-        """Read a dead letter or a redrive."""
-        fields = _fields(message)
+    def _letter(self, message: ReceivedMessage, wrapping: _Wrapping) -> DeadLetter:
+        """A dead letter or a redrive, with the original's value, key and headers."""
+        value: bytes
+        held: Message | None = message
+        if wrapping.in_the_log:
+            held = self._in_log(message, wrapping)
+            value = b"" if held is None else held.value
+        else:
+            value = message.value[wrapping.value_at :]
         try:
-            original_id = MessageID.parse(str(fields["id"]))
-            topic = str(fields["topic"])
-            value = message.value[message.value.index(b"\n") + 1 :]
-            held: Message | None = message
-            if fields.get("value") == _IN_THE_LOG:
-                held = self._in_log(message.partition, original_id)
-                value = b"" if held is None else held.value
-            return DeadLetter(
-                ReceivedMessage(
-                    topic,
-                    value,
-                    original_id,
-                    message.partition,
-                    key=None if held is None else held.key,
-                    headers=() if held is None else held.headers,
-                ),
-                str(fields["subscriber"]),
-                str(fields["reason"]),
-                int(str(fields["attempts"])),
-                message.id,
-                expired=held is None,
+            original = ReceivedMessage(
+                wrapping.topic,
+                value,
+                wrapping.id,
+                message.partition,
+                key=None if held is None else held.key,
+                headers=() if held is None else held.headers,
             )
-        except (KeyError, ValueError) as exc:
-            raise UnsupportedFormatError(
-                "a dead letter lacks a field, or has a wrong one", id=message.id
-            ) from exc
+        except InvalidInputError as exc:
+            raise _unreadable(message, "it names a topic that no message can have") from exc
+        return DeadLetter(
+            original,
+            wrapping.subscriber,
+            wrapping.reason,
+            wrapping.attempts,
+            message.id,
+            expired=held is None,
+        )
 
-    def _in_log(self, partition: int, message_id: MessageID) -> ReceivedMessage | None:
-        """The original, where it was; None if it has expired."""
-        with self._scanner(partition, Scan(message_id, message_id.next())) as scanner:
-            message = scanner.next()
-        if message is not None and message.topic.startswith(_REDRIVE):
-            return self.unwrap(message)
-        return message
+    def _in_log(self, message: ReceivedMessage, wrapping: _Wrapping) -> Message | None:
+        """What holds the value, key and headers, where it was; None if it has expired. The original
+        may be a redrive that left them in the log itself: each lies before the one that names it.
+        """
+        named_by = message
+        for _ in range(LINKS_MAX):
+            if wrapping.id >= named_by.id:
+                raise _unreadable(message, "what it stands for does not lie before it")
+            with self._scanner(message.partition, Scan(wrapping.id, wrapping.id.next())) as scanner:
+                found = scanner.next()
+            if found is None or not found.topic.startswith(_REDRIVE):
+                return found
+            named_by, wrapping = found, _wrapping_of(found)
+            if not wrapping.in_the_log:
+                value = found.value[wrapping.value_at :]
+                return Message(wrapping.topic, value, found.key, found.headers)
+        raise _unreadable(message, "the message that it stands for was put back too often")
 
 
 def wrapped_dead_letter(letter: DeadLetter) -> Message:
@@ -262,19 +328,65 @@ def _line(fields: dict[str, object]) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _fields(message: ReceivedMessage) -> dict[str, object]:
+class _Wrapping(NamedTuple):
     """The first line of a dead letter's or a redrive's value."""
-    try:
-        fields = json.loads(message.value[: message.value.index(b"\n")])
-        version = fields["version"]
-    except (ValueError, KeyError, TypeError) as exc:
-        raise UnsupportedFormatError(
-            "this is no dead letter", topic=message.topic, id=message.id
-        ) from exc
-    if version != VERSION:
-        raise UnsupportedFormatError(
-            "a dead letter has a version that this release does not know",
-            id=message.id,
-            version=version,
+
+    id: MessageID
+    topic: str
+    subscriber: str
+    reason: str
+    attempts: int
+    dead_letter: MessageID | None
+    in_the_log: bool
+    value_at: int
+    """Where the original's value begins, if it is not left in the log."""
+
+
+def _wrapping_of(message: ReceivedMessage) -> _Wrapping:
+    """Read the first line. Anybody may have written it before such topics were the system's own:
+    so nothing of it is believed that can't be.
+
+    Raises:
+        UnsupportedFormatError: this is no dead letter and no redrive of its topic's subscriber.
+    """
+    end = message.value.find(b"\n", 0, LINE_BYTES_MAX)
+    if end < 0:
+        raise _unreadable(message, "it does not begin with a line of JSON")
+
+    def read(fields: dict[str, Any]) -> _Wrapping:
+        letter = fields.get("dead_letter")
+        wrapping = _Wrapping(
+            MessageID.parse(text_of(fields["id"])),
+            text_of(fields["topic"]),
+            check_name(fields["subscriber"]),
+            text_of(fields["reason"]),
+            check_whole(fields["attempts"], 0, ATTEMPTS_MAX),
+            None if letter is None else MessageID.parse(text_of(letter)),
+            fields.get("value") == _IN_THE_LOG,
+            end + 1,
         )
-    return dict(fields)
+        topic_bytes(wrapping.topic)
+        wrapping.reason.encode()  # One half of a surrogate pair could be shown and written nowhere.
+        name = wrapping.subscriber
+        if message.topic not in (dead_letter_topic(name), redrive_topic(name)):
+            raise ValueError("it names another subscriber than its topic does")
+        return wrapping
+
+    return decode_fields(message.value[:end], _place_of(message), read)
+
+
+def _place_of(message: ReceivedMessage) -> str:
+    return f"{message.topic}, partition {message.partition}, {message.id}"
+
+
+def _unreadable(message: ReceivedMessage, reason: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError("this is no dead letter", path=_place_of(message), reason=reason)
+
+
+def _log_unreadable(message: ReceivedMessage, error: UnsupportedFormatError) -> None:
+    logger.warning(
+        "passed over a message that is no dead letter: partition %d, %s: %s",
+        message.partition,
+        message.id,
+        error,
+    )

@@ -9,6 +9,7 @@ from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
+from hqueue.produce.encode import headers_to_put
 from hqueue.produce.options import ProducerOptions
 from hqueue.settings.options import Unpack
 
@@ -59,7 +60,7 @@ class HubProducer:
                 producer; it must be quick. Whatever it raises is logged, and ends nothing.
 
         Raises:
-            InvalidInputError: this is no message.
+            InvalidInputError: this is no message, or its topic or a header is the system's own.
             BufferFullError: there was no room within ``block_ms_max``. The message was not taken.
             ClosedError: the producer was closed, or belongs to the parent process.
         """
@@ -67,7 +68,7 @@ class HubProducer:
             raise InvalidInputError("send takes a Message", type=type(message).__name__)
         extra = None
         if message.key is not None or message.headers:
-            extra = message.key, message.headers
+            extra = message.key, headers_to_put(message)
         return self._buffer.take(message.topic, message.value, extra, message.topic, callback)
 
     def flush(self, timeout_s: float | None = None) -> bool:

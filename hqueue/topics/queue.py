@@ -11,6 +11,7 @@ from hqueue.consume.scan import Scan
 from hqueue.errors import HQueueError, HubUnavailableError, InvalidInputError, MessageTooLargeError
 from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID, Moment
+from hqueue.produce.encode import headers_to_put
 from hqueue.push.service import received_message
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.addresses import Address
@@ -21,6 +22,7 @@ from hqueue.settings.limits import (
     PARTITIONS_MAX,
 )
 from hqueue.settings.numbers import check_whole
+from hqueue.settings.reserved import check_topic
 from hqueue.topics.api_calls import ApiCalls
 
 __all__ = ["HubQueue"]
@@ -208,10 +210,13 @@ class HubQueue:
 
     def _struct(self, message: Message) -> Any:
         structs = self._calls.idl.subscriber
+        check_topic(message.topic)
         return structs.TMessage(
             topic=message.topic.encode(),
             value=message.value,
             key=message.key,
-            headers=[structs.THeader(name.encode(), value) for name, value in message.headers]
+            headers=[
+                structs.THeader(name.encode(), value) for name, value in headers_to_put(message)
+            ]
             or None,
         )

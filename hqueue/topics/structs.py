@@ -8,7 +8,9 @@ from typing import Any
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message
 from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess, check_names
+from hqueue.produce.encode import headers_to_put
 from hqueue.rpc.services import load
+from hqueue.settings.reserved import check_topic
 
 __all__ = [
     "access_of",
@@ -48,10 +50,13 @@ def message_structs(
     """Messages of a topic that are to be published.
 
     Raises:
-        InvalidInputError: there is none, or one can't be the topic's.
+        InvalidInputError: there is none, one can't be the topic's, or the topic or a header is the
+            system's own.
     """
     if isinstance(messages, (str, bytes, bytearray, memoryview)) or not messages:
         raise InvalidInputError("what is published is a sequence with at least one message")
+    if isinstance(topic, str):
+        check_topic(topic)
     return [_message(topic, each) for each in messages]
 
 
@@ -63,8 +68,9 @@ def _message(topic: str, given: bytes | bytearray | memoryview | Message) -> Any
             "a message has another topic than the call", topic=topic, found=message.topic
         )
     struct = structs.TMessage(topic=b"", value=message.value, key=message.key)
-    if message.headers:
-        struct.headers = [structs.THeader(name.encode(), value) for name, value in message.headers]
+    headers = headers_to_put(message)
+    if headers:
+        struct.headers = [structs.THeader(name.encode(), value) for name, value in headers]
     return struct
 
 

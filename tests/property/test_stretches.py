@@ -84,6 +84,23 @@ def test_those_who_want_the_same_share_it(messages: list[Message]) -> None:
     assert part.slices(SubscriptionFilter("two", frozenset("abc"), 100, 1_000)) is one
 
 
+def test_what_is_no_redrive_stops_none_of_its_neighbours() -> None:
+    original = ReceivedMessage("t", b"value", MessageID(5, 6), 7)
+    letter = DeadLetter(original, "s", "why", 1, MessageID(7, 8))
+    part = segment(
+        [
+            Message("a", b"1"),
+            Message(redrive_topic("s"), b"anything"),
+            wrapped_redrive(letter),
+            Message(redrive_topic("s"), b"[" * 100_000 + b"\n"),
+            Message("b", b"2"),
+        ]
+    )
+    for topics in (None, frozenset("ab")):
+        delivered = sent(part, wanting(topics))
+        assert [each.value for each in delivered] == [b"1", b"value", b"2"]
+
+
 def test_dead_letters_and_redrives_are_not_delivered_unasked() -> None:
     original = ReceivedMessage(
         "t", b"value", MessageID(5, 6), 7, key=b"key", headers=[("n", b"v"), ("n", b"")]

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import hqueue
-from hqueue import InvalidInputError, Message
+from hqueue import DeadLetter, InvalidInputError, Message
 from pyspark_hqueue.jobs.archive import Archive
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.queue_copy import Copy
@@ -314,6 +314,30 @@ def test_a_copy_has_each_message_once_where_the_rule_says(
         for source in range(3):
             mine = [int(v.split(b":")[1]) for _, v in messages if v.startswith(b"%d:" % source)]
             assert mine == sorted(mine)
+
+
+def test_a_copy_has_none_of_the_systems_own_topics_and_headers(
+    spark: SparkSession,
+    connection: dict[str, str],
+    make_queue: Make,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue, target = make_queue(1), make_queue(1)
+    queue.put(Message("t", b"a", headers=[("n", b"v")]))
+    numbered = Message("t", b"b", headers=[("hqueue.number", b"1"), ("m", b"w")])
+    queue._log.appender.put_system([numbered], 0)
+    [read, _] = queue.scan()
+    queue.dead_letters.put([DeadLetter(read, "s", "why", 1)])
+    job = Copy(spark, queue.name, target.name, str(tmp_path / "checkpoint"), options=connection)
+    written: list[int] = []
+    job.run(lambda _, number: written.append(number))
+    assert sum(written) == 2
+    assert [(each.topic, each.value, each.headers) for each in target.scan()] == [
+        ("t", b"a", (("n", b"v"),)),
+        ("t", b"b", (("m", b"w"),)),
+    ]
+    assert "left out 1 messages" in caplog.text
 
 
 @pytest.mark.thorough("a job that is cut off; `make test` has the whole one")

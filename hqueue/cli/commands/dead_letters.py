@@ -16,11 +16,11 @@ from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
-from hqueue.errors import InvalidInputError
+from hqueue.errors import InvalidInputError, UnsupportedFormatError
 from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
-    from hqueue.message import Message
+    from hqueue.message import Message, ReceivedMessage
     from hqueue.push.dead_letters import DeadLetter
     from hqueue.queue import Queue
 
@@ -63,13 +63,15 @@ def dead_letters(
     The ID is the dead letter's own; "original" is the message's that was not taken. What is put
     back is delivered after all that its partition has now. Without a terminal: partition, ID,
     original, topic, attempts, reason, value; with tabs between. JSON has the key and headers of a
-    message that has some.
+    message that has some. Messages that can't be dead letters are reported on stderr.
     """
     if redrive is not None and (redrive_all or partition is None):
         raise InvalidInputError("--redrive takes an ID and --partition, and no --redrive-all")
     wanted = None if redrive is None else MessageID.parse(redrive)
     with session_of(context).client.queue(queue) as opened:
-        waiting = opened.dead_letters.waiting(subscriber, partition)
+        waiting = opened.dead_letters.waiting(
+            subscriber, partition, on_unreadable=_report_unreadable
+        )
         letters = itertools.islice(
             (each for each in waiting if wanted is None or each.id == wanted), limit
         )
@@ -87,6 +89,15 @@ def dead_letters(
             columns = ("partition", "id", "original", "topic", "attempts", "reason", *extra)
             rows = (_cells(letter, extra.values()) for letter in letters)
             show_table((*columns, "value"), rows, numbers=("partition", "attempts"))
+
+
+def _report_unreadable(message: ReceivedMessage, error: UnsupportedFormatError) -> None:
+    reason = error.facts.get("reason", error.args[0] if error.args else "")
+    print(
+        f"No dead letter: partition {message.partition}, {message.id}, "
+        f"{printable(message.topic)}: {printable(str(reason))}",
+        file=sys.stderr,
+    )
 
 
 def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | None) -> None:

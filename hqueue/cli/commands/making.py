@@ -13,7 +13,8 @@ from hqueue.message import Headers, Message, checked_headers
 
 __all__ = ["Make", "message_maker", "parse_headers"]
 
-Make = Callable[[bytes], Message]
+Make = Callable[[bytes], Message | None]
+"""Gives None for what a copy leaves out."""
 
 
 def message_maker(

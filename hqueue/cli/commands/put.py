@@ -118,8 +118,8 @@ def put(
         typer.Option(
             "--format",
             help="How messages are told apart in files and pipes: a line each, a document in JSON "
-            "a line as scan writes it (where it lay is not looked at), or a length of 4 bytes "
-            "(big-endian) before each.",
+            "a line as scan writes it (where it lay is not looked at; dead letters are left out), "
+            "or a length of 4 bytes (big-endian) before each.",
         ),
     ] = Framing.LINES,
     print_ids: Annotated[
@@ -158,7 +158,8 @@ def put(
         if where is None:
             where = opened.choose_partition(None, own)
         if values:
-            messages = [make(os.fsencode(value)) for value in values]
+            made = (make(os.fsencode(value)) for value in values)
+            messages = [each for each in made if each is not None]
             begins = None if since is None else parse_moment(since)
             _put_at_once(
                 lambda: opened.put(
@@ -206,6 +207,7 @@ class _Stream:
         self._queue = queue
         self._make = make
         self._partition = partition
+        self._left_out = 0
 
     def put(
         self, files: Sequence[str], framing: Framing, *, print_ids: bool, quiet: bool
@@ -252,6 +254,9 @@ class _Stream:
                 except HQueueError as exc:
                     exc.facts = {"input": name, unit: number, **exc.facts}
                     raise
+                if message is None:
+                    self._left_out += 1
+                    continue
                 send(message, partition=partition)
                 if shipment.error is not None:
                     return
@@ -273,6 +278,12 @@ class _Stream:
                     f"The first {shipment.first_lost or 0:,} messages of the input are written."
                 )
             print(text, file=sys.stderr)
+        if self._left_out:
+            print(
+                f"Left out: {self._left_out:,} of topics that begin with 'hqueue.', which are the "
+                "system's own.",
+                file=sys.stderr,
+            )
         if shipment.unknown:
             code = ExitCode.OUTCOME_UNKNOWN
         elif isinstance(error, HQueueError):

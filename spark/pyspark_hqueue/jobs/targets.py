@@ -10,23 +10,30 @@ What decides on the partition, ``by``:
 
 So what had an order in the source keeps it: all messages of a source's partition, of a key or of
 a topic come into one partition, in the order in which they lay.
+
+Messages of the system's own topics, as dead letters, are about the subscribers of the queue that
+they lay in: they are left out, and so are the system's own headers.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import ArrayType, BinaryType, StructType
 
 from hqueue import InvalidInputError
+from hqueue.settings.reserved import PREFIX
 from pyspark_hqueue.jobs.failures import translated
 from pyspark_hqueue.writing.options import check_headers
 
 __all__ = ["Target"]
+
+logger = logging.getLogger(__name__)
 
 TASKS_MAX = 32
 
@@ -95,7 +102,7 @@ class Target:
             epoch: a later epoch fences the ones before it.
 
         Returns:
-            How many were written, or were found to be there.
+            How many were written, or were found to be there. Those left out are logged.
 
         Raises:
             HQueueError: the queue can't be written to.
@@ -106,25 +113,31 @@ class Target:
         if "key" in frame.columns:
             message["key"] = _as_key(frame, F.col("key"))
         if "headers" in frame.columns:
-            message["headers"] = F.col("headers")
+            message["headers"] = _kept_headers(frame)
         columns = [
             self._partition(frame).alias("partition"),
             *(column.alias(name) for name, column in message.items()),
             *(F.col(name).alias(column) for name, column in zip(order, order_columns, strict=True)),
         ]
         spread = ["partition"] if self.by is not None else order_columns[:1]
-        seen = Observation()
+        given, seen = Observation(), Observation()
         ordered = (
-            frame.select(*columns)
+            frame.observe(given, F.count(F.lit(1)).alias("messages"))
+            .where(~F.coalesce(F.col("topic").startswith(PREFIX), F.lit(False)))
+            .select(*columns)
             .observe(seen, F.count(F.lit(1)).alias("messages"))
             .repartition(self.tasks, *spread)
             .sortWithinPartitions("partition", *order_columns)
             .select("partition", *message)
         )
-        given = {"queue": self.queue, "writeId": write_id, "writeEpoch": str(epoch)}
+        named = {"queue": self.queue, "writeId": write_id, "writeEpoch": str(epoch)}
         with translated():
-            ordered.write.format("hqueue").mode("append").options(**self.options, **given).save()
-        return int(seen.get["messages"])
+            ordered.write.format("hqueue").mode("append").options(**self.options, **named).save()
+        written = int(seen.get["messages"])
+        left_out = int(given.get["messages"]) - written
+        if left_out:
+            logger.warning("left out %d messages of topics that begin with %r", left_out, PREFIX)
+        return written
 
     def _partition(self, frame: DataFrame) -> Column:
         if self.by is None:
@@ -135,6 +148,16 @@ class Target:
         key = F.expr(self.by) if self.by not in ("key", "topic") else F.col(self.by)
         chosen = (F.crc32(_as_key(frame, key)) % self.partitions).cast("int")
         return F.coalesce(chosen, same) if "partition" in frame.columns else chosen
+
+
+def _kept_headers(frame: DataFrame) -> Column:
+    """The headers but for the system's own."""
+    kind = frame.schema["headers"].dataType
+    headers = F.col("headers")
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return headers  # Of nulls alone.
+    name = kind.elementType.names[0]
+    return F.filter(headers, lambda each: ~each.getField(name).startswith(PREFIX))
 
 
 def _as_key(frame: DataFrame, column: Column) -> Column:

@@ -114,8 +114,8 @@ class Segment:
         )
         if self.reads(filter_):
             redriven = redrive_topic(filter_.subscriber)
-            unwrap = queue.dead_letters.unwrap
-            messages = [unwrap(m) if m and m.topic == redriven else m for m in messages]
+            redrive = queue.dead_letters.redriven
+            messages = [redrive(m) if m and m.topic == redriven else m for m in messages]
         cut = self._cuts[self._key(filter_)] = tuple(self._slices(messages, filter_))
         return cut
 

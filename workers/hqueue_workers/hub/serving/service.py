@@ -21,6 +21,7 @@ from hqueue.message import Headers, topic_bytes
 from hqueue.metadata import check_name
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.settings import reserved
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.serving.answers import (
@@ -33,12 +34,10 @@ from hqueue_workers.hub.serving.answers import (
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.serving.subscription_service import SubscriptionService
-from hqueue_workers.hub.writing.numbers import Newest, numbered_messages
+from hqueue_workers.hub.writing.numbers import NUMBER_MAX, Newest, numbered_messages
 from hqueue_workers.hub.writing.owned import Numbered, Published, RedirectedError, held_bytes
 
 __all__ = ["HubService", "hub_service"]
-
-NUMBER_MAX = 2**63 - 1
 
 _Part = TypeVar("_Part")
 
@@ -179,6 +178,7 @@ class HubService:
             managing = _of(self._managing, queue)
             name, of = self._who(caller, topic)
             given = rules_of(rules)
+            reserved.check_topic(of)  # It may be created by this.
             changed = managing.change_access(name, of, given, redirected=bool(redirected))
             return self._told(changed, rules_struct)
         except HQueueError as exc:
@@ -354,6 +354,7 @@ def _numbered(caller: str, number: Any, since: Any, count: int) -> Numbered:
 def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:
     """The topic's name, and the messages as the library has them."""
     name = text_of(topic, "topic")
+    reserved.check_topic(name)
     if not messages or None in messages:
         raise InvalidInputError("at least one message is published, and none is missing")
     if len(messages) > BATCH_MESSAGES_MAX:
@@ -377,6 +378,7 @@ def _message(topic: str, given: Any) -> Message:
         headers = tuple(
             (text_of(each.name, "a name"), _bytes(each.value)) for each in given.headers
         )
+        reserved.check_headers(name for name, _ in headers)
     key = None if given.key is None else _bytes(given.key)
     return Message(topic, _bytes(given.value), key, headers)
 

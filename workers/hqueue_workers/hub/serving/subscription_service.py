@@ -13,6 +13,7 @@ from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.rpc.services import load
+from hqueue.settings import reserved
 from hqueue.settings.numbers import check_whole
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.region import Region
@@ -76,6 +77,7 @@ class SubscriptionService:
             wanted_mode = SubscribeMode(mode)
         except ValueError as exc:
             raise InvalidInputError("mode is none", mode=mode) from exc
+        reserved.check_topic(on)
         where = None if delivery is None else _delivery(delivery)
         wanted = None if preferences is None else _preferences(preferences)
         return self._served(

@@ -8,12 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hqueue import BufferFullError, Message
+from hqueue.metadata.records import is_name
+from hqueue.settings.numbers import is_whole, whole_number
 from hqueue_workers.hub.writing.owned import Numbered, OwnedTopic, Publish, UnknownNumbersError
 
-__all__ = ["NUMBER", "PUBLISHER", "Newest", "Numbers", "newest_of", "numbered_messages"]
+__all__ = [
+    "NUMBER",
+    "NUMBER_MAX",
+    "PUBLISHER",
+    "Newest",
+    "Numbers",
+    "newest_of",
+    "numbered_messages",
+]
 
 PUBLISHER, NUMBER = "hqueue.publisher", "hqueue.number"
 """The headers that say so. The number is in decimal digits."""
+
+NUMBER_MAX = 2**63 - 1
 
 PUBLISHERS_MAX = 65_536
 """Remembered for a partition; some 20 MB."""
@@ -29,22 +41,21 @@ class Newest(NamedTuple):
 def numbered_messages(
     messages: Sequence[Message], numbered: Numbered | None
 ) -> tuple[Sequence[Message], int]:
-    """Messages as they are stored, and their size: the headers that say a publisher's numbers are
-    the hub's alone.
+    """Messages as they are stored, and their size. Those that come have no headers of the system's
+    own.
     """
-    made = []
-    for at, message in enumerate(messages):
-        headers = message.headers
-        if headers:
-            headers = tuple(each for each in headers if each[0] not in {PUBLISHER, NUMBER})
-        if numbered is not None:
-            number = str(numbered.number + at).encode()
-            headers = (*headers, (PUBLISHER, numbered.publisher.encode()), (NUMBER, number))
-        made.append(
-            message
-            if headers == message.headers
-            else Message(message.topic, message.value, message.key, headers)
-        )
+    made = messages
+    if numbered is not None:
+        publisher = numbered.publisher.encode()
+        made = [
+            Message(
+                message.topic,
+                message.value,
+                message.key,
+                (*message.headers, (PUBLISHER, publisher), (NUMBER, b"%d" % number)),
+            )
+            for number, message in enumerate(messages, numbered.number)
+        ]
     return made, sum(message.size for message in made)
 
 
@@ -55,13 +66,18 @@ def newest_of(messages: Iterable[Message]) -> dict[str, Newest]:
         if not message.headers:
             continue
         headers = dict(message.headers)
-        publisher, digits = headers.get(PUBLISHER), headers.get(NUMBER)
-        if publisher is None or digits is None or not digits.isdigit():
+        name, number = headers.get(PUBLISHER, b"").decode("ascii", "replace"), _number_of(headers)
+        if number is None or not is_name(name):
             continue
-        name, number = publisher.decode(errors="replace"), int(digits)
         if name not in found or found[name].number < number:
             found[name] = Newest(number, int(message.id))  # type: ignore[attr-defined]
     return found
+
+
+def _number_of(headers: Mapping[str, bytes]) -> int | None:
+    """The number that a message has; None if a hub can't have written it."""
+    number = whole_number(headers.get(NUMBER, b"").decode("ascii", "replace"))
+    return number if is_whole(number, 0, NUMBER_MAX) else None
 
 
 class Numbers:
