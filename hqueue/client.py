@@ -339,6 +339,7 @@ class Client:
             first=self.settings.metadata_store,
             only=store,
             rows=self.cluster.fields,
+            table=self.settings.metadata_table,
             wait_s=self.settings.operation_timeout_ms / 1e3,
             clock=self.cluster.clock,
         )
@@ -356,6 +357,7 @@ class Client:
             root=self.coordination.paths.root,
             first=self.settings.metadata_store,
             rows=self.cluster.fields,
+            table=self.settings.metadata_table,
             clock=self.cluster.clock,
         )
 

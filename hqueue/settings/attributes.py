@@ -198,6 +198,13 @@ def check_queue_name(name: object) -> str:
             "two, and has at most 200 characters",
             name=name,
         )
+    if name.startswith("default:"):
+        # Hubs, workers and groups of a queue with two names would know nothing of each other.
+        raise InvalidInputError(
+            "a queue of the default namespace is named without it",
+            name=name,
+            instead=name.removeprefix("default:"),
+        )
     return name
 
 

@@ -129,3 +129,46 @@ def test_who_may_do_what_with_a_topic_is_said_by_its_rules(
         assert wrong.code == 2
         [kept] = map(json.loads, run("metadata", "get", queue.name, "t").lines[:1])
         assert kept["access"]["publish"] == ["a", "b-*"]
+
+
+OTHER_STORE = {"HQUEUE_METADATA_STORE": "hbase"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topics", "list"),
+        ("topics", "owners"),
+        ("topics", "describe", "t"),
+        ("check", "--ranges"),
+        ("metadata", "list"),
+        ("metadata", "export"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_with_another_metadata_store_says_so_instead_of_seeing_nothing(
+    run: Run, queue: hqueue.Queue, hub: HubThread, command: tuple[str, ...]
+) -> None:
+    assert run("publish", "t", "one", "-q", queue.name, "--hubs", str(hub.address)).code == 0
+    at = 1 if command[0] == "check" else 2
+    words = [*command[:at], queue.name, *command[at:]]
+    wrong = run(*words, env=OTHER_STORE)
+    assert (wrong.code, wrong.out) == (2, b"")
+    assert "metadata_store" in wrong.err
+    assert "in_force='zookeeper'" in wrong.err
+    right = run(*words)
+    assert right.code == 0, right.err
+
+
+def test_a_hub_with_another_metadata_store_does_not_start(
+    queue: hqueue.Queue, hub: HubThread, backend: Backend
+) -> None:
+    for store in ("hbase", "memory"):
+        with (
+            backend.connect(metadata_store=store) as client,
+            pytest.raises(hqueue.SettingsError, match="metadata_store"),
+            HubThread(client, queue.name),
+        ):
+            pass
+    with backend.connect() as client, HubThread(client, queue.name) as second:
+        assert second.address != hub.address

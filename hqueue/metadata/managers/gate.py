@@ -2,8 +2,10 @@
 
 The rules, which `tests/model/migration` shows to be needed:
 
+- Before it writes anything there is a stage, which says where metadata is in force.
 - A writer says which stage it acknowledges, then looks whether that is the stage still. Only then,
   and while the session is certain by which it says so, does it write.
+- It acknowledges no move to a table that is not the one of its settings.
 - It acknowledges no other stage while a change is under way. So when all writers that are present
   have acknowledged that the move drains, all changes of before are made or have failed.
 - After each change it looks whether what it acknowledged still holds; if not, whether the change
@@ -25,6 +27,7 @@ from hqueue.errors import (
     HQueueError,
     MetadataReadOnlyError,
     Outcome,
+    SettingsError,
     StoreUnavailableError,
     UnsupportedFormatError,
 )
@@ -113,9 +116,23 @@ class Gate:
 
         Raises:
             UnsupportedFormatError: its record can't be read.
+            SettingsError: metadata is in force elsewhere than the settings say.
         """
         known = self._known
         return self._look() if now or known is None else known
+
+    def settle(self) -> None:
+        """See to it that there is a stage, and acknowledge it if changes may be made in it.
+
+        Raises:
+            UnsupportedFormatError: its record can't be read.
+            SettingsError: metadata is in force elsewhere than the settings say.
+            StoreUnavailableError: ZooKeeper does not answer.
+        """
+        self._record.settle()
+        stage = self.stage(now=True)
+        if stage.phase.is_open:
+            self._acknowledge(stage)
 
     def change(
         self, change: Callable[[Stage], Answer], is_made: Callable[[Answer], bool]
@@ -129,6 +146,7 @@ class Gate:
 
         Raises:
             MetadataReadOnlyError: the move takes longer than is waited.
+            SettingsError: metadata is in force elsewhere than the settings say.
             StoreUnavailableError: with an outcome.
         """
         deadline = Deadline(self._clock, self._wait_ms)
@@ -188,6 +206,7 @@ class Gate:
 
     def _enter_closed(self) -> _Permit:
         """Without an acknowledgement: whether it came too late is looked at afterwards."""
+        self._record.settle()
         stage = self._look()
         if not stage.phase.is_open:
             raise self._closed_to_changes(stage)
@@ -254,10 +273,11 @@ class Gate:
     def _on_change(self, found: Mapping[str, Record]) -> None:
         try:
             stage = self._record.stage(found)
-        except UnsupportedFormatError as exc:
-            logger.error("the stage of topics' metadata can't be read: %s", exc)
+        except (UnsupportedFormatError, SettingsError) as exc:
+            logger.error("topics' metadata can't be used: %s", exc)
             with self._lock:
                 self._known = None  # The next one that needs it gets this error.
+                self._lock.notify_all()
             return
         with self._lock:
             self._learn(stage)
@@ -288,6 +308,10 @@ class Gate:
             if begins:
                 name = "hqueue-metadata-stage"
                 threading.Thread(target=self._follow, name=name, daemon=True).start()
+            if stage.number == 0:
+                self._record.settle()
+            if not stage.phase.is_open:
+                self._record.check_table(stage)
             said = {self._key: encode_acknowledgement(stage.number)}
             session_id, _ = self._session.ephemerals.put(
                 [said], is_own=lambda value: True, parents=True

@@ -10,14 +10,14 @@ from hqueue.errors import SettingsError
 from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.fields import FieldRecords
 from hqueue.metadata.managers.layout import Layout, Rows, Tree
+from hqueue.metadata.managers.memory import memory_of
 from hqueue.metadata.managers.present import PresentRecords
-from hqueue.metadata.managers.stage import Home
+from hqueue.metadata.managers.stage import HBASE, MEMORY, ZOOKEEPER, Home
 from hqueue.metadata.ports import MetadataStore
 from hqueue.runtime.fork import register
 
-__all__ = ["HBASE", "ZOOKEEPER", "ZOOKEEPER_VERSION_MAX", "HomeRecords", "Homes"]
+__all__ = ["ZOOKEEPER_VERSION_MAX", "HomeRecords", "Homes"]
 
-ZOOKEEPER, HBASE = "zookeeper", "hbase"
 ZOOKEEPER_VERSION_MAX = 2**31 - 1
 
 
@@ -63,7 +63,7 @@ class Homes:
         """Those in a home: always the same object.
 
         Raises:
-            SettingsError: there is no such store, or none that outlasts its process.
+            SettingsError: there is no such store.
         """
         records = self._opened.get(home)
         if records is None:
@@ -80,4 +80,10 @@ class Homes:
             rows = self._rows()
             layout = Rows(self._root, self._queue, home.place)
             return HomeRecords(home, rows, rows, layout, ephemeral=False)
-        raise SettingsError("topics' metadata lies in 'zookeeper' or 'hbase'", store=home.store)
+        if home.store == MEMORY:
+            memory = memory_of(self._root)
+            layout = Rows(self._root, self._queue, home.place)
+            return HomeRecords(home, memory, memory, layout, ephemeral=False)
+        raise SettingsError(
+            "topics' metadata lies in 'zookeeper', 'hbase' or 'memory'", store=home.store
+        )

@@ -11,7 +11,7 @@ from hqueue.metadata.fields import FieldChange, FieldRecord
 from hqueue.metadata.ports import ANY, NEW, Version
 from hqueue.settings.numbers import is_whole
 
-__all__ = ["MemoryFields"]
+__all__ = ["MemoryFields", "memory_of"]
 
 
 class MemoryFields:
@@ -89,3 +89,13 @@ class MemoryFields:
         self._below[above].discard(key)
         if not self._below[above]:
             del self._below[above]
+
+
+_memory: dict[str, MemoryFields] = {}
+_memory_lock = threading.Lock()
+
+
+def memory_of(root: str) -> MemoryFields:
+    """This process's records below a root."""
+    with _memory_lock:
+        return _memory.setdefault(root, MemoryFields())

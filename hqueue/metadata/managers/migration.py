@@ -16,9 +16,17 @@ from hqueue.errors import (
     UnsupportedFormatError,
 )
 from hqueue.metadata.fields import FieldChange, FieldRecord, Found
-from hqueue.metadata.managers.homes import HBASE, ZOOKEEPER, HomeRecords, Homes
+from hqueue.metadata.managers.homes import HomeRecords, Homes
 from hqueue.metadata.managers.layout import OWNERSHIP, PERSISTENCE, SUBSCRIPTION, key_in
-from hqueue.metadata.managers.stage import Home, Phase, Stage, StageRecord
+from hqueue.metadata.managers.stage import (
+    HBASE,
+    MEMORY,
+    ZOOKEEPER,
+    Home,
+    Phase,
+    Stage,
+    StageRecord,
+)
 from hqueue.metadata.ports import ANY, NEW
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 
@@ -94,6 +102,8 @@ class MetadataMigration:
         stage, version = self._record.read()
         if stage.phase is Phase.STABLE and stage.home.store == to:
             return 0
+        if stage.home.store == MEMORY:
+            raise SettingsError("nothing is moved from the memory of other processes", target=to)
         begun = stage.begun(to)
         source = self._homes.open(stage.home)
         stage, version = begun, self._record.change(begun, version)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator
 
+from hqueue.errors import SettingsError
 from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.fields import ClearableRecords, FieldRecords
 from hqueue.metadata.managers.availability import Availability
 from hqueue.metadata.managers.election import OwnerElection
 from hqueue.metadata.managers.gate import Gate
-from hqueue.metadata.managers.homes import ZOOKEEPER, ZOOKEEPER_VERSION_MAX, HomeRecords, Homes
+from hqueue.metadata.managers.homes import ZOOKEEPER_VERSION_MAX, HomeRecords, Homes
 from hqueue.metadata.managers.hubs import Hubs
 from hqueue.metadata.managers.layout import Layout, Rows, Tree, places
 from hqueue.metadata.managers.listing import KINDS, Entry, list_entries
-from hqueue.metadata.managers.memory import MemoryFields
+from hqueue.metadata.managers.memory import memory_of
 from hqueue.metadata.managers.migration import MetadataMigration
 from hqueue.metadata.managers.movable import MovableRecords
 from hqueue.metadata.managers.pipeline import Pipeline
-from hqueue.metadata.managers.stage import Home, Stage, StageRecord
+from hqueue.metadata.managers.stage import MEMORY, ZOOKEEPER, Home, Stage, StageRecord
 from hqueue.metadata.managers.topics import (
     SubscriptionDataManager,
     TopicOwnershipManager,
@@ -28,8 +28,6 @@ from hqueue.metadata.ports import MetadataStore
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
 __all__ = ["TopicMetadata", "delete_topic_metadata", "open_migration", "open_topic_metadata"]
-
-MEMORY = "memory"
 
 
 class TopicMetadata:
@@ -44,6 +42,7 @@ class TopicMetadata:
         hubs: which hubs are available.
         wait_s: how long a call waits for room, when many wait.
         store: the store where they lie now.
+        settle: says where they lie, if nothing does yet.
         ephemeral: whether an owner's record ends with the session of its hub, there.
         close: called when this is closed.
     """
@@ -57,14 +56,16 @@ class TopicMetadata:
         *,
         wait_s: float,
         store: Callable[[], str],
-        ephemeral: Callable[[], bool] = lambda: False,
-        close: Callable[[], None] = lambda: None,
+        settle: Callable[[], None],
+        ephemeral: Callable[[], bool],
+        close: Callable[[], None],
     ) -> None:
         self._records = records
         self._layout = layout
         self._pipeline = Pipeline(records, wait_s)
         self._owners = Pipeline(owners, wait_s)
         self._store = store
+        self._settle = settle
         self._close = close
         self.ownership = TopicOwnershipManager(self._owners, layout)
         """Who owns each topic."""
@@ -90,6 +91,15 @@ class TopicMetadata:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def settle(self) -> None:
+        """Say that metadata lies where the settings say, if nothing says yet where it is. A hub
+        does so before it owns anything.
+
+        Raises:
+            SettingsError: it lies elsewhere, by hubs with other settings.
+        """
+        self._settle()
+
     def entries(self, kinds: Collection[str] = KINDS) -> Iterator[Entry]:
         """All records, as they are when they are come to: ``persistence``, ``subscription`` and
         ``ownership``, or those of these kinds. One that can't be read is named, and stops nothing.
@@ -111,10 +121,13 @@ def open_topic_metadata(
     first: str,
     only: str | None = None,
     rows: Callable[[], FieldRecords],
+    table: str | None = None,
     wait_s: float,
     clock: Clock = SYSTEM_CLOCK,
 ) -> TopicMetadata:
     """The managers of a queue's topics. Nothing is sent before the first operation.
+
+    Each operation is a `SettingsError` if hubs with other settings keep the metadata elsewhere.
 
     Args:
         queue: the queue.
@@ -124,6 +137,7 @@ def open_topic_metadata(
             process's, and for as long as it lives.
         only: one of them: there, even when metadata is in force elsewhere.
         rows: opens HBase's records.
+        table: the table that they lie in; None if it plays no part.
         wait_s: how long a call waits for room, when many wait, and a change for a move.
         clock: measures how long a hub that may be dead is waited for.
 
@@ -131,12 +145,8 @@ def open_topic_metadata(
         SettingsError: there is no such store.
     """
     hubs = Hubs(session, root, queue, clock)
-    if (only or first) == MEMORY:
-        records, rows_of = _in_memory(root), Rows(root, queue)
-        return TopicMetadata(records, records, rows_of, hubs, wait_s=wait_s, store=lambda: MEMORY)
     homes = Homes(session, root, queue, rows)
-    # A store that is named beside one in memory is the first.
-    record = StageRecord(session, root, queue, (only or first) if first == MEMORY else first)
+    record = StageRecord(session, root, queue, first, table=table, bound=only is None)
     gate = Gate(record, session, wait_s * 1e3, clock)
     layout = homes.open(Home(only or first, 0)).layout
 
@@ -150,6 +160,7 @@ def open_topic_metadata(
         hubs,
         wait_s=wait_s,
         store=lambda: home(gate.stage()).home.store,
+        settle=gate.settle,
         ephemeral=lambda: home(gate.stage()).ephemeral,
         close=gate.close,
     )
@@ -162,16 +173,20 @@ def open_migration(
     root: str,
     first: str,
     rows: Callable[[], FieldRecords],
+    table: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> MetadataMigration:
-    """What moves a queue's topics' metadata. Arguments are as for `open_topic_metadata`.
+    """What moves a queue's topics' metadata, wherever it is. Arguments are as for
+    `open_topic_metadata`.
 
     Raises:
         SettingsError: nothing is moved from there.
     """
+    if first == MEMORY:
+        raise SettingsError("nothing is moved from memory", metadata_store=first)
     homes = Homes(session, root, queue, rows)
-    homes.open(Home(first, 0))
-    return MetadataMigration(StageRecord(session, root, queue, first), homes, clock)
+    record = StageRecord(session, root, queue, first, table=table, bound=False)
+    return MetadataMigration(record, homes, clock)
 
 
 def delete_topic_metadata(
@@ -179,8 +194,8 @@ def delete_topic_metadata(
 ) -> None:
     """Delete all records of a queue's topics, in every store, and forget its hubs but those that
     are available. When this fails half way another call deletes the rest; what hubs write
-    meanwhile may stay. Which store the records were moved to stays: hubs that run on, and a queue
-    of that name that is created later, agree on it.
+    meanwhile may stay. If the records were moved, it stays known to which store: hubs that run on,
+    and a queue of that name that is created later, agree on it.
 
     Args:
         queue: the queue.
@@ -192,17 +207,7 @@ def delete_topic_metadata(
     blobs = BlobRecords(session.records, ZOOKEEPER_VERSION_MAX, tree.leading)
     for prefix in (tree.prefix, places(root, queue)):
         blobs.clear(prefix)
-    for records in (rows(), _in_memory(root)):
+    for records in (rows(), memory_of(root)):
         records.clear(layout.prefix)
-    StageRecord(session, root, queue, ZOOKEEPER).forget_writers()
+    StageRecord(session, root, queue, ZOOKEEPER, bound=False).forget()
     Hubs(session, root, queue).forget_gone()
-
-
-_memory: dict[str, MemoryFields] = {}
-_memory_lock = threading.Lock()
-
-
-def _in_memory(root: str) -> MemoryFields:
-    """This process's records below a root."""
-    with _memory_lock:
-        return _memory.setdefault(root, MemoryFields())

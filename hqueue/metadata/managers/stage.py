@@ -6,8 +6,12 @@ In ZooKeeper, wherever the metadata itself lies:
     <root>/regions/<queue>/metadata/writers/<id>     ephemeral: which stage a writer acknowledged
 
 The first is ``{"version": 1, "number": 3, "phase": "draining", "home": ["zookeeper", 0],
-"copy": ["hbase", 2], "left": [["hbase", 1]], "by": "<hex>"}``. There is none before the first move;
-then the setting ``metadata_store`` decides. The second is ``{"version": 1, "number": 3}``.
+"copy": ["hbase", 2], "left": [["hbase", 1]], "table": "hqueue_metadata", "by": "<hex>"}``. The
+first writer creates it, with number 0 and the store that its setting ``metadata_store`` names.
+Until the first move, everything that uses the metadata must have that setting: two hubs with two
+stores would both own a topic. ``table`` is the table in HBase, once metadata or a copy of it lies
+there; it must be the setting ``metadata_table`` of everything that uses the metadata. The second
+record is ``{"version": 1, "number": 3}``.
 
 Each copy is made in a place that has never been used, named by the number of the stage in which it
 was begun. So whatever comes late, of a process that stood still, comes where nothing is in force
@@ -22,13 +26,21 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from hqueue.errors import BadVersionError, InvalidInputError, UnsupportedFormatError
+from hqueue.errors import (
+    BadVersionError,
+    InvalidInputError,
+    SettingsError,
+    UnsupportedFormatError,
+)
 from hqueue.metadata.encoding import decode_fields, encode_fields, text_of
 from hqueue.metadata.ports import ANY, NEW, Change, MetadataStore, Record, Version
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
 
-__all__ = ["Home", "Phase", "Stage", "StageRecord"]
+__all__ = ["HBASE", "MEMORY", "ZOOKEEPER", "Home", "Phase", "Stage", "StageRecord"]
+
+ZOOKEEPER, HBASE, MEMORY = "zookeeper", "hbase", "memory"
+"""The stores."""
 
 NUMBER_MAX = 2**53 - 1
 BY_BYTES = 6
@@ -79,6 +91,9 @@ class Stage:
     """Where it is copied to."""
     left: tuple[Home, ...] = ()
     """Where records may lie that are not in force, and never will be, oldest first."""
+    table: str | None = None
+    """The table that homes in HBase lie in. None if there are none, or an earlier release wrote
+    the record."""
 
     def home_in(self, store: str) -> Home:
         """Where records lie in a store: what is in force, if that is there, else what was last."""
@@ -131,12 +146,27 @@ class StageRecord:
         session: a session with ZooKeeper.
         root: what all keys begin with.
         queue: the queue.
-        store: where metadata is before its first move.
+        store: where metadata is before its first move, by the setting.
+        table: the table of HBase's records, by the setting; None if it plays no part.
+        bound: whether the setting must name the store that is in force before the first move; and
+            whether it decides that, if nothing does yet.
     """
 
-    def __init__(self, session: MetadataStore, root: str, queue: str, store: str) -> None:
-        self.first = Stage(0, Phase.STABLE, Home(store, 0))
+    def __init__(
+        self,
+        session: MetadataStore,
+        root: str,
+        queue: str,
+        store: str,
+        *,
+        table: str | None = None,
+        bound: bool = True,
+    ) -> None:
+        self.first = Stage(0, Phase.STABLE, Home(store, 0), table=table if store == HBASE else None)
         """That which is in force if there is no record."""
+        self._queue = queue
+        self._table = table
+        self._bound = bound
         self.above = f"{root}/regions/{check_queue_name(queue)}/metadata"
         """What it lies below, one segment deep."""
         self._session = session
@@ -148,19 +178,29 @@ class StageRecord:
 
         Raises:
             UnsupportedFormatError: the record can't be read.
+            SettingsError: metadata is in force elsewhere than the settings say.
         """
-        self._catch_up()
-        found = self._session.records.read([self._key])
-        return self.stage(found), found[self._key].version if found else NEW
+        stage, version = self._read()
+        return self._checked(stage), version
+
+    def settle(self) -> tuple[Stage, Version]:
+        """As `read`; but if nothing says yet where metadata is, this says it: where the setting
+        does. So of several writers with different settings all but the first are refused.
+
+        What a process had in memory has ended with it: then another store may be named.
+        """
+        stage, version = self._read()
+        if self._bound and version == NEW:
+            created = self._session.records.create({self._key: encode_stage(self.first)})
+            stage, version = self._decoded(created), created[self._key].version
+        elif self._bound and self._has_ended(stage):
+            self._session.records.write({self._key: Change(encode_stage(self.first), version)})
+            stage, version = self._read()
+        return self._checked(stage), version
 
     def stage(self, found: Mapping[str, Record]) -> Stage:
-        """That which is among these records.
-
-        Raises:
-            UnsupportedFormatError: it can't be read.
-        """
-        record = found.get(self._key)
-        return decode_stage(record.value, self._key) if record else self.first
+        """That which is among these records. Raises as `read`."""
+        return self._checked(self._decoded(found))
 
     def change(self, stage: Stage, version: Version) -> Version:
         """Make this the stage, if its record is of this version; the version that it has then.
@@ -171,9 +211,14 @@ class StageRecord:
         """
         if len(stage.left) > LEFT_MAX:
             raise InvalidInputError("clear the places that were left first", left=len(stage.left))
+        homes = filter(None, (stage.home, stage.copy, *stage.left))
+        in_hbase = any(home.store == HBASE for home in homes)
+        stage = dataclasses.replace(stage, table=(stage.table or self._table) if in_hbase else None)
         written = self._session.records.write({self._key: Change(encode_stage(stage), version)})
         if (done := written[self._key]) is None:
-            raise BadVersionError("somebody else goes on with the move", path=self._key)
+            raise BadVersionError(
+                "another process changed the stage since it was read: begin again", path=self._key
+            )
         return done
 
     def writer(self, name: str) -> str:
@@ -188,9 +233,56 @@ class StageRecord:
         found = self._session.records.list(self._writers, 1)
         return {key.rpartition("/")[2]: _acknowledged(key, each) for key, each in found.items()}
 
-    def forget_writers(self) -> None:
-        """Leave nothing of writers if none is present."""
+    def check_table(self, stage: Stage) -> None:
+        """Return if homes in HBase are in the table that the setting names.
+
+        Raises:
+            SettingsError: they are in another one.
+        """
+        if None not in (stage.table, self._table) and stage.table != self._table:
+            raise SettingsError(
+                "this queue's topics' metadata is in another table than metadata_table names: set "
+                "it to that table",
+                queue=self._queue,
+                metadata_table=self._table,
+                in_force=stage.table,
+            )
+
+    def forget(self) -> None:
+        """Leave nothing of writers if none is present, nor of the stage if it was never moved."""
+        stage, version = self._read()
+        if stage.number == 0 and version != NEW:
+            self._session.records.delete({self._key: version})
         self._session.records.delete({self._writers: ANY}, levels_above=1)
+
+    def _read(self) -> tuple[Stage, Version]:
+        self._catch_up()
+        found = self._session.records.read([self._key])
+        return self._decoded(found), found[self._key].version if found else NEW
+
+    def _decoded(self, found: Mapping[str, Record]) -> Stage:
+        record = found.get(self._key)
+        return decode_stage(record.value, self._key) if record else self.first
+
+    def _has_ended(self, stage: Stage) -> bool:
+        """Whether it was in the memory of processes of which none writes any more."""
+        home = stage.home
+        return home.store == MEMORY and home != self.first.home and not self.writers()
+
+    def _checked(self, stage: Stage) -> Stage:
+        """Refuse settings that would look for metadata where it is not."""
+        setting = self.first.home.store
+        if self._bound and stage.number == 0 and stage.home.store != setting:
+            raise SettingsError(
+                "this queue's hubs keep topics' metadata in another store than metadata_store "
+                "names: set it to that store, or move the metadata with 'hqueue metadata migrate'",
+                queue=self._queue,
+                metadata_store=setting,
+                in_force=stage.home.store,
+            )
+        if stage.home.store == HBASE or not self._bound:
+            self.check_table(stage)
+        return stage
 
     def _catch_up(self) -> None:
         # It changes nothing; but as a change it goes through ZooKeeper's leader, and what this
@@ -206,6 +298,7 @@ def encode_stage(stage: Stage) -> bytes:
         home=stage.home,
         copy=stage.copy,
         left=stage.left,
+        **({} if stage.table is None else {"table": stage.table}),
         by=secrets.token_hex(BY_BYTES),
     )
 
@@ -225,6 +318,7 @@ def decode_stage(data: bytes, path: str) -> Stage:
             home(*fields["home"]),
             None if fields["copy"] is None else home(*fields["copy"]),
             tuple(home(*each) for each in fields["left"]),
+            None if fields.get("table") is None else text_of(fields["table"]),
         ),
     )
 

@@ -94,7 +94,8 @@ class Hub:
             on_ready: called with its address when it can be called.
 
         Raises:
-            SettingsError: it can't listen where the settings say.
+            SettingsError: it can't listen where the settings say; or the queue's hubs keep topics'
+                metadata in another store or table.
             QueueNotFoundError: there is no such queue.
             HQueueError: it could not register, or can't go on.
         """
@@ -117,6 +118,7 @@ class Hub:
             try:
                 for queue in self._queues:
                     self._parts[queue] = await runtime.read(lambda q=queue: parts.open(q, info))  # type: ignore[misc]
+                    await runtime.coordinate(self._parts[queue].metadata.settle)
                     self._parts[queue].start()
                 health = await self._serve_health()
                 if settings.api_port is not None:

@@ -301,7 +301,7 @@ def test_of_two_changes_of_the_stage_one_counts(cluster: Cluster) -> None:
 def test_a_stage_that_cannot_be_read_stops_all_and_is_named(cluster: Cluster, data: bytes) -> None:
     metadata, _ = cluster.writer()
     version = write(metadata, "t", NEW).result(WAIT_S)
-    cluster.session.records.write({STAGE: Change(data, NEW)})
+    assert cluster.session.records.write({STAGE: Change(data, ANY)})[STAGE] is not None
     asked: list[Callable[[], object]] = [
         lambda: write(metadata, "t", version).result(WAIT_S),
         lambda: cluster.migration.move("zookeeper"),
