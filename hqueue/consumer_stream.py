@@ -71,6 +71,7 @@ class ConsumerStream:
         stream, idle_ms = self._stream, _idle(idle_ms_max)
         now_s = self._consumption.now_s
         while (handout := self._next(idle_ms)) is not None:
+            handout.one_by_one = True
             for message in handout.messages:
                 handout.last = message
                 yield message
@@ -115,6 +116,7 @@ class ConsumerStream:
     def _taken(self, handout: Handout, messages_max: int) -> list[ConsumedMessage]:
         """So many messages of it at most."""
         messages: list[ConsumedMessage] = []
+        handout.one_by_one = False
         while True:
             taken = list(itertools.islice(handout.messages, messages_max - len(messages)))
             if taken:

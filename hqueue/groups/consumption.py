@@ -66,7 +66,9 @@ class Consumption:
         self.clock = clock
         self.streams = [Stream(self.positions, settings.bytes_max, clock)]
         """One, or as many as it was `split` into."""
-        self.place = GroupPlace(cluster, group, settings, self._take_notice)
+        self.place = GroupPlace(
+            cluster, group, settings, self._take_notice, self._commit_done
+        )
         """Its place in its group."""
         self.closed = False
         self.committer = Committer(self._commit)
@@ -439,6 +441,21 @@ class Consumption:
         if self._settings.auto_commit and self.place.in_group:
             now_ms = self.clock.monotonic_ms()
             self._commit_due_ms = now_ms + self._settings.auto_commit_interval_ms
+
+    def _commit_done(self) -> None:
+        """Called by the member's thread, which takes no lock here: one may be held for as long as a
+        callback takes. Nothing was asked for so long that it leaves the group; before that, what
+        its program is done with is committed, but not what it still works on.
+        """
+        if not self._settings.auto_commit:
+            return
+        done: dict[PartitionKey, Position] = {}
+        for stream in self.streams:
+            done |= stream.done()
+        try:
+            self.committer.commit(done)
+        except HQueueError as exc:
+            logger.warning("offsets were not committed: %s", exc)
 
     def _commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
         """Called by whichever thread commits."""

@@ -25,7 +25,9 @@ class Handout:
         portion: it has a batch at least.
     """
 
-    __slots__ = ("_left", "_passed", "_portion", "batch", "last", "messages", "over")
+    __slots__ = (
+        "_left", "_passed", "_portion", "batch", "last", "messages", "one_by_one", "over",
+    )  # fmt: skip
 
     def __init__(self, portion: Portion[PartitionKey]) -> None:
         self._portion = portion
@@ -37,6 +39,9 @@ class Handout:
         """What is left of that batch."""
         self.last: ConsumedMessage | None = None
         """The last message of the batch that was handed out: who takes from `messages` sets it."""
+        self.one_by_one = False
+        """Whether `last` is the only message that is worked on, as who takes them one by one says:
+        those before it are done with."""
         self.over = False
         """Whether all of it was handed out: who takes the `rest` says so."""
         self.advance()
@@ -60,6 +65,15 @@ class Handout:
     def end(self) -> Position:
         """What comes after the whole portion."""
         return Position(MessageID.from_int(self._portion.cursor), self._portion.ordinal)
+
+    def done(self) -> Position | None:
+        """Up to where messages are done with, by what is known without asking for more; None if no
+        message is. From any thread: what another has changed meanwhile counts as not done.
+        """
+        batch, last = self.batch, self.last
+        if not self.one_by_one or self.over or last is None or self.batch is not batch:
+            return None
+        return Position(last.id, passed_by(batch.header, last.id))
 
     def advance(self) -> bool:
         """Go on to the next batch; whether there is one."""

@@ -54,6 +54,7 @@ class GroupMember:
         on_change: called when there are `changes`, or a `failure`; it takes notice and returns.
         on_queues: called with the names of all queues that members consume, likewise.
         idle_ms_max: how long it may be without a call of `changes`, before it leaves the group.
+        on_idle: called before it leaves for that reason, while commits still count.
         clock: where time comes from.
 
     Raises:
@@ -74,6 +75,7 @@ class GroupMember:
         commits: bool = True,
         on_change: Callable[[], None] = lambda: None,
         on_queues: Callable[[frozenset[str]], None] = lambda _: None,
+        on_idle: Callable[[], None] = lambda: None,
         idle_ms_max: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -88,6 +90,7 @@ class GroupMember:
         self._streams = streams
         self._on_change = on_change
         self._on_queues = on_queues
+        self._on_idle = on_idle
         self._clock = clock
         self._owners = Owners(store, paths, "consumer")
         self._offsets = GroupOffsets(store, paths) if commits else None
@@ -335,6 +338,7 @@ class GroupMember:
             with self._work:
                 self._pacing.settle(done=done)
         logger.warning("a consumer asks for nothing, and leaves its group: %s", self.consumer)
+        self._on_idle()
         self._leave()
         self._on_change()
 

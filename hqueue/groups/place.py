@@ -37,6 +37,7 @@ class GroupPlace:
         group: the group's name; None for a consumer without one.
         settings: the consumer's.
         on_note: called by other threads when there is something to be done.
+        on_idle: called by another thread before it leaves the group because nothing was asked for.
 
     Raises:
         InvalidInputError: the group or the instance ID has no possible name.
@@ -48,6 +49,7 @@ class GroupPlace:
         group: str | None,
         settings: ConsumerSettings,
         on_note: Callable[[], None],
+        on_idle: Callable[[], None],
     ) -> None:
         self._unique = f"{socket.gethostname()}:{uuid.uuid4()}"
         self.consumer_id = settings.instance_id or self._unique
@@ -68,6 +70,7 @@ class GroupPlace:
         self._cluster = cluster
         self._settings = settings
         self._on_note = on_note
+        self._on_idle = on_idle
         self._coordination: Coordination | None = None
         self._catalog: QueueCatalog | None = None
         self._broker_watch: Watch | None = None
@@ -165,6 +168,7 @@ class GroupPlace:
             static=settings.instance_id is not None,
             on_change=self._on_note,
             on_queues=catalog.include,
+            on_idle=self._on_idle,
             idle_ms_max=settings.poll_interval_ms_max,
             clock=self._cluster.clock,
         )

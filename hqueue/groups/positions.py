@@ -68,11 +68,19 @@ class Positions:
 
     def moved(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Position]:
         """The positions of these that are not committed."""
+        return self.changed({key: self._positions[key] for key in keys})
+
+    def changed(self, positions: Mapping[PartitionKey, Position]) -> dict[PartitionKey, Position]:
+        """Those of these positions that are not committed."""
         return {
-            key: self._positions[key]
-            for key in keys
-            if self._positions[key] not in (UNSET, self._committed.get(key))
+            key: position
+            for key, position in positions.items()
+            if position not in (UNSET, self._committed.get(key))
         }
+
+    def now(self) -> dict[PartitionKey, Position]:
+        """All positions at one moment. From any thread."""
+        return self._positions.copy()
 
     def committed(self, positions: Mapping[PartitionKey, Position]) -> None:
         """These are committed. Of partitions that it has no more this changes nothing."""

@@ -107,6 +107,17 @@ class Stream:
             if handout.over:
                 self.handout = None
 
+    def done(self) -> dict[PartitionKey, Position]:
+        """The positions up to which its program is done with messages, where these are not
+        committed. From any thread, also while the program works on a message.
+        """
+        positions = {key: at for key, at in self._positions.now().items() if key in self.keys}
+        handout = self.handout
+        done = None if handout is None else handout.done()
+        if handout is not None and done is not None and handout.key in positions:
+            positions[handout.key] = done
+        return self._positions.changed(positions)
+
     def drop(self, keys: Collection[PartitionKey]) -> None:
         """Read these no more, and hand out nothing that was read of them."""
         if not keys:

@@ -221,6 +221,28 @@ def test_one_that_asks_for_nothing_leaves_the_group_and_comes_back(
     assert set(lost) == held
 
 
+@pytest.mark.parametrize(
+    ("options", "one_by_one", "committed"),
+    [({}, True, 2), ({}, False, 2), ({"auto_commit": False}, True, 0)],
+)
+def test_one_that_leaves_because_it_asks_for_nothing_has_committed_what_it_is_done_with(
+    make_queue: MakeQueue, join: Join, options: dict[str, object], one_by_one: bool, committed: int
+) -> None:
+    queue = make_queue(1)
+    put_numbered(queue, 2)
+    queue.put([Message("t", b"2"), Message("t", b"3")])
+    slow = join(queue, poll_interval_ms_max=1_000, auto_commit_interval_ms=600_000, **options)
+    if one_by_one:
+        messages = slow.messages()
+        handed = [next(messages) for _ in range(3)]
+    else:
+        handed = [take(1, slow, messages_max=1)[0] for _ in range(3)]
+    assert values(handed) == [0, 1, 2], "and the last of them is worked on"
+    other = join(queue)
+    assert values(take(4 - committed, other)) == list(range(committed, 4))
+    assert slow.poll() == []
+
+
 def test_the_range_assignor_gives_slices_and_all_give_up_everything_first(
     make_queue: MakeQueue, join: Join
 ) -> None:
