@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +54,8 @@ class Consumer(ConsumerStream):
 
     Iterate over it, or `poll`; or take `arrow_batches`. Use it as a context manager, or `close` it.
     One thread uses it, and `request_stop` is for others; or each of its `streams` has a thread.
-    Not usable in a forked child.
+    In a forked child every call raises `ClosedError`, but for `close` and `request_stop`, which do
+    nothing there.
 
     Args:
         queues: subscribe to these at once. To a pattern, to topics, or with callbacks by
@@ -83,7 +83,6 @@ class Consumer(ConsumerStream):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._settings = ConsumerSettings.of(options)
-        self._pid = os.getpid()
         self._closed = False
         self._closing: threading.Thread | None = None
         self._parts: list[ConsumerStream] | None = None
@@ -186,11 +185,17 @@ class Consumer(ConsumerStream):
 
     def subscription(self) -> set[str]:
         """The queues that it has subscribed to, as far as they are there."""
+        self._consumption.check_process()
         found = self._consumption.place.found
         return set() if found is None else set(found.selected)
 
     def assignment(self) -> set[PartitionKey]:
-        """The partitions that it has, in all of its streams."""
+        """The partitions that it has, in all of its streams.
+
+        Raises:
+            ClosedError: this is a forked child: it has none.
+        """
+        self._consumption.check_process()
         return self._consumption.positions.keys()
 
     # What it is given.
@@ -251,6 +256,7 @@ class Consumer(ConsumerStream):
 
     def paused(self) -> set[PartitionKey]:
         """The partitions that it has, and that are paused."""
+        self._consumption.check_process()
         return set(self._consumption.paused)
 
     # How far it is.
@@ -266,6 +272,7 @@ class Consumer(ConsumerStream):
                 they took them over before an answer came.
             StoreUnavailableError: ZooKeeper stayed away. With an outcome.
         """
+        self._check_usable()
         self._consumption.commit(lambda: self._to_commit(positions))
 
     def commit_async(
@@ -282,6 +289,7 @@ class Consumer(ConsumerStream):
                 one. Without it errors are logged. It may commit and close the consumer; what it
                 raises is logged.
         """
+        self._check_usable()
         called = on_commit
         self._consumption.commit_later(
             lambda: self._to_commit(positions),
@@ -332,7 +340,7 @@ class Consumer(ConsumerStream):
         Raises:
             CommitFailedError, StoreUnavailableError: it is closed, but not all was committed.
         """
-        if self._closed or self._closing is not None or os.getpid() != self._pid:
+        if self._closed or self._closing is not None or self._consumption.inherited:
             return
         self._consumption.check_no_callback()
         self._closing = threading.current_thread()  # Its callbacks may still use the consumer.
@@ -350,7 +358,6 @@ class Consumer(ConsumerStream):
         self._consumption.request_stop()
 
     def _to_commit(self, positions: ToCommit) -> dict[PartitionKey, Position]:
-        self._check_usable()
         if self.group is None:
             raise InvalidInputError("without a group nothing is committed")
         known = self._consumption.positions
@@ -387,8 +394,7 @@ class Consumer(ConsumerStream):
             raise InvalidInputError("its streams were handed out: messages come from these")
 
     def _check_usable(self) -> None:
-        if os.getpid() != self._pid:
-            raise ClosedError("a consumer can't be used in a forked child; make one there")
+        self._consumption.check_process()
         if self._closed or self._closing not in (None, threading.current_thread()):
             raise ClosedError("the consumer was closed")
 

@@ -105,7 +105,12 @@ class ConsumerStream:
         self._consumption.commit(self._moved)
 
     def assignment(self) -> set[PartitionKey]:
-        """The partitions that it has."""
+        """The partitions that it has.
+
+        Raises:
+            ClosedError: this is a forked child: it has none.
+        """
+        self._consumption.check_process()
         return set(self._stream.keys)
 
     def _moved(self) -> dict[PartitionKey, Position]:

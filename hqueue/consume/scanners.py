@@ -17,6 +17,7 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
+from hqueue.runtime.fork import register
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.numbers import check_whole
 from hqueue.settings.options import Unpack
@@ -55,6 +56,21 @@ class ScannerOptions(TypedDict, total=False):
     """The bodies held at a time and on their way, about; at least five batches, or when merging
     one a partition. A follower, which does not prefetch, asks for a fifth of it at a time. 16 MiB
     by default, 512 at most."""
+
+
+class _Reading:
+    """Whether a thread reads with a scanner. Made again in a forked child."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.interrupted = False
+        """Whether a thread was reading at the fork, which the child has not: what it read by half
+        can't be gone on with."""
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self.interrupted = self.interrupted or self.lock.locked()
+        self.lock = threading.Lock()
 
 
 class CombinedPartitionScanner:
@@ -109,7 +125,7 @@ class CombinedPartitionScanner:
         self._idle_ms_max = idle_ms_max
         self._closed = False
         self._failure: HQueueError | None = None
-        self._reading = threading.Lock()
+        self._reading = _Reading()
         self._messages = self._merged() if by_id else self._one_by_one()
 
     def __enter__(self) -> CombinedPartitionScanner:
@@ -212,7 +228,7 @@ class CombinedPartitionScanner:
         read: list[Batch] | None = []
         while read is not None:
             try:
-                with self._reading:
+                with self._reading.lock:
                     read = self._noted(next, batches, None)
             finally:
                 if self._closed:
@@ -222,13 +238,17 @@ class CombinedPartitionScanner:
 
     def _release(self) -> None:
         """Free what the readers hold in HBase. A thread that reads does it itself afterwards."""
-        if self._reading.acquire(blocking=False):
+        if self._reading.lock.acquire(blocking=False):
             try:
                 self._prefetcher.close()
             finally:
-                self._reading.release()
+                self._reading.lock.release()
 
     def _check_failure(self) -> None:
+        if self._reading.interrupted:
+            raise ClosedError(
+                "a thread of the parent process was reading at the fork: open another scanner"
+            )
         if self._failure is not None:
             raise self._failure
 

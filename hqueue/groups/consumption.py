@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from hqueue.errors import HQueueError, InvalidInputError, QueueNotFoundError
+from hqueue.errors import ClosedError, HQueueError, InvalidInputError, QueueNotFoundError
 from hqueue.groups.assigned import HandAssigned
 from hqueue.groups.callbacks import Callbacks
 from hqueue.groups.catalog import Selection
@@ -22,6 +23,7 @@ from hqueue.groups.stream import Stream
 from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_s_of
+from hqueue.runtime.fork import register
 
 __all__ = ["Consumption"]
 
@@ -66,9 +68,7 @@ class Consumption:
         self.clock = clock
         self.streams = [Stream(self.positions, settings.bytes_max, clock)]
         """One, or as many as it was `split` into."""
-        self.place = GroupPlace(
-            cluster, group, settings, self._take_notice, self._commit_done
-        )
+        self.place = GroupPlace(cluster, group, settings, self._take_notice, self._commit_done)
         """Its place in its group."""
         self.closed = False
         self.committer = Committer(self._commit)
@@ -82,6 +82,27 @@ class Consumption:
         self._commit_due_ms = float("inf")
         self._serve_every_ms = min(SERVE_EVERY_MS, settings.poll_interval_ms_max / 2)
         self._stopping = False
+        self._pid = os.getpid()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        """What is handed out is the parent's: a stream looks before it hands out more."""
+        for stream in self.streams:
+            stream.attention = True
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child, which has nothing of what its parent consumes."""
+        return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Return if this is the process that made it.
+
+        Raises:
+            ClosedError: it is a forked child.
+        """
+        if self.inherited:
+            raise ClosedError("a consumer can't be used in a forked child; make one there")
 
     # What it consumes.
 
@@ -263,8 +284,11 @@ class Consumption:
 
     def request_stop(self) -> None:
         """Let `refill` give nothing from now on. From any thread, and from a handler of signals,
-        which may come in the middle of a wait: no lock is taken that is not reentrant.
+        which may come in the middle of a wait: no lock is taken that is not reentrant. In a forked
+        child there is nothing to stop.
         """
+        if self.inherited:
+            return
         self._stopping = True
         self._take_notice()
 

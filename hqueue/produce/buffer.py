@@ -102,6 +102,8 @@ class BatchingBuffer(Generic[Target]):
         self._threads = []
         self._open.clear()
         self._sealed.clear()
+        for batch in self._unfinished:
+            batch.future.inherited = True
         self._unfinished.clear()
         self._buffered = 0
 
@@ -195,7 +197,10 @@ class BatchingBuffer(Generic[Target]):
 
         Raises:
             InvalidInputError: it was called by a delivery callback, which it would wait for.
+            ClosedError: it belongs to the parent process, which alone learns that.
         """
+        if os.getpid() != self._pid:
+            raise ClosedError("the producer belongs to the parent process: flush it there")
         self._check_waiter()
         with self._lock:
             self._flushing += 1

@@ -6,17 +6,25 @@ import concurrent.futures
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, cast
 
+from hqueue.errors import ClosedError, Outcome
 from hqueue.format import Bodies, encode_values
 from hqueue.message import Headers
 from hqueue.message_id import MessageID, MessageIDs
 
-__all__ = ["Delivery", "DeliveryCallback", "PendingBatch", "Target"]
+__all__ = ["BatchFuture", "Delivery", "DeliveryCallback", "PendingBatch", "Target"]
 
 DeliveryCallback = Callable[[MessageID | None, BaseException | None], object]
 """What a producer calls with (ID, None) or (None, error)."""
 
 Target = TypeVar("Target")
 _IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
+
+
+class BatchFuture(concurrent.futures.Future[MessageIDs]):
+    """What becomes of a batch: the IDs of its messages, or an error."""
+
+    inherited = False
+    """Whether it was not known yet when this process was forked: its parent alone learns it."""
 
 
 class PendingBatch(Generic[Target]):
@@ -47,7 +55,7 @@ class PendingBatch(Generic[Target]):
         """The topics, each once."""
         self.bodies: Bodies | None = None
         self.callbacks: list[tuple[int, DeliveryCallback]] = []
-        self.future: concurrent.futures.Future[MessageIDs] = concurrent.futures.Future()
+        self.future = BatchFuture()
 
     def encoded(self) -> Bodies:
         """Its messages as a batch.
@@ -69,20 +77,19 @@ class PendingBatch(Generic[Target]):
 class Delivery(Generic[_IDs]):
     """What becomes of one message, or of one batch, that was sent through a `Producer`.
 
-    Made by `Producer.send`, `Producer.send_batch` and `HubProducer.send`.
+    Made by `Producer.send`, `Producer.send_batch` and `HubProducer.send`. In a forked child each
+    call raises `ClosedError` where it was not known yet at the fork.
     """
 
     __slots__ = ("_future", "_index")
 
-    def __init__(
-        self, future: concurrent.futures.Future[MessageIDs], index: int | None = None
-    ) -> None:
+    def __init__(self, future: BatchFuture, index: int | None = None) -> None:
         self._future = future
         self._index = index
 
     def done(self) -> bool:
         """Whether it is in the log, or failed."""
-        return self._future.done()
+        return self._known().done()
 
     def result(self, timeout_s: float | None = None) -> _IDs:
         """Wait until it is durable, and return its ID; a batch's IDs in the messages' order.
@@ -92,7 +99,7 @@ class Delivery(Generic[_IDs]):
             TimeoutError: it was not known in time; nothing is decided.
         """
         try:
-            ids = self._future.result(timeout_s)
+            ids = self._known().result(timeout_s)
         except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
             raise TimeoutError("it is not known yet whether it is written") from exc
         return cast("_IDs", ids if self._index is None else ids[self._index])
@@ -104,6 +111,15 @@ class Delivery(Generic[_IDs]):
             TimeoutError: it was not known in time; nothing is decided.
         """
         try:
-            return self._future.exception(timeout_s)
+            return self._known().exception(timeout_s)
         except concurrent.futures.TimeoutError as exc:
             raise TimeoutError("it is not known yet whether it is written") from exc
+
+    def _known(self) -> BatchFuture:
+        """What becomes of it, if that is learned in this process."""
+        if self._future.inherited:
+            raise ClosedError(
+                "this was sent before the process was forked: its parent learns what becomes of it",
+                outcome=Outcome.UNKNOWN,
+            )
+        return self._future

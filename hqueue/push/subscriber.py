@@ -156,13 +156,18 @@ class Subscriber:
 
     @property
     def partitions(self) -> list[int]:
-        """The partitions that it receives; if it shares them, those that it has now."""
+        """The partitions that it receives; if it shares them, those that it has now.
+
+        Raises:
+            ClosedError: this is a forked child: it has none.
+        """
+        self._check_process()
         return sorted(self._starts if self._member is None else self._member.partitions)
 
     @property
     def address(self) -> Address | None:
-        """Where it listens; None before the start."""
-        return self._address
+        """Where it listens; None before the start, and in a forked child, which does not listen."""
+        return self._address if os.getpid() == self._pid else None
 
     def start(self) -> None:
         """Listen, and become present. When this returns, messages may arrive at any time.
@@ -178,9 +183,10 @@ class Subscriber:
             StoreUnavailableError: HBase or ZooKeeper stayed away.
             ClosedError: it was started before.
         """
+        self._check_process()
         with self._lock:
-            if self._begun or os.getpid() != self._pid:
-                raise ClosedError("a subscriber starts once, in the process that made it")
+            if self._begun:
+                raise ClosedError("a subscriber starts once")
             self._begun = True
             try:
                 self._start()
@@ -215,19 +221,28 @@ class Subscriber:
             return self._end()
 
     def request_stop(self) -> None:
-        """Let `wait` return, so that the thread that waits there stops it. For listeners, too."""
-        self._wanted_end.set()
+        """Let `wait` return, so that the thread that waits there stops it. For listeners, too. In a
+        forked child there is nothing to stop.
+        """
+        if os.getpid() == self._pid:
+            self._wanted_end.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it was stopped, or is asked to; whether that was in time.
 
         Raises:
             HQueueError: it is present no more, and why: `failure`.
+            ClosedError: this is a forked child, in which it never was.
         """
+        self._check_process()
         ended = self._wanted_end.wait(timeout_s)
         if self.failure is not None:
             raise self.failure
         return ended
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClosedError("a subscriber can't be used in a forked child; make one there")
 
     def _start(self) -> None:
         host = self._host or _host_towards(self._zookeeper)

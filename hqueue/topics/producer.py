@@ -76,6 +76,7 @@ class HubProducer:
 
         Raises:
             InvalidInputError: it was called by a delivery callback, which it would wait for.
+            ClosedError: it belongs to the parent process, which alone learns that.
         """
         return self._buffer.flush(timeout_s)
 
