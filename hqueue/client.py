@@ -269,7 +269,8 @@ class Client:
     def describe_group(self, group: str, *, queue: str | None = None) -> GroupDescription:
         """Who is in a group, and how far it is in each partition: of all queues, or of one.
 
-        Two or three small requests a partition.
+        A record that can't be read is named (`GroupPartition.unreadable`), and hides no other. Two
+        or three small requests a partition.
 
         Raises:
             GroupNotFoundError: there is none of this name.
@@ -281,9 +282,10 @@ class Client:
     ) -> dict[int, MessageID]:
         """Let a group that does not consume this queue go on elsewhere, further back or ahead.
 
-        A partition that ends before the start goes on at its end. Other queues are left as they
-        are. A consumer that joins meanwhile either begins where the group was reset to, or makes
-        this fail: what it has taken over is not changed.
+        A partition that ends before the start goes on at its end. An offset's record that can't be
+        read is replaced. Other queues are left as they are. A consumer that joins meanwhile either
+        begins where the group was reset to, or makes this fail: what it has taken over is not
+        changed.
 
         Args:
             group: the group's name.

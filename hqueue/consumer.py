@@ -21,6 +21,7 @@ from hqueue.groups import (
     OnPartitions,
     Position,
     Selection,
+    unreadable_offset,
 )
 from hqueue.log.lag import PartitionLag
 from hqueue.message import ConsumedMessage, ReceivedMessage
@@ -303,24 +304,39 @@ class Consumer(ConsumerStream):
     ) -> dict[PartitionKey, MessageID]:
         """How far the group is in these partitions, of whichever queues; in its own if None. One
         without an offset is left out.
+
+        Raises:
+            UnsupportedFormatError: the record of one of them can't be read. Facts: its `queue`,
+                `partition` and `path`; and how far the group is in the others, as `committed`.
         """
         self._check_usable()
         offsets = self._consumption.place.offsets()
         if offsets is None:
             raise InvalidInputError("without a group nothing is committed")
         keys = self.assignment() if partitions is None else {_as_key(each) for each in partitions}
-        return {
+        found = offsets.read(keys)
+        committed = {
             key: offset.position.next
-            for key, offset in offsets.read(keys).items()
+            for key, offset in found.items()
             if offset.position.next != UNSET.next
         }
+        for key in sorted(found):
+            if (unreadable := found[key].unreadable) is not None:
+                raise unreadable_offset(key, unreadable, committed=committed)
+        return committed
 
     def lag(self, *partitions: Partition) -> dict[PartitionKey, PartitionLag]:
-        """What lies between its positions and the ends, in these partitions or in all that it has.
-        Two or three small requests a partition.
+        """What lies between its positions and the ends, in these partitions or in all that it has
+        a position in. Two or three small requests a partition.
+
+        Raises:
+            UnsupportedFormatError: the group's offset in one of these partitions can't be read.
         """
         places: dict[str, dict[int, MessageID]] = {}
-        for key in self._chosen(partitions):
+        chosen = self._chosen(partitions)
+        if not partitions:
+            chosen -= self._consumption.positions.unreadable
+        for key in chosen:
             places.setdefault(key.queue, {})[key.partition] = self._consumption.resolve(key).next
         return {
             PartitionKey(queue, number): lag

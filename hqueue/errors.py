@@ -106,6 +106,10 @@ __all__ = [
 ]
 
 
+FACT_LENGTH_MAX = 2_000
+"""Characters of one fact in an error's text."""
+
+
 class Outcome(enum.Enum):
     """What became of the operation that raised an error."""
 
@@ -144,11 +148,17 @@ class HQueueError(Exception):
             facts["outcome"] = self.outcome.value
         if not facts:
             return self.text
-        listed = ", ".join(f"{key}={value!r}" for key, value in facts.items())
+        listed = ", ".join(f"{key}={_shown(value)}" for key, value in facts.items())
         return f"{self.text} [{listed}]"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.text, self.outcome, self.facts)
+
+
+def _shown(value: object) -> str:
+    """A fact in an error's text: what was read may be of any length."""
+    text = repr(value)
+    return text if len(text) <= FACT_LENGTH_MAX else f"{text[:FACT_LENGTH_MAX]}…"
 
 
 def _rebuild(
@@ -219,7 +229,9 @@ class GroupError(HQueueError):
 
 class CommitFailedError(GroupError):
     """Other consumers have these partitions now, or somebody set their offsets; what was handed out
-    of them may be handed out again. Fact: `partitions`.
+    of them may be handed out again. Facts: `partitions`, of which the outcome tells; those of them
+    that are `unknown`, where the others are not applied; and those that are `committed` all the
+    same.
     """
 
 

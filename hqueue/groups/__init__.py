@@ -20,7 +20,7 @@ from hqueue.groups.consumption import Consumption
 from hqueue.groups.handout import Handout
 from hqueue.groups.offsets import UNSET, Position
 from hqueue.groups.options import ConsumerOptions, ConsumerSettings
-from hqueue.groups.positions import BEGINNING
+from hqueue.groups.positions import BEGINNING, unreadable_offset
 from hqueue.groups.stream import Stream
 
 __all__ = [
@@ -43,4 +43,5 @@ __all__ = [
     "group_names",
     "list_groups",
     "reset_group",
+    "unreadable_offset",
 ]

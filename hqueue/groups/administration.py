@@ -15,6 +15,7 @@ from hqueue.errors import (
     InvalidInputError,
     Outcome,
     QueueStateError,
+    UnsupportedFormatError,
 )
 from hqueue.groups.members import GroupMembers
 from hqueue.groups.offsets import UNSET, GroupOffsets, Position
@@ -67,7 +68,9 @@ class GroupPartition:
     offset yet."""
     lag: PartitionLag | None
     """What lies between that and the end; of a group without an offset, all there is. None if the
-    queue can't be read now."""
+    queue, or the offset, can't be read now."""
+    unreadable: UnsupportedFormatError | None = None
+    """Why the record of the offset, or of the claim, can't be read; None if all can."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ class GroupDescription:
 
     group: str
     members: Mapping[str, Mapping[str, int]]
-    """The consumers in it, by their IDs: how many streams each has of each queue."""
+    """The consumers in it, by their IDs: how many streams each has of each queue; none if its
+    record can't be read."""
     partitions: tuple[GroupPartition, ...]
     """Those that it has an offset in, or an owner of; by queue and number."""
 
@@ -118,13 +122,21 @@ def describe_group(
     if queue is not None:
         check_queue_name(queue)
     group = _Group(cluster, store, name)
-    members = {consumer: dict(streams) for consumer, streams in group.members.list().items()}
-    owners, offsets = group.owners.list(), group.offsets.list()
-    if not (members or owners or offsets):
+    members = {consumer: dict(streams) for consumer, streams in group.members.everyone().items()}
+    (owners, claims), offsets = group.owners.inspect(), group.offsets.list()
+    unreadable = {
+        **claims,
+        **{key: offset.unreadable for key, offset in offsets.items() if offset.unreadable},
+    }
+    known = owners.keys() | claims.keys() | offsets.keys()
+    if not (members or known):
         raise group.not_found()
-    keys = [key for key in sorted(owners.keys() | offsets.keys()) if queue in (None, key.queue)]
+    keys = [key for key in sorted(known) if queue in (None, key.queue)]
     places = {key: offsets[key].position.next if key in offsets else UNSET.next for key in keys}
-    lags = _lags(cluster, places)
+    readable = {
+        key: at for key, at in places.items() if key not in offsets or not offsets[key].unreadable
+    }
+    lags = _lags(cluster, readable)
     return GroupDescription(
         name,
         members,
@@ -134,6 +146,7 @@ def describe_group(
                 owner=owners.get(key),
                 committed=None if places[key] == UNSET.next else places[key],
                 lag=lags.get(key),
+                unreadable=unreadable.get(key),
             )
             for key in keys
         ),
@@ -150,6 +163,8 @@ def reset_group(
     partitions: Collection[int] | None,
 ) -> dict[int, MessageID]:
     """Set the offsets of a group that does not consume the queue; returns them by partition.
+
+    A record that can't be read is written over: that is its repair.
 
     Whoever joins meanwhile is safe: a consumer that takes a partition over gives its offset another
     version, and an offset is only set if it has the version that it had before the group was found
@@ -233,8 +248,13 @@ class _Group:
     def check_inactive(self, queue: str | None, *, unknown: bool = False) -> None:
         """Return if nobody consumes this queue, or any."""
         consumers = set(self.members.consuming(queue))
-        claims = self.owners.list()
+        claims, unreadable = self.owners.inspect()
         consumers |= {owner for key, owner in claims.items() if queue in (None, key.queue)}
+        consumers |= {
+            f"the claimer of {key.queue}/{key.partition}, whose record can't be read"
+            for key in unreadable
+            if queue in (None, key.queue)
+        }
         if consumers:
             raise self.active(queue, unknown=unknown, consumers=sorted(consumers))
 

@@ -173,4 +173,6 @@ class Committer:
             raise CommitFailedError(
                 "others have these partitions now, or somebody set their offsets",
                 partitions=sorted(refused),
+                unknown=[],
+                committed=sorted(positions.keys() - refused),
             )

@@ -361,9 +361,10 @@ class Consumption:
             self.positions.begin(assigned)
             self._deal(assigned)
             self._callbacks.assigned(assigned)
-        for key in sorted(stream.to_begin - self.paused):
+        for key in sorted(stream.to_begin - self.paused - self.positions.unreadable):
             self.resolve(key)
             stream.begin(key, self.log(*key).reader, self._topics)
+        self.positions.report(stream.keys)
         if self.place.missing:
             missing, self.place.missing = min(self.place.missing), frozenset()
             self._logs.pop(missing, None)

@@ -84,17 +84,18 @@ class GroupMembers:
         """The streams of every member by queue. A record that can't be read is left out."""
         return self._present.list()
 
+    def everyone(self) -> Mapping[str, Mapping[str, int]]:
+        """As `list`; one whose record can't be read is among them, without streams."""
+        members, unreadable = self._present.inspect()
+        return {**{self._paths.consumer(path): {} for path in unreadable}, **members}
+
     def consuming(self, queue: str | None = None) -> Sequence[str]:
         """Who is in the group, and consumes this queue if one is given. Whose record can't be read
         is among them.
         """
-        found = self._store.records.list(self._paths.ids, MEMBER_DEPTH)
-        members = self._present.view(found)
-        return sorted(
-            consumer
-            for consumer in map(self._paths.consumer, found)
-            if queue is None or queue in members.get(consumer, {queue: 1})
-        )
+        members, unreadable = self._present.inspect()
+        consuming = {each for each, streams in members.items() if queue in (None, *streams)}
+        return sorted(consuming.union(map(self._paths.consumer, unreadable)))
 
     def watch(self, listener: Callable[[Mapping[str, Mapping[str, int]]], None]) -> Watch:
         """Report who is in the group; as `MetadataStore.watch`."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from hqueue.errors import CommitFailedError, Outcome, StoreUnavailableError
+from hqueue.errors import (
+    CommitFailedError,
+    Outcome,
+    StoreUnavailableError,
+    UnsupportedFormatError,
+)
 from hqueue.groups.paths import GroupPaths
 from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, PartitionKey
 from hqueue.metadata.encoding import decode_offset, encode_offset, offset_writer
+from hqueue.metadata.outcomes import answers_of, is_unknown
 from hqueue.metadata.ports import Change, Record, Version
 
 __all__ = ["UNSET", "GroupOffsets", "Offset", "Position"]
-
 
 TRIES_MAX = 100
 """How often an offset may be changed by others while it is taken over."""
@@ -44,6 +48,9 @@ class Offset:
     """What a commit compares: another after each commit, and after each take-over."""
     claim: object = dataclasses.field(default=None, compare=False, repr=False)
     """The take-over that it is known by; None if it was only read."""
+    unreadable: UnsupportedFormatError | None = dataclasses.field(default=None, compare=False)
+    """Why its record can't be read, if it can't: then the position says nothing. Whoever sets the
+    offset all the same writes over the record."""
 
 
 class GroupOffsets:
@@ -55,6 +62,9 @@ class GroupOffsets:
     and what it committed before is where its successor begins.
 
     Records name their writer: of two that write the same offset, each knows which was its own.
+
+    A record that can't be read stands for itself: it is reported as such (`Offset.unreadable`), is
+    left as it is by a take-over, and is written over by a commit that knows its version.
 
     Args:
         store: where the offsets lie.
@@ -118,7 +128,8 @@ class GroupOffsets:
 
         Args:
             consumer: an ID that no other process has, and none had.
-            partitions: which.
+            partitions: which. One whose record can't be read is fenced by the first commit that
+                writes over it.
             claimed: whether it has claimed them, asked between reading an offset and taking it
                 over. So what is taken over is never that of a later owner: who had claimed it
                 before it was read would make this false, and who does so later changes the version.
@@ -141,15 +152,22 @@ class GroupOffsets:
             known = self.read_or_create(consumer, left)
             if not claimed():
                 return taken
+            known = {
+                key: dataclasses.replace(offset, claim=claims[key]) for key, offset in known.items()
+            }
+            taken |= {key: offset for key, offset in known.items() if offset.unreadable}
             # One that is created is taken over as well: it may be another's that was faster.
-            with contextlib.suppress(CommitFailedError):
-                taken |= self._write(
-                    consumer,
-                    {
-                        key: (dataclasses.replace(offset, claim=claims[key]), offset.position)
-                        for key, offset in known.items()
-                    },
-                )
+            written = self._write(
+                consumer,
+                {
+                    key: (offset, offset.position)
+                    for key, offset in known.items()
+                    if key not in taken
+                },
+            )
+            taken |= written.moved
+            if written.error is not None:
+                raise written.error
         raise StoreUnavailableError(
             "others keep changing these offsets", outcome=Outcome.NOT_APPLIED, partitions=left
         )
@@ -180,42 +198,64 @@ class GroupOffsets:
             CommitFailedError: no answer came, and others have some of the partitions now, or this
                 consumer took them over again. They went on from what was committed here, or from
                 the offset before it: that is not known.
-            StoreUnavailableError: with an outcome; some may have been moved.
+            StoreUnavailableError: with an outcome of all together. Facts: the partitions that are
+                `committed`, those that were `refused` as others have them, and those that are
+                `unknown`; the rest was not applied.
         """
-        moved = self._write(consumer, moves)
-        refused = {key: offset for key, (offset, _) in moves.items() if key not in moved}
+        written = self._write(consumer, moves)
         try:
-            known = self._changed_late(consumer, refused)
-            if known:
-                moved |= self._write(
-                    consumer, {key: (offset, moves[key][1]) for key, offset in known.items()}
-                )
+            known = self._changed_late(consumer, {key: moves[key][0] for key in written.refused})
         except StoreUnavailableError as exc:
-            if moved:  # The others, that is.
-                exc.outcome = Outcome.UNKNOWN
-            raise
-        return moved
+            known, written.error = {}, written.error or exc
+        if known:
+            again = self._write(
+                consumer, {key: (offset, moves[key][1]) for key, offset in known.items()}
+            )
+            written = written.followed_by(again)
+        if written.error is not None:
+            raise _failed(written, written.error)
+        if written.lost:
+            raise CommitFailedError(
+                "others have these partitions now, and there was no answer before",
+                outcome=Outcome.UNKNOWN,
+                partitions=sorted(written.lost | written.refused),
+                unknown=sorted(written.lost),
+                committed=sorted(written.moved),
+            )
+        return written.moved
 
     def _write(
         self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, Position]]
-    ) -> dict[PartitionKey, Offset]:
+    ) -> _Written:
         """As `commit`, but that any change since is a reason."""
+        written = _Written()
         paths = {self._paths.offset(key): key for key in moves}
         changes = {
             path: Change(encode_offset(*moves[key][1], consumer), moves[key][0].version)
             for path, key in paths.items()
         }
+        answers: Mapping[str, object] = {}
         try:
-            versions = self._store.records.write(changes)
+            answers = self._store.records.write(changes) if changes else {}
         except StoreUnavailableError as exc:
-            if exc.outcome is not Outcome.UNKNOWN:
-                raise
-            versions = self._look_up(consumer, moves, paths, changes, exc)
-        return {
-            key: Offset(moves[key][1], version, moves[key][0].claim)
-            for path, key in paths.items()
-            if (version := versions[path]) is not None
-        }
+            written.error = exc
+            answers = answers_of(exc, changes)
+        doubtful = {path for path, answer in answers.items() if is_unknown(answer)}
+        if doubtful:
+            answers = {**answers, **self._look_up(consumer, moves, paths, changes, doubtful)}
+        for path, key in paths.items():
+            answer = answers[path]
+            if isinstance(answer, StoreUnavailableError):
+                if is_unknown(answer):
+                    written.unknown.add(key)
+            elif answer is None:
+                (written.lost if path in doubtful else written.refused).add(key)
+            else:
+                offset, position = moves[key]
+                written.moved[key] = Offset(position, cast("Version", answer), offset.claim)
+        if not any(isinstance(answer, StoreUnavailableError) for answer in answers.values()):
+            written.error = None
+        return written
 
     def _changed_late(
         self, consumer: str, refused: Mapping[PartitionKey, Offset]
@@ -250,7 +290,7 @@ class GroupOffsets:
         path = self._paths.offset(key)
         return (
             path in found
-            and offset_writer(found[path].value, path) == consumer
+            and _writer(found[path], path) == consumer
             and self._is_of_claim(key, offset)
         )
 
@@ -260,38 +300,88 @@ class GroupOffsets:
         moves: Mapping[PartitionKey, tuple[Offset, Position]],
         paths: Mapping[str, PartitionKey],
         changes: Mapping[str, Change],
-        error: StoreUnavailableError,
+        doubtful: Collection[str],
     ) -> dict[str, Version | None]:
-        """The versions that these changes made: who stood still for long hears of others, not of a
-        store that was silent.
-
-        Raises:
-            CommitFailedError: as `commit`.
-            StoreUnavailableError: the error that was, where the changes may still be made.
+        """What came of those of these changes that got no answer, as far as that can be known: the
+        version that each made; None where others have the partition now. Who stood still for long
+        hears of others, not of a store that was silent. The rest may still be made.
         """
         try:
-            found = self._store.records.read(changes)
+            found = self._store.records.read(doubtful)
         except StoreUnavailableError:
-            raise error from None
-        lost = [
-            path
-            for path, key in paths.items()
-            if not self._is_by(consumer, key, moves[key][0], found)
-        ]
-        if lost:
-            raise CommitFailedError(
-                "others have these partitions now, and there was no answer before",
-                outcome=Outcome.UNKNOWN,
-                partitions=sorted(paths[path] for path in lost),
-            ) from error
-        for path, change in changes.items():
-            if found[path].value != change.value or found[path].version == change.version:
-                raise error
-        return {path: found[path].version for path in changes}
+            return {}
+        looked_up: dict[str, Version | None] = {}
+        for path in doubtful:
+            if not self._is_by(consumer, paths[path], moves[paths[path]][0], found):
+                looked_up[path] = None
+            elif (
+                found[path].value == changes[path].value
+                and found[path].version != changes[path].version
+            ):
+                looked_up[path] = found[path].version
+        return looked_up
 
     def _decoded(self, found: Mapping[str, Record]) -> dict[PartitionKey, Offset]:
-        return {
-            key: Offset(Position(*decode_offset(record.value, path)), record.version)
-            for path, record in found.items()
-            if (key := self._paths.partition_key(path)) is not None
-        }
+        decoded: dict[PartitionKey, Offset] = {}
+        for path, record in found.items():
+            key = self._paths.partition_key(path)
+            if key is None:
+                continue
+            try:
+                position = Position(*decode_offset(record.value, path))
+            except UnsupportedFormatError as exc:
+                decoded[key] = Offset(UNSET, record.version, unreadable=exc)
+            else:
+                decoded[key] = Offset(position, record.version)
+        return decoded
+
+
+@dataclasses.dataclass
+class _Written:
+    """What came of each of several offsets that were to be moved; the rest was not applied."""
+
+    moved: dict[PartitionKey, Offset] = dataclasses.field(default_factory=dict)
+    refused: set[PartitionKey] = dataclasses.field(default_factory=set)
+    """Not moved, for they were changed since they were known."""
+    lost: set[PartitionKey] = dataclasses.field(default_factory=set)
+    """Others have them, and there was no answer before: moved or not."""
+    unknown: set[PartitionKey] = dataclasses.field(default_factory=set)
+    """They may be moved, or may be yet."""
+    error: StoreUnavailableError | None = None
+    """What kept some from being moved, or from being known to be."""
+
+    def followed_by(self, again: _Written) -> _Written:
+        """After some of the refused ones were tried once more."""
+        tried = again.moved.keys() | again.refused | again.lost | again.unknown
+        return _Written(
+            self.moved | again.moved,
+            (self.refused - tried) | again.refused,
+            self.lost | again.lost,
+            self.unknown | again.unknown,
+            self.error or again.error,
+        )
+
+
+def _failed(written: _Written, error: StoreUnavailableError) -> StoreUnavailableError:
+    """The error of a commit that says what became of each partition."""
+    made = written.moved or written.lost or written.unknown
+    failed = StoreUnavailableError(
+        error.text,
+        outcome=Outcome.UNKNOWN if made else Outcome.NOT_APPLIED,
+        **error.facts
+        | {
+            "committed": sorted(written.moved),
+            "refused": sorted(written.refused),
+            "unknown": sorted(written.unknown | written.lost),
+        },
+    )
+    failed.__cause__ = error
+    return failed
+
+
+def _writer(record: Record, path: str) -> str | None:
+    """Who wrote an offset; None if its record can't be read."""
+    try:
+        return offset_writer(record.value, path)
+    except UnsupportedFormatError:
+        return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-from hqueue.errors import InvalidInputError, OffsetOutOfRangeError
+from hqueue.errors import InvalidInputError, OffsetOutOfRangeError, UnsupportedFormatError
 from hqueue.groups.offsets import UNSET, Offset, Position
 from hqueue.groups.options import ERROR
 from hqueue.handle import QueueLog
@@ -15,7 +16,7 @@ from hqueue.log.offsets import PartitionOffsets
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 
-__all__ = ["BEGINNING", "Positions", "end_of"]
+__all__ = ["BEGINNING", "Positions", "end_of", "unreadable_offset"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,19 @@ BEGINNING = Position(MessageID(0, 1))
 def end_of(offsets: PartitionOffsets) -> Position:
     """After the last message of a partition."""
     return Position(max(offsets.end, BEGINNING.next), offsets.end_ordinal)
+
+
+def unreadable_offset(
+    key: PartitionKey, reason: UnsupportedFormatError, **facts: object
+) -> UnsupportedFormatError:
+    """The error that names a partition of which the group's offset can't be read."""
+    error = UnsupportedFormatError(
+        "the record of a group's offset can't be read; seek to where the partition goes on, or "
+        "reset the group"
+    )
+    error.facts = {**key._asdict(), "problem": reason.text, **reason.facts, **facts}
+    error.__cause__ = reason
+    return error
 
 
 class Positions:
@@ -41,6 +55,9 @@ class Positions:
         self._reset = reset
         self._positions: dict[PartitionKey, Position] = {}
         self._committed: dict[PartitionKey, Position] = {}
+        self._unreadable: dict[PartitionKey, UnsupportedFormatError] = {}
+        """Why the group's offset can't be read, of those that have no other position."""
+        self._unreported: set[PartitionKey] = set()
 
     def __contains__(self, key: PartitionKey) -> bool:
         return key in self._positions
@@ -50,6 +67,7 @@ class Positions:
 
     def __setitem__(self, key: PartitionKey, position: Position) -> None:
         self._positions[key] = position
+        self._unreadable.pop(key, None)
 
     def keys(self) -> set[PartitionKey]:
         """The partitions that it has."""
@@ -58,13 +76,34 @@ class Positions:
     def begin(self, assigned: Mapping[PartitionKey, Offset]) -> None:
         """It has these, and goes on where the group is."""
         for key, offset in assigned.items():
-            self._positions[key] = self._committed[key] = offset.position
+            self[key] = self._committed[key] = offset.position
+            if offset.unreadable is not None:
+                self._unreadable[key] = offset.unreadable
+                self._unreported.add(key)
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
         """It has these no more."""
         for key in keys:
             self._positions.pop(key, None)
             self._committed.pop(key, None)
+            self._unreadable.pop(key, None)
+
+    @property
+    def unreadable(self) -> AbstractSet[PartitionKey]:
+        """Those that it has, and that it can't begin, since the group's offset can't be read."""
+        return self._unreadable.keys()
+
+    def report(self, keys: Collection[PartitionKey]) -> None:
+        """Return, unless one of these is `unreadable`: that is raised once for each time that it
+        has the partition, so that the others go on.
+
+        Raises:
+            UnsupportedFormatError: the group's offset can't be read.
+        """
+        self._unreported &= self._unreadable.keys()
+        for key in sorted(self._unreported.intersection(keys)):
+            self._unreported.discard(key)
+            raise unreadable_offset(key, self._unreadable[key])
 
     def moved(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Position]:
         """The positions of these that are not committed."""
@@ -96,8 +135,11 @@ class Positions:
 
         Raises:
             OffsetOutOfRangeError: there is none, and ``auto_offset_reset`` is ``error``.
+            UnsupportedFormatError: the group's offset can't be read.
             StoreUnavailableError: where the partition ends can't be found out now.
         """
+        if key in self._unreadable:
+            raise unreadable_offset(key, self._unreadable[key])
         if self._positions[key].next != UNSET.next:
             return False
         self._refuse("the group has no offset in this partition", key, lost=None)

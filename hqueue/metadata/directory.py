@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 Name = TypeVar("Name", bound=Hashable)
 Value = TypeVar("Value")
 
-_Read = tuple[Record, tuple[Name, Value] | None]
-"""A record, and what it says; None where that is nothing of this kind, or can't be read."""
+_Read = tuple[Record, tuple[Name, Value] | UnsupportedFormatError | None]
+"""A record, and what it says; why it can't be read; None where it is nothing of this kind."""
 
 
 class Directory(Generic[Name, Value]):
@@ -55,6 +55,14 @@ class Directory(Generic[Name, Value]):
         """All there is now."""
         return self.view(self._store.records.list(self._prefix, self._depth))
 
+    def inspect(self) -> tuple[dict[Name, Value], dict[str, UnsupportedFormatError]]:
+        """All there is now, and what is wrong with each record that can't be read, by its key."""
+        read = self._read(self._store.records.list(self._prefix, self._depth), {})
+        unreadable = {
+            key: said for key, (_, said) in read.items() if isinstance(said, UnsupportedFormatError)
+        }
+        return _view(read), unreadable
+
     def watch(self, listener: Callable[[dict[Name, Value]], None]) -> Watch:
         """Tell a listener what there is; as `MetadataStore.watch`."""
         known: dict[str, _Read[Name, Value]] = {}
@@ -84,9 +92,9 @@ class Directory(Generic[Name, Value]):
                 read[key] = record, self._decode(key, found)
             except UnsupportedFormatError as exc:
                 logger.warning("%s is left out: %s", self._what, exc)
-                read[key] = record, None
+                read[key] = record, exc
         return read
 
 
 def _view(read: Mapping[str, _Read[Name, Value]]) -> dict[Name, Value]:
-    return dict(decoded for _, decoded in read.values() if decoded is not None)
+    return dict(said for _, said in read.values() if isinstance(said, tuple))

@@ -45,7 +45,7 @@ from hqueue.metadata.records import (
 )
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import PARTITIONS_MAX
-from hqueue.settings.numbers import check_whole
+from hqueue.settings.numbers import check_whole, is_whole
 
 __all__ = [
     "decode_address",
@@ -82,6 +82,8 @@ __all__ = [
 
 VERSION = 1
 STREAMS_MAX = 1_000
+NUMBER_MAX = 2**63 - 1
+REASON_LENGTH_MAX = 300
 
 _Decoded = TypeVar("_Decoded")
 
@@ -134,7 +136,7 @@ def decode_worker(data: bytes, path: str, name: str) -> WorkerRecord:
             name,
             Address.parse(text_of(fields["address"])),
             text_of(fields["region_host"]),
-            int(fields["load"]),
+            _number_of(fields["load"]),
         ),
     )
 
@@ -230,7 +232,7 @@ def decode_offset(data: bytes, path: str) -> tuple[MessageID, int | None]:
         path,
         lambda fields: (
             MessageID.parse(text_of(fields["next"])),
-            None if fields.get("ordinal") is None else check_whole(fields["ordinal"], 0, 2**63 - 1),
+            None if fields.get("ordinal") is None else _number_of(fields["ordinal"]),
         ),
     )
 
@@ -250,7 +252,7 @@ def decode_epoch(data: bytes, path: str) -> tuple[int, MessageID]:
     return decode_fields(
         data,
         path,
-        lambda fields: (int(fields["number"]), MessageID.parse(text_of(fields["since"]))),
+        lambda fields: (_number_of(fields["number"]), MessageID.parse(text_of(fields["since"]))),
     )
 
 
@@ -272,7 +274,7 @@ def decode_append_keys(data: bytes, path: str, revision: Version) -> AppendKeys:
             AppendKey(
                 _hex(key["id"], KEY_ID_BYTES),
                 _hex(key["secret"], SECRET_BYTES),
-                int(key["created_ms"]),
+                _number_of(key["created_ms"]),
             )
             for key in list_of(fields["keys"])[:2]
         ]
@@ -300,7 +302,7 @@ def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Deco
         version = fields["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise UnsupportedFormatError("this is no record of hqueue", path=path) from exc
-    if version != VERSION:
+    if not is_whole(version) or version != VERSION:
         raise UnsupportedFormatError(
             "a record has a version that this release does not know", path=path, version=version
         )
@@ -312,14 +314,15 @@ def decode_fields(data: bytes, path: str, read: Callable[[dict[str, Any]], _Deco
         raise UnsupportedFormatError(
             "a record of version 1 lacks a field, or has a wrong one",
             path=path,
-            reason=f"{type(exc).__name__}: {exc}",
+            reason=f"{type(exc).__name__}: {exc}"[:REASON_LENGTH_MAX],
         ) from exc
 
 
 def text_of(value: object) -> str:
-    """A text; a `TypeError` if it is none."""
+    """A text that has a UTF-8 encoding; a `TypeError` or a `ValueError` if it is none."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError("a text is needed")
+    value.encode()
     return value
 
 
@@ -332,5 +335,10 @@ def _hex(value: object, length: int) -> bytes:
 def list_of(value: object) -> list[Any]:
     """A list; a `TypeError` if it is none."""
     if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError("a list is needed")
     return value
+
+
+def _number_of(value: object) -> int:
+    """A whole number that is not negative, as all that are written."""
+    return check_whole(value, 0, NUMBER_MAX)

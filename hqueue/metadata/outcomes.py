@@ -13,6 +13,7 @@ __all__ = [
     "PartlyDoneError",
     "answers_of",
     "is_made",
+    "is_unknown",
     "like",
     "own_copy",
     "partly_done",
@@ -50,8 +51,13 @@ def partly_done(
 def is_made(answer: object) -> bool:
     """Whether a change was made, or may have been, by what came of it."""
     if isinstance(answer, StoreUnavailableError):
-        return answer.outcome is Outcome.UNKNOWN
+        return is_unknown(answer)
     return answer is not None and answer is not False
+
+
+def is_unknown(answer: object) -> bool:
+    """Whether it is not known if a change was made, by what came of it."""
+    return isinstance(answer, StoreUnavailableError) and answer.outcome is Outcome.UNKNOWN
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_owner, encode_owner
 from hqueue.metadata.ports import MetadataStore, Record, Watch
@@ -70,6 +71,14 @@ class Owners:
     def list(self) -> Mapping[PartitionKey, str]:
         """Every claim: who has which partition."""
         return self._claims.list()
+
+    def inspect(
+        self,
+    ) -> tuple[Mapping[PartitionKey, str], Mapping[PartitionKey, UnsupportedFormatError]]:
+        """Every claim: who has which partition, and of which it can't be read who has it."""
+        owners, unreadable = self._claims.inspect()
+        keys = {self._paths.partition_key(path): error for path, error in unreadable.items()}
+        return owners, {key: error for key, error in keys.items() if key is not None}
 
     def watch(self, listener: Callable[[Mapping[PartitionKey, str]], None]) -> Watch:
         """Tell a listener of the claims; as `Subscriptions.watch`."""

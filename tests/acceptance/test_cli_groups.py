@@ -13,6 +13,9 @@ import pytest
 
 import hqueue
 from hqueue import Consumer, GroupNotFoundError, Message
+from hqueue.groups.paths import GroupPaths
+from hqueue.metadata import PartitionKey
+from hqueue.metadata.ports import ANY, Change
 from tests.acceptance.commands import DEADLINE_S, Run, Running, command
 from tests.support.backends import Backend
 from tests.support.memory.zookeeper import MemoryZooKeeper
@@ -90,6 +93,28 @@ def test_only_topics_that_are_wanted_come_and_a_new_group_may_begin_at_the_end(
     assert run(*late, "-n", "1").out == b"new\n"
 
 
+def test_an_offset_that_can_not_be_read_is_named_and_reset_alone(
+    run: Run, queue: hqueue.Queue, client: hqueue.Client, group: str
+) -> None:
+    assert run("consume", queue.name, "-g", group, "-n", "2").code == 0
+    records = client.coordination.store.records
+    path = GroupPaths("/hqueue", group).offset(PartitionKey(queue.name, 0))
+    records.write({path: Change(b"garbage", ANY)})
+    shown = run("groups", "describe", group)
+    assert shown.code == 0
+    assert [line.split("\t")[3] for line in shown.lines] == ["unreadable", "0-1"]
+    assert shown.err.startswith(f"{queue.name} 0: this is no record of hqueue [path='{path}'")
+    first, second = described(run, group)
+    assert path in str(first["unreadable"])
+    assert second["unreadable"] is None
+    reset = run("groups", "reset", group, queue.name, "--to", "earliest", "-p", "0", "--yes")
+    assert reset.code == 0, reset.err
+    assert [each["unreadable"] for each in described(run, group)] == [None, None]
+    assert (
+        run("consume", queue.name, "-g", group, "-n", "3", "--format", "raw").out == b"1\n2\n\n3\n"
+    )
+
+
 def test_a_group_is_listed_described_reset_and_deleted(
     run: Run, queue: hqueue.Queue, group: str
 ) -> None:
@@ -107,6 +132,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
         "consumer": None,
         "offset": ids[2],
         "lag": 1,
+        "unreadable": None,
     }
     assert (second["partition"], second["lag"]) == (1, 0)
     text = run("groups", "describe", group, "--queue", queue.name).lines

@@ -217,11 +217,24 @@ def test_a_group_whose_records_can_not_be_read_is_deleted_all_the_same(
     store = client.coordination.store
     version = store.records.read([path])[path].version
     store.records.write({path: hqueue.metadata.ports.Change(b"no record", version)})
-    with pytest.raises(hqueue.UnsupportedFormatError) as broken:
-        client.describe_group(group)
-    assert broken.value.path == path
+    (described,) = client.describe_group(group).partitions[:1]
+    assert described.unreadable is not None
+    assert described.unreadable.path == path
     client.delete_group(group)
     assert group not in names(client)
+
+
+def test_an_offset_that_can_not_be_read_is_replaced_by_a_reset_of_its_partition(
+    client: hqueue.Client, filled: hqueue.Queue, group: str
+) -> None:
+    consume(client, filled, group, 1)
+    path = GroupPaths("/hqueue", group).offset(PartitionKey(filled.name, 0))
+    records = client.coordination.store.records
+    for garbage in (b"", b"no record", b'{"version": 2}', b"x" * 1_000_000):
+        records.write({path: hqueue.metadata.ports.Change(garbage, hqueue.metadata.ports.ANY)})
+        assert client.reset_group(group, filled.name, "earliest", partitions=[0]) == {0: BEGINNING}
+        described = client.describe_group(group).partitions[0]
+        assert (described.committed, described.unreadable) == (BEGINNING, None)
 
 
 def test_a_new_partition_of_a_group_has_no_offset_until_one_is_committed(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PANEL", "app", "register"]
 
 PANEL = "Consumer groups"
+UNREADABLE = "unreadable"
 COMMANDS = "Commands"
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
@@ -71,9 +72,10 @@ def describe(
     """Show how far a group is in each partition, and which consumer has it.
 
     "offset" is the first ID that is not consumed yet, as far as it was committed; "lag" counts the
-    messages of all topics from there on, and "-" is where the queue can't be read. Without a
-    terminal: queue, partition, consumer, offset, lag; of members: consumer, partitions that it
-    has, queues with commas between; with tabs between.
+    messages of all topics from there on, and "-" is where the queue can't be read. A record that
+    can't be read is named on stderr, and its offset is "unreadable". Without a terminal: queue,
+    partition, consumer, offset, lag; of members: consumer, partitions that it has, queues with
+    commas between; with tabs between.
     """
     described = session_of(context).client.describe_group(group, queue=queue)
     if json:
@@ -90,13 +92,16 @@ def describe(
                     each.queue,
                     each.partition,
                     None if each.owner is None else printable(each.owner),
-                    each.committed,
+                    UNREADABLE if each.unreadable and each.lag is None else each.committed,
                     None if each.lag is None else each.lag.messages,
                 )
                 for each in described.partitions
             ),
             numbers=("partition", "lag"),
         )
+        for each in described.partitions:
+            if each.unreadable:
+                print(f"{each.queue} {each.partition}: {each.unreadable}", file=sys.stderr)
 
 
 def reset(
@@ -194,4 +199,5 @@ def _as_json(each: GroupPartition) -> dict[str, object]:
         "offset": None if each.committed is None else str(each.committed),
         "lag": None if each.lag is None else each.lag.messages,
         "age_ms": None if each.lag is None else each.lag.age_ms,
+        "unreadable": None if each.unreadable is None else str(each.unreadable),
     }

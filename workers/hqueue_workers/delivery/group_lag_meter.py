@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from hqueue import Client, GroupDescription, GroupNotFoundError, HQueueError, UnsupportedFormatError
+from hqueue import Client, GroupDescription, GroupNotFoundError, HQueueError
 from hqueue.groups import group_names
 from hqueue_workers.node.runtime import Runtime
 
@@ -52,13 +52,15 @@ class GroupLagMeter:
         try:
             for group in await self._runtime.coordinate(partial(self._own, name)):
                 try:
-                    measured.append(
-                        await self._runtime.read(partial(self._client.describe_group, group))
-                    )
+                    found = await self._runtime.read(partial(self._client.describe_group, group))
                 except GroupNotFoundError:
                     continue  # It was deleted meanwhile, or is empty.
-                except UnsupportedFormatError as exc:
-                    logger.warning("a group is not measured: %s", exc)
+                measured.append(found)
+                for each in found.partitions:
+                    if each.unreadable:
+                        logger.warning(
+                            "a partition of a group is not measured: %s", each.unreadable
+                        )
         except HQueueError as exc:
             logger.debug("groups were not measured: %s", exc)
         return measured

@@ -134,7 +134,10 @@ def test_what_can_not_be_measured_is_not_shown(cluster: Cluster) -> None:
         {path: hqueue.metadata.ports.Change(b"no record", hqueue.metadata.ports.ANY)}
     )
     describe = cluster.client.describe_group
-    assert [each.group for each in cluster.measure("w")[0].measured] == ["away", "fine"]
+    measured = cluster.measure("w")[0]
+    assert [each.group for each in measured.measured] == ["away", "broken", "fine"]
+    lags = [line for line in page(measured) if line.startswith("hqueue_group_lag_messages")]
+    assert ["broken" in line for line in lags] == [False, False], "only the others are known"
 
     def away(group: str) -> hqueue.GroupDescription:
         if group == "fine":
@@ -142,7 +145,7 @@ def test_what_can_not_be_measured_is_not_shown(cluster: Cluster) -> None:
         return describe(group)
 
     with mock.patch.object(cluster.client, "describe_group", away):
-        assert [each.group for each in cluster.measure("w")[0].measured] == ["away"]
+        assert [each.group for each in cluster.measure("w")[0].measured] == ["away", "broken"]
     cluster.client.disable_queue("q")
     shown = page(cluster.measure("w")[0])
-    assert [line.partition("{")[0] for line in shown] == ["hqueue_group_members"] * 2
+    assert [line.partition("{")[0] for line in shown] == ["hqueue_group_members"] * 3
