@@ -13,6 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hqueue.errors import InvalidInputError
+from hqueue.format.arrow_checks import (
+    check_layout,
+    check_lists,
+    check_text,
+    decoded,
+    offsets_in,
+    offsets_of,
+    only_text,
+)
 from hqueue.format.cells import Column, bodies_of, check_count, check_size
 from hqueue.format.columns import aligned, packed_bits
 from hqueue.format.header import Bodies
@@ -46,6 +55,10 @@ def encode_arrow(messages: pa.RecordBatch | pa.Table) -> Bodies:
     if isinstance(messages, pa.RecordBatch):
         return encode_record_batch(messages)
     check_count(messages.num_rows)
+    try:
+        messages.validate()
+    except pa.ArrowInvalid as exc:
+        raise InvalidInputError("a table's columns have no possible layout") from exc
     batches = messages.combine_chunks().to_batches()
     if len(batches) > 1:  # A column has more than 2 GiB.
         raise InvalidInputError("a column is larger than a batch may be", rows=messages.num_rows)
@@ -62,19 +75,23 @@ def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
 
     Raises:
         InvalidInputError: there are no messages or too many, too many topics, a null that may not
-            be, or no such column, or one of another type.
+            be, or no such column, one of another type, or one that is not what its type says, as a
+            topic or a header's name that is no UTF-8. So all that is written can be read.
         MessageTooLargeError: together they are larger than a batch may be.
     """
     check_count(batch.num_rows)
     values = _given(batch, "value", pa.binary(), (*_TEXT, *_BINARY))
-    _, first, last = _offsets(values)
-    check_size(last - first)
+    offsets = offsets_of(values)
+    check_size(offsets[-1] - offsets[0])
     topics = _given(batch, "topic", pa.string(), _TEXT)
     keys, headers = _keys(batch), _headers(batch)
-    if pc.all(pc.equal(topics, topics[0])).as_py():
+    topic = only_text("topic", topics)
+    if topic is not None:
         one = _Part(values, keys, headers)
-        return bodies_of([_column(topics[0].as_py(), range(batch.num_rows), one)])
+        return bodies_of([_column(topic, range(batch.num_rows), one)])
+    check_layout("topic", topics)
     topics = topics.dictionary_encode()
+    check_text("topic", topics.dictionary)
     names = topics.dictionary.to_pylist()
     # A stable sort: the messages of a topic stay in their order.
     order = pc.array_sort_indices(topics.indices)
@@ -131,6 +148,7 @@ class _Part(NamedTuple):
     values: pa.Array
     keys: pa.Array | None
     headers: pa.Array | None
+    """Lists of pairs as `HEADERS`, without nulls."""
 
     def take(self, order: pa.Array) -> _Part:
         return _Part(*(None if each is None else each.take(order) for each in self))
@@ -170,16 +188,20 @@ def _given(
 def _as_type(
     name: str, column: pa.Array, kind: pa.DataType, accepted: Sequence[Callable[[Any], bool]]
 ) -> pa.Array:
+    """A column as this type. What is no text has a layout that was checked."""
+    if column.type == kind:
+        if not pa.types.is_string(kind):  # More is asked of those, which is looked at together.
+            check_layout(name, column)
+        return column
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        column = decoded(name, column)
     if not any(is_kind(column.type) for is_kind in accepted):
         raise InvalidInputError(
             "topics are strings, and values and keys are binary or strings",
             column=name,
             type=str(column.type),
         )
-    if column.type == kind:
-        return column
+    check_layout(name, column)
     try:
         return column.cast(kind)
     except pa.ArrowInvalid as exc:  # More than 2 GiB of it; or text that is no UTF-8.
@@ -214,33 +236,47 @@ def _headers(batch: pa.RecordBatch) -> pa.Array | None:
         raise InvalidInputError(
             "headers are lists of structs of a name and a value", type=str(kind)
         )
+    check_lists("headers", headers)
     pairs = headers.flatten()
-    if pairs.null_count or any(each.null_count for each in pairs.flatten()):
+    given = pairs.flatten()
+    if pairs.null_count or any(each.null_count for each in given):
         raise InvalidInputError("a header has a name and a value, never null", column="headers")
-    return headers
+    names = _as_type("headers", given[0], pa.string(), _TEXT)
+    values = _as_type("headers", given[1], pa.binary(), (*_TEXT, *_BINARY))
+    if len(names):
+        check_text("headers", names)
+    if (
+        pa.types.is_list(kind)
+        and not headers.null_count
+        and names is given[0]
+        and values is given[1]
+    ):
+        return headers
+    lengths = pc.list_value_length(headers).cast(pa.int32()).fill_null(0)
+    ends = pc.cumulative_sum(lengths)
+    of_messages = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    return pa.ListArray.from_arrays(of_messages, pairs, HEADERS)
 
 
-def _offsets(values: pa.Array) -> tuple[pa.Array, int, int]:
-    """Where the values of a binary array begin and end in its bytes; the first, and the last."""
-    count = len(values)
-    offsets = pa.Array.from_buffers(
-        pa.int32(), count + 1, [None, values.buffers()[1]], offset=values.offset
+def _from_zero(offsets: memoryview) -> memoryview:
+    """Offsets as they are counted from 0 on."""
+    first = offsets[0]
+    if not first:
+        return offsets
+    given = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
+    return offsets_in(
+        pc.subtract(given, pa.scalar(first, pa.int32())).buffers()[1], 0, len(offsets) - 1
     )
-    return offsets, offsets[0].as_py(), offsets[count].as_py()
 
 
 def _pieces(values: pa.Array) -> tuple[memoryview, list[memoryview], int]:
     """The offsets of a binary array from 0 on, its bytes, and how many these are."""
-    offsets, first, last = _offsets(values)
+    offsets = offsets_of(values)
+    first, last = offsets[0], offsets[-1]
     data = values.buffers()[2]
-    if first:
-        offsets = pc.subtract(offsets, pa.scalar(first, pa.int32()))
-    begin = 4 * offsets.offset
-    return (
-        memoryview(offsets.buffers()[1])[begin : begin + 4 * len(offsets)],
-        [memoryview(data)[first:last]] if data is not None else [],
-        last - first,
-    )
+    pieces = [memoryview(data)[first:last]] if data is not None else []
+    return _from_zero(offsets), pieces, last - first
 
 
 def _column(topic: str, indexes: Sequence[int], part: _Part) -> Column:
@@ -262,17 +298,11 @@ def _keys_column(keys: pa.Array) -> bytes:
 
 def _headers_column(headers: pa.Array) -> bytes:
     """As `hqueue.format.columns.encode_headers`."""
-    pairs = headers.flatten()
-    if not len(pairs):
+    offsets = offsets_in(headers.buffers()[1], headers.offset, len(headers))
+    first, last = offsets[0], offsets[-1]
+    if first == last:
         return b""
-    lengths = pc.list_value_length(headers).cast(pa.int32()).fill_null(0)
-    ends = pc.cumulative_sum(lengths)
-    of_messages = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    names, values = pairs.flatten()
-    names = _as_type("headers", names, pa.string(), _TEXT)
+    names, values = headers.values.slice(first, last - first).flatten()
     name_offsets, name_data, _ = _pieces(names)
-    value_offsets, value_data, _ = _pieces(
-        _as_type("headers", values, pa.binary(), (*_TEXT, *_BINARY))
-    )
-    message_offsets = memoryview(of_messages.buffers()[1])[: 4 * len(of_messages)]
-    return aligned([message_offsets, name_offsets, value_offsets, *name_data, *value_data])
+    value_offsets, value_data, _ = _pieces(values)
+    return aligned([_from_zero(offsets), name_offsets, value_offsets, *name_data, *value_data])

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from hqueue.errors import CorruptLogError, InvalidInputError, MessageTooLargeError
 from hqueue.format.checksum import crc32
 from hqueue.format.columns import (
+    check_size,
     encode_headers,
     encode_keys,
     from_little_endian,
@@ -40,7 +41,7 @@ from hqueue.format.header import (
     framing_bytes,
 )
 from hqueue.message import Headers, Message, Messages, topic_bytes
-from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.settings.limits import BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 
 __all__ = [
     "Column",
@@ -243,16 +244,6 @@ def check_count(count: int) -> None:
     if not 1 <= count <= BATCH_MESSAGES_MAX:
         raise InvalidInputError(
             "a batch has 1 to 65536 messages; a Producer cuts batches by itself", messages=count
-        )
-
-
-def check_size(size: int) -> None:
-    """Refuse a number of bytes that no batch can have."""
-    if size > BATCH_BYTES_MAX:
-        raise MessageTooLargeError(
-            "the batch is larger than a batch may be; a Producer cuts batches by itself",
-            bytes=size,
-            bytes_max=BATCH_BYTES_MAX,
         )
 
 

@@ -18,13 +18,15 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
-from hqueue.errors import CorruptLogError
+from hqueue.errors import CorruptLogError, MessageTooLargeError
 from hqueue.message import Headers
+from hqueue.settings.limits import BATCH_BYTES_MAX
 
 __all__ = [
     "HeadersColumn",
     "KeysColumn",
     "aligned",
+    "check_size",
     "encode_headers",
     "encode_keys",
     "from_little_endian",
@@ -61,7 +63,18 @@ def from_little_endian(code: str, data: bytes) -> list[int]:
 
 def _offsets(pieces: Iterable[bytes | Sequence[object]]) -> bytes:
     offsets = list(accumulate(map(len, pieces), initial=0))
+    check_size(offsets[-1])
     return struct.pack(f"<{len(offsets)}i", *offsets)
+
+
+def check_size(size: int) -> None:
+    """Refuse a number of bytes that no batch can have."""
+    if size > BATCH_BYTES_MAX:
+        raise MessageTooLargeError(
+            "the batch is larger than a batch may be; a Producer cuts batches by itself",
+            bytes=size,
+            bytes_max=BATCH_BYTES_MAX,
+        )
 
 
 def encode_keys(keys: Sequence[bytes | None]) -> bytes:

@@ -40,7 +40,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 
-from hqueue.errors import CorruptLogError, UnsupportedFormatError
+from hqueue.errors import CorruptLogError, RequestRefusedError, UnsupportedFormatError
 from hqueue.format import rowkey
 from hqueue.format.checksum import crc32
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, MESSAGE_ID_MAX
@@ -212,7 +212,18 @@ def encode_entry(
 def encode_header(
     row: bytes, bodies: Bodies, *, base: int, ordinal: int, nonce: bytes, published_ms: int
 ) -> bytes:
-    """The header's bytes for these bodies in this row."""
+    """The header's bytes for these bodies in this row.
+
+    Raises:
+        RequestRefusedError: its IDs lie beyond the last one that there is.
+    """
+    if base + bodies.span > MESSAGE_ID_MAX:
+        raise RequestRefusedError(
+            "the batch's IDs lie beyond the last one that there is: a clock, or a batch before it, "
+            "is thousands of years ahead",
+            row=row.hex(),
+            base=base,
+        )
     fixed = _FIXED.pack(
         _MAGIC,
         bodies.version,

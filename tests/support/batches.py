@@ -9,7 +9,15 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from hqueue.format import Bodies, Header, decode_header, encode_bodies, encode_header, rowkey
+from hqueue.format import (
+    Bodies,
+    Header,
+    decode_header,
+    encode_bodies,
+    encode_header,
+    plain_cell,
+    rowkey,
+)
 from hqueue.log import Batch
 from hqueue.message import Message
 from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
@@ -25,6 +33,7 @@ __all__ = [
     "messages",
     "partitions",
     "read",
+    "read_bodies",
     "signed",
     "slots",
     "written",
@@ -95,11 +104,20 @@ def written(given: Sequence[Message]) -> tuple[Bodies, Header]:
 
 def read(given: Sequence[Message], start: int | None = None, stop: int | None = None) -> Batch:
     """The batch of these messages as a reader gives it, trimmed to some positions."""
-    bodies, header = written(given)
-    cells = tuple((entry, bodies.cells[entry.topic.encode()]) for entry in header.topics)
-    batch = Batch(7, ROW, header, cells, header.base, header.end)
+    batch = read_bodies(encode_bodies(given))
+    header = batch.header
     return dataclasses.replace(
         batch,
         start=batch.start if start is None else header.base + start,
         stop=batch.stop if stop is None else header.base + stop,
     )
+
+
+def read_bodies(bodies: Bodies) -> Batch:
+    """The batch of these bodies as a reader gives it."""
+    header = decode_header(ROW, header_bytes(bodies))
+    cells = tuple(
+        (entry, plain_cell(ROW, header, entry, bodies.cells[entry.topic.encode()]))
+        for entry in header.topics
+    )
+    return Batch(7, ROW, header, cells, header.base, header.end)
