@@ -15,8 +15,19 @@ include "subscriber.thrift"
 namespace java com.etao.hadoop.hbase.queue.thrift.generated
 namespace py hqueue_thrift.api
 namespace go hqueue
+namespace cpp hqueue.api
+namespace netstd HQueue.Api
+namespace php HQueue.Api
+namespace rb HQueue.Api
+namespace rs hqueue_api
+namespace js hqueue.api
+namespace swift HQueueApi
 
-/** A text, in UTF-8. The name of a queue is as the library has it, `namespace:name` or `name`. */
+/**
+ * A text, in UTF-8. The name of a queue has 1 to 200 characters: the letters a to z and A to Z, digits,
+ * '_', '-' and '.', the first one neither '-' nor '.'. It may begin with a namespace and a colon; a
+ * namespace has letters, digits and '_', and "default:" is never written.
+ */
 typedef string Text
 
 /**
@@ -25,7 +36,7 @@ typedef string Text
  */
 typedef string ScannerID
 
-/** What is wanted of a partition. */
+/** What is wanted of a partition. Without any field, which is what a nil arrives as: all of it. */
 struct TMessageScan {
   /** The first message that is wanted, or the place where it would lie. The oldest if not set. */
   1: optional subscriber.TMessageID startMessageID,
@@ -147,7 +158,9 @@ service HQueueService {
    * partitions), one without to any.
    *
    * Of a message that is put its topic (1 to 255 bytes of UTF-8), value, key and headers count. Its
-   * `id` and `partitionID` don't: so what was read can be put as it is.
+   * `id` and `partitionID` don't: so what was read can be put as it is. A value may be empty, and an
+   * empty key is a key: leave out the field for a message without one. Topics, and names of headers,
+   * that begin with "hqueue." are the system's own, and refused.
    */
   void putMessage(1: Text queueName, 2: subscriber.TMessage tMessage)
     throws (1: TIllegalArgument illegalArgument, 2: TQueueStateError queueState,

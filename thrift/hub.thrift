@@ -10,11 +10,39 @@
  *   3. Remember which hub answered: the topic's next messages go there, with redirected = false.
  * One connection makes one call at a time. Calls that are made one after the other are in the log
  * in that order.
+ *
+ * Names:
+ *   - A publisher, a caller, a subscriber and a session have names of 1 to 200 characters: the
+ *     letters a to z and A to Z, digits, '_', '-' and '.'. The first one is neither '-' nor '.'.
+ *   - A queue's name is made of the same characters. It may begin with a namespace and a colon; a
+ *     namespace has letters, digits and '_', and "default:" is never written. All of it has 1 to 200
+ *     characters.
+ *   - A topic has 1 to 255 bytes of UTF-8. One that begins with "hqueue." is the system's own: it is
+ *     refused, and so is a header whose name begins so.
+ *
+ * What is left out:
+ *   - In some languages (Go, C++, Rust, ...) an argument that is a struct can't be left out. A nil or
+ *     an empty struct arrives without any field, and counts as left out: `delivery`, `preferences`,
+ *     `since`, `rules`. A `messageID` or a `message` can't be left out, and is refused.
+ *   - An optional field can be left out in each language, and is not the same as its zero value: an
+ *     empty list of `TTopicAccess` means nobody, a `messageBound` of 0 is refused.
+ *   - Other arguments have no such state. Their zero values mean what they say: redirected = false,
+ *     number = 0 is a publisher's first number, waitMs = 0 doesn't wait, mode = 0 is CREATE. An empty
+ *     name and port 0 are refused.
+ *   - In an answer and in an exception all fields are set that are not optional.
  */
 include "subscriber.thrift"
 
 namespace java com.etao.hadoop.hbase.queue.thrift.hub
 namespace py hqueue.hub
+namespace go hub
+namespace cpp hqueue.hub
+namespace netstd HQueue.Hub
+namespace php HQueue.Hub
+namespace rb HQueue.Hub
+namespace rs hqueue_hub
+namespace js hqueue.hub
+namespace swift HQueueHub
 
 /**
  * What became of a call that failed.
@@ -114,17 +142,21 @@ enum TSubscribeMode {
 }
 
 /**
- * How a subscriber wants its messages. It is kept with the subscription. A field that is left out
- * means: no bound, or what the hub thinks good.
+ * How a subscriber wants its messages. It is kept with the subscription. All fields belong together:
+ * with one of them, those that are left out are set to their defaults. Without any of them nothing is
+ * given, and what is kept stays. To set all of them to their defaults, give an empty application.
  */
 struct TPreferences {
-  /* So many messages wait for it at most; the oldest are dropped, and counted. */
+  /* At most this many messages wait for it (1 or more); the oldest are dropped, and counted. Left
+   * out: no bound. */
   1: optional i32 messageBound,
-  /* Its consume mark is stored at the latest after so many messages. */
+  /* Its consume mark is stored at the latest after this many messages (1 or more). Left out: 100. */
   2: optional i32 consumeInterval,
-  /* So many messages are under way to it at most: delivered, and not consumed. */
+  /* At most this many messages are delivered and not consumed (1 or more; from 10000 on as 10000).
+   * Left out: 1000. */
   3: optional i32 deliveryWindow,
-  /* What its application keeps here: 100 names and values. */
+  /* What its application keeps here: at most 100 names and values of printable characters, a name
+   * and its value at most 1000 characters together. Left out or empty: nothing. */
   4: optional map<string, string> application
 }
 
@@ -132,12 +164,14 @@ struct TPreferences {
  * How messages reach a subscriber: the hub calls an HQueueSubscriberService (subscriber.thrift)
  * there, one call at a time, in the order of the topic. A status of 0 means that the messages of the
  * call are consumed; or only that they were received, if explicitConsume is set: then consume moves
- * the mark. The session is a name that the client made for itself, new for each of its lives.
+ * the mark. The session is a name that the client made for itself, new for each of its lives. With an
+ * empty host, port 0 and an empty session it counts as left out.
  */
 struct TDelivery {
   1: string host,
   2: i32 port,
   3: string session,
+  /* Left out: false. */
   4: optional bool explicitConsume
 }
 
@@ -186,8 +220,9 @@ exception TNoSuchSubscription {
 
 /**
  * Who may do what with a topic, where the hubs go by rules (their setting authorizer). Names that
- * callers give; one that ends with * stands for all that begin so. An empty list: nobody. In a call, a
- * list that is left out stays as it is; in an answer none is left out. 256 names each at most.
+ * callers give; a name and a * behind it stands for all names that begin with it, and * alone for all
+ * names. An empty list: nobody. In a call, a list that is left out stays as it is; in an answer none
+ * is left out. 256 names each at most.
  */
 struct TTopicAccess {
   1: optional list<string> publish,
@@ -201,10 +236,10 @@ service HQueueHubService {
   /**
    * Publish a message. It is in the log when this returns, and every reader will see it.
    *   queue      the queue. A hub may serve several.
-   *   publisher  who calls: a name of 1 to 200 characters. Nobody proves it yet.
-   *   topic      the topic, which is created when it is first published to. 1 to 255 bytes.
-   *   message    its value, and key and headers if it has any. Its topic is the one above, or empty;
-   *              its id and partitionID are passed over.
+   *   publisher  who calls: a name. Nobody proves it yet.
+   *   topic      the topic, which is created when it is first published to.
+   *   message    its value, which may be empty, and key and headers if it has any. An empty key is
+   *              a key. Its topic is the one above, or empty; its id and partitionID are passed over.
    *   redirected whether another hub named this one.
    */
   TPublished publish(1: string queue, 2: string publisher, 3: string topic,
@@ -231,8 +266,8 @@ service HQueueHubService {
    *              message of a topic, and may leave some out: what has a number that is not above the
    *              topic's newest one of this publisher is there already, and is dropped.
    *   since      a message in the topic, or any ID, before which none of these messages was tried:
-   *              what a new owner of the topic has to read. Left out, all that is kept of the topic.
-   *              The newest of the last answer is such an ID.
+   *              what a new owner of the topic has to read. Left out, or 0 and 0: all that is kept of
+   *              the topic. The newest of the last answer is such an ID.
    * A message carries both in its headers: hqueue.publisher, and hqueue.number in decimal digits.
    * Topics and headers that begin with "hqueue." are the system's own: who sends some is refused.
    * Once a message has expired by the queue's time to live, it is not known any more.
@@ -246,7 +281,7 @@ service HQueueHubService {
   /**
    * The newest number of a publisher in a topic, so that it knows after a restart where to go on.
    * A message of which it was not known whether it is there may still come to be; publishOnce knows.
-   *   since      as for publishOnce: what lies before is not looked at.
+   *   since      as for publishOnce: what lies before is not looked at. Left out: nothing lies before.
    */
   TNewestNumber newestNumber(1: string queue, 2: string publisher, 3: string topic,
                              4: subscriber.TMessageID since, 5: bool redirected)
@@ -276,8 +311,8 @@ service HQueueHubService {
 
   /**
    * Change a topic's rules; all of them as they are then. When this returns they hold for every call,
-   * whatever hub has the topic; who may not subscribe any more is detached. With nothing given they
-   * are told only. A topic that is not there is created, if something is given: so it has rules
+   * whatever hub has the topic; who may not subscribe any more is detached. With no list given the
+   * rules are only returned. A topic that is not there is created, if something is given: so it has rules
    * before anybody publishes to it.
    */
   TTopicAccess changeAccess(1: string queue, 2: string caller, 3: string topic,
@@ -290,9 +325,9 @@ service HQueueHubService {
    * subscription begins at the topic's end: it gets what is published after this returns. An
    * attached one of another session is detached first. Called again by the same session, it changes
    * what is given, and nothing is lost.
-   *   subscriber   the subscription's name within the topic: 1 to 200 characters.
+   *   subscriber   the subscription's name within the topic.
    *   delivery     where messages go; left out, it is created (or changed) and not attached.
-   *   preferences  to be kept; left out, those that it has stay.
+   *   preferences  to be kept; left out, or without any field, those that it has stay.
    */
   TSubscribed subscribe(1: string queue, 2: string subscriber, 3: string topic,
                         4: TSubscribeMode mode, 5: TDelivery delivery, 6: TPreferences preferences,

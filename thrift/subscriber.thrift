@@ -6,6 +6,13 @@
 namespace java com.etao.hadoop.hbase.queue.thrift.generated
 namespace py hqueue_thrift.subscriber
 namespace go subscriber
+namespace cpp hqueue.subscriber
+namespace netstd HQueue.Subscriber
+namespace php HQueue.Subscriber
+namespace rb HQueue.Subscriber
+namespace rs hqueue_subscriber
+namespace js hqueue.subscriber
+namespace swift HQueueSubscriber
 
 /**
  * HQueue MessageID
@@ -24,7 +31,8 @@ struct THeader {
 }
 
 /**
- * HQueue Message. Without a key it has no field 5, and without headers no field 6.
+ * HQueue Message. Without a key it has no field 5, and without headers no field 6. A key that is
+ * there may be empty, and so may a value. One that is delivered has fields 1 and 2.
  */
 struct TMessage {
   1: optional TMessageID id,

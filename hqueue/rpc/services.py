@@ -8,7 +8,7 @@ from typing import Any
 
 import thriftpy2
 
-__all__ = ["load"]
+__all__ = ["given", "load"]
 
 
 @functools.cache
@@ -17,3 +17,14 @@ def load(name: str) -> Any:
     idl = importlib.resources.files("hqueue.rpc").joinpath(f"idl/{name}.thrift")
     with importlib.resources.as_file(idl) as path:
         return thriftpy2.load(str(path), module_name=f"hqueue_{name}_thrift")
+
+
+def given(struct: Any) -> Any:
+    """A struct that a call was given, or None.
+
+    In Go, C++, Rust and others an argument that is a struct can't be left out: one that the caller
+    does not give arrives without any field. So a struct that has none counts as left out.
+    """
+    if struct is None or all(value is None for value in vars(struct).values()):
+        return None
+    return struct

@@ -117,6 +117,63 @@ def test_a_subscription_is_made_attached_consumed_and_ended(
         caller.call("unsubscribe", name, "sub", "t")
 
 
+def test_a_struct_without_fields_counts_as_left_out(caller: Caller, queue: hqueue.Queue) -> None:
+    name, nowhere = queue.name, IDL.TDelivery()
+    wanted = IDL.TPreferences(messageBound=9, application={"team": "ü"})
+    made = caller.call("subscribe", name, "sub", "t", 0, nowhere, wanted)
+    zero = IDL.TDelivery(host="", port=0, session="")
+    for delivery, given in ((None, None), (nowhere, IDL.TPreferences()), (zero, None)):
+        found = caller.call("subscribe", name, "sub", "t", 1, delivery, given)
+        assert not found.created
+        assert vars(found.preferences) == vars(made.preferences)
+        assert found.preferences.messageBound == 9
+    defaults = caller.call("subscribe", name, "sub", "t", 1, None, IDL.TPreferences(application={}))
+    assert (defaults.preferences.messageBound, defaults.preferences.application) == (None, {})
+    for number, since in (
+        (0, None),
+        (1, IDL.TMessageID()),
+        (2, IDL.TMessageID(timestamp=0, sequenceID=0)),
+    ):
+        sent = [message(b"v")]
+        done = caller.call("publishOnce", name, "me", "t", sent, number, since)
+        assert (done.dropped, done.published.count) == (0, 1)
+        assert caller.call("newestNumber", name, "me", "t", since).number == number
+    told = caller.call("changeAccess", name, "me", "t", IDL.TTopicAccess())
+    assert vars(told) == vars(caller.call("changeAccess", name, "me", "t", None))
+
+
+@pytest.mark.parametrize(
+    ("name", "may_be"),
+    [
+        ("a" * 200, True),
+        ("_0.-Z", True),
+        ("a" * 201, False),
+        ("", False),
+        ("-a", False),
+        (".a", False),
+        ("ä", False),
+        ("a b", False),
+        ("a/b", False),
+    ],
+)
+def test_a_name_is_what_the_idl_says_and_nothing_else(
+    caller: Caller, queue: hqueue.Queue, name: str, may_be: bool
+) -> None:
+    calls = {
+        "publisher": ("publish", queue.name, name, "t", message(b"v")),
+        "subscriber": ("subscribe", queue.name, name, "t", 2, None, None),
+        "caller": ("changeAccess", queue.name, name, "t", None),
+        "rule": ("changeAccess", queue.name, "me", "t", IDL.TTopicAccess(manage=["me", name])),
+    }
+    for what, (method, *given) in calls.items():
+        refused = False
+        try:
+            caller.call(method, *given)
+        except IDL.TIllegalArgument:
+            refused = True
+        assert refused is not may_be, what
+
+
 @pytest.mark.parametrize(
     ("error", "method", "given"),
     [
@@ -126,6 +183,17 @@ def test_a_subscription_is_made_attached_consumed_and_ended(
         ("TNoSuchQueue", "publish", ("nowhere", "me", "t", message(b"v"))),
         ("TNoSuchSubscription", "unsubscribe", ("q", "sub", "t")),
         ("TIllegalArgument", "moveTopic", ("q", "me", "t", "nowhere", 1)),
+        ("TIllegalArgument", "publish", ("q", "me", "t", IDL.TMessage())),
+        ("TIllegalArgument", "publish", ("q", "me", "hqueue.x", message(b"v"))),
+        ("TIllegalArgument", "publish", ("q", "me", "t" * 256, message(b"v"))),
+        ("TIllegalArgument", "consume", ("q", "sub", "t", IDL.TMessageID())),
+        ("TIllegalArgument", "subscribe", ("q", "s", "t", 0, IDL.TDelivery(host="h"), None)),
+        ("TIllegalArgument", "subscribe", ("q", "s", "t", 0, IDL.TDelivery(port=1), None)),
+        (
+            "TIllegalArgument",
+            "subscribe",
+            ("q", "s", "t", 0, None, IDL.TPreferences(messageBound=0)),
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_error_that_the_idl_declares(

@@ -1,8 +1,9 @@
-"""The Thrift API called from Go, by a program whose code for it is made of the IDL alone."""
+"""The Thrift API and a hub called from Go, by a program whose code is made of the IDL alone."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -15,10 +16,12 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID
+from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
 
 from .pushing import WorkerProcess
 
-IDL = Path(__file__).parents[2] / "thrift" / "hqueue.thrift"
+IDLS = [Path(__file__).parents[2] / "thrift" / f"{name}.thrift" for name in ("hqueue", "hub")]
 PROGRAM = Path(__file__).parent / "programs" / "foreign_go"
 GO_HOME = "/usr/local/go/bin"
 """Where Go is, if it was installed as its authors say."""
@@ -34,9 +37,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("go") / "client"
     shutil.copytree(PROGRAM, folder)
     environment = {**os.environ, "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
-    generate = ("-r", "-g", "go:package_prefix=example/hqueue/gen", "-o", "gen", str(IDL))
+    thriftgo = ["github.com/cloudwego/thriftgo", "-r", "-g", "go:package_prefix=example/hqueue/gen"]
     for command in (
-        [go, "run", "github.com/cloudwego/thriftgo", *generate],
+        *([go, "run", *thriftgo, "-o", "gen", str(idl)] for idl in IDLS),
         [go, "build", "-o", "client", "."],
     ):
         done = subprocess.run(
@@ -58,15 +61,7 @@ def test_a_go_program_made_of_the_idl_puts_and_scans(
 ) -> None:
     queue = make(2)
     host, port = start(push=False, api_port=0).api_address()
-    done = subprocess.run(
-        [str(program), f"{host}:{port}", queue.name],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    shown: dict[str, list[Any]] = {}
-    for line in done.stdout.splitlines():
-        kind, what = json.loads(line)
-        shown.setdefault(kind, []).append(what)
+    shown = run(program, "api", f"{host}:{port}", queue.name)
     with queue.scan() as scanner:
         messages = list(scanner)
     put = [Message("ü", b"full", b"k", [("n", b"1"), ("n", b"")])]
@@ -84,6 +79,42 @@ def test_a_go_program_made_of_the_idl_puts_and_scans(
         assert shown[what] == [True], what
     located = [(each["partitionID"], each["host"], each["port"]) for each in shown["locations"][0]]
     assert located == [(p.partition, p.host, p.port) for p in pushing.locations(queue.name)]
+
+
+@pytest.mark.thorough("it needs Go, which nothing else does")
+@pytest.mark.timeout(2 * BUILD_S + 200)
+def test_what_a_go_program_leaves_out_of_a_hubs_calls_is_left_alone(program: Path) -> None:
+    backend = MemoryBackend()
+    with contextlib.ExitStack() as stack:
+        creator = stack.enter_context(backend.connect())
+        queue = creator.create_queue("q", partitions=2)
+        hub = stack.enter_context(HubThread(stack.enter_context(backend.connect()), queue.name))
+        shown = run(program, "hub", str(hub.address), queue.name)
+        with queue.scan_topic("t") as scanner:
+            found = [(each.value, each.key) for each in scanner]
+    assert found == [(b"a", None), (b"", b""), (b"", b"")]
+    wanted = {"messageBound": 9, "application": {"team": "ü"}}
+    assert shown["given"] == [wanted]
+    assert shown["left out"] == shown["without fields"] == [wanted]
+    assert shown["defaults"] in ([{}], [{"application": {}}])
+    assert shown["dropped"] == [0, 1]
+    assert shown["newest"] == [2]
+    rules = {"publish": ["me"], "subscribe": ["*"], "manage": []}
+    assert [{"manage": [], **each} for each in shown["rules"]] == [rules, rules]
+    assert shown["illegal"] == [True, True]
+
+
+def run(program: Path, *arguments: str) -> dict[str, list[Any]]:
+    """Run it to its end; what it showed, by kind."""
+    done = subprocess.run(
+        [str(program), *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    shown: dict[str, list[Any]] = {}
+    for line in done.stdout.splitlines():
+        kind, what = json.loads(line)
+        shown.setdefault(kind, []).append(what)
+    return shown
 
 
 def struct(document: dict[str, Any]) -> tuple[Any, ...]:

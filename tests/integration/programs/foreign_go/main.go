@@ -1,7 +1,9 @@
-// A client of HQueue's Thrift API that knows nothing but the IDL: of that the code under gen is made.
+// A client of HQueue's Thrift API and of hubs that knows nothing but the IDL: of that the code under
+// gen is made.
 //
-// Its arguments: the API's address and a queue with two partitions. It puts messages in each of the
-// four ways, reads partition 1, and writes what came to its output: a JSON document a line.
+// Its arguments: "api" or "hub", the address of one and a queue with two partitions. To the API it puts
+// messages in each of the four ways, reads partition 1, and writes what came to its output: a JSON
+// document a line. A hub it calls with structs that are nil, and writes what it was answered.
 package main
 
 import (
@@ -20,13 +22,13 @@ import (
 const timeout = 60 * time.Second
 
 func main() {
-	if err := run(os.Args[1], hqueue.Text(os.Args[2])); err != nil {
+	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(address string, queue hqueue.Text) error {
+func run(service string, address string, queue string) error {
 	socket, err := thrift.NewTSocketTimeout(address, timeout)
 	if err != nil {
 		return err
@@ -36,6 +38,13 @@ func run(address string, queue hqueue.Text) error {
 		return err
 	}
 	defer transport.Close()
+	if service == "hub" {
+		return callHub(transport, queue)
+	}
+	return callAPI(transport, hqueue.Text(queue))
+}
+
+func callAPI(transport thrift.TTransport, queue hqueue.Text) error {
 	client := hqueue.NewHQueueServiceClientFactory(transport, thrift.NewTBinaryProtocolFactoryDefault())
 	ctx := context.Background()
 	if err := put(ctx, client, queue); err != nil {
@@ -81,7 +90,7 @@ func put(ctx context.Context, client *hqueue.HQueueServiceClient, queue hqueue.T
 }
 
 func scan(ctx context.Context, client *hqueue.HQueueServiceClient, queue hqueue.Text) error {
-	scanner, err := client.MessageScannerOpen(ctx, queue, 1, &hqueue.TMessageScan{})
+	scanner, err := client.MessageScannerOpen(ctx, queue, 1, nil)
 	if err != nil {
 		return err
 	}

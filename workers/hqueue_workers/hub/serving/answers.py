@@ -16,10 +16,10 @@ from hqueue.errors import (
     SubscriptionStateExistsError,
 )
 from hqueue.metadata.managers import check_names
-from hqueue.rpc.services import load
+from hqueue.rpc.services import given, load
 from hqueue_workers.hub.writing.owned import RedirectedError
 
-__all__ = ["as_thrift", "message_id_of", "rules_of", "rules_struct", "text_of"]
+__all__ = ["as_thrift", "message_id_of", "rules_of", "rules_struct", "since_of", "text_of"]
 
 
 def as_thrift(error: BaseException) -> Exception:
@@ -54,39 +54,48 @@ def as_thrift(error: BaseException) -> Exception:
     return made
 
 
-def text_of(given: Any, name: str) -> str:
+def text_of(text: Any, name: str) -> str:
     """A text of a call.
 
     Raises:
         InvalidInputError: it is missing, or no UTF-8.
     """
-    if given is None:
+    if text is None:
         raise InvalidInputError(f"{name} is missing")
     try:
-        return given if isinstance(given, str) else bytes(given).decode()
+        return text if isinstance(text, str) else bytes(text).decode()
     except UnicodeDecodeError as exc:
         raise InvalidInputError(f"{name} must be UTF-8") from exc
 
 
-def message_id_of(given: Any, name: str) -> MessageID:
+def message_id_of(struct: Any, name: str) -> MessageID:
     """A message's ID in a call.
 
     Raises:
         InvalidInputError: it is missing, or none.
     """
-    if given is None or given.timestamp is None or given.sequenceID is None:
+    if struct is None or struct.timestamp is None or struct.sequenceID is None:
         raise InvalidInputError(f"{name} is missing")
-    return MessageID(given.timestamp, given.sequenceID)
+    return MessageID(struct.timestamp, struct.sequenceID)
 
 
-def rules_of(given: Any) -> dict[str, tuple[str, ...]]:
+def since_of(struct: Any) -> int:
+    """The ID before which a publisher tried nothing; 0 if it is left out.
+
+    Raises:
+        InvalidInputError: it is none.
+    """
+    return 0 if given(struct) is None else int(message_id_of(struct, "since"))
+
+
+def rules_of(struct: Any) -> dict[str, tuple[str, ...]]:
     """Those rules that a call gives, by their names.
 
     Raises:
         InvalidInputError: a rule is none.
     """
     names = [field.name for field in dataclasses.fields(TopicAccess)]
-    rules = {name: getattr(given, name, None) for name in names}
+    rules = {name: getattr(struct, name, None) for name in names}
     return {
         name: check_names([text_of(each, name) for each in rule], option=name)
         for name, rule in rules.items()

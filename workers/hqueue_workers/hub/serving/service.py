@@ -26,9 +26,9 @@ from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.serving.answers import (
     as_thrift,
-    message_id_of,
     rules_of,
     rules_struct,
+    since_of,
     text_of,
 )
 from hqueue_workers.hub.serving.managing import Managing
@@ -134,7 +134,7 @@ class HubService:
         try:
             publishing = _of(self._publishing, queue)
             caller, name = self._who(publisher, topic)
-            from_id = 0 if since is None else int(message_id_of(since, "since"))
+            from_id = since_of(since)
         except HQueueError as exc:
             raise self._thrift(exc) from exc
         found = publishing.newest(caller, name, from_id, redirected=bool(redirected))
@@ -348,7 +348,7 @@ def _numbered(caller: str, number: Any, since: Any, count: int) -> Numbered:
         raise InvalidInputError(
             "a number is whole, and not below 0", number=number, number_max=NUMBER_MAX
         )
-    return Numbered(caller, number, 0 if since is None else int(message_id_of(since, "since")))
+    return Numbered(caller, number, since_of(since))
 
 
 def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message]]:

@@ -12,7 +12,7 @@ from hqueue.errors import QueueNotFoundError
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
-from hqueue.rpc.services import load
+from hqueue.rpc.services import given, load
 from hqueue.settings import reserved
 from hqueue.settings.numbers import check_whole
 from hqueue_workers.hub.authorizer import Action
@@ -78,8 +78,7 @@ class SubscriptionService:
         except ValueError as exc:
             raise InvalidInputError("mode is none", mode=mode) from exc
         reserved.check_topic(on)
-        where = None if delivery is None else _delivery(delivery)
-        wanted = None if preferences is None else _preferences(preferences)
+        where, wanted = _delivery(given(delivery)), _preferences(given(preferences))
         return self._served(
             at,
             (name, on),
@@ -209,20 +208,23 @@ def _pass_on(done: Future[Any], to: Future[Any]) -> None:
     done.add_done_callback(ended)
 
 
-def _topic(given: Any) -> str:
-    topic = text_of(given, "topic")
+def _topic(name: Any) -> str:
+    topic = text_of(name, "topic")
     topic_bytes(topic)
     return topic
 
 
-def _delivery(given: Any) -> Delivery:
-    host, port = text_of(given.host, "host"), given.port
+def _delivery(struct: Any) -> Delivery | None:
+    # Where each field of a struct is sent, zero values are what was not given.
+    if struct is None or not (struct.host or struct.port or struct.session):
+        return None
+    host, port = text_of(struct.host, "host"), struct.port
     check_whole(port, 1, 65_535, option="port")
     address = Address(host, port)
     if Address.parse(str(address)) != address:
         raise InvalidInputError("host is no host", host=host[:200])
-    session = check_name(text_of(given.session, "session"))
-    return _shared_delivery(address, session, bool(given.explicitConsume))
+    session = check_name(text_of(struct.session, "session"))
+    return _shared_delivery(address, session, bool(struct.explicitConsume))
 
 
 @functools.lru_cache(maxsize=DELIVERIES_MAX)
@@ -231,13 +233,15 @@ def _shared_delivery(address: Address, session: str, explicit: bool) -> Delivery
     return Delivery(address, session, explicit)
 
 
-def _preferences(given: Any) -> SubscriptionPreferences:
+def _preferences(struct: Any) -> SubscriptionPreferences | None:
+    if struct is None:
+        return None
     application = {
         text_of(name, "application"): text_of(value, "application")
-        for name, value in (given.application or {}).items()
+        for name, value in (struct.application or {}).items()
     }
     if any(len(name) + len(value) > 1_000 for name, value in application.items()):
         raise InvalidInputError("an application's preference has 1000 characters at most")
     return SubscriptionPreferences(
-        given.messageBound, given.consumeInterval, given.deliveryWindow, application
+        struct.messageBound, struct.consumeInterval, struct.deliveryWindow, application
     )
