@@ -190,6 +190,10 @@ class _Connection:
             if self._socket is None:
                 return SYSTEM_CLOCK.monotonic_ms() < self._avoided_until_ms
             try:
+                if _is_ended(self._socket):  # The worker needed its place for others.
+                    self._socket.close()
+                    self._socket = None
+                    return False
                 if self._socket.send(frame) == len(frame):
                     return True
                 reason = "it takes no more"
@@ -227,6 +231,18 @@ class _Connection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _is_ended(of: socket.socket) -> bool:
+    """Whether the other side has hung up. Nothing else comes from it.
+
+    Raises:
+        OSError: the connection is broken.
+    """
+    try:
+        return not of.recv(1)
+    except BlockingIOError:
+        return False
 
 
 class _Route(NamedTuple):

@@ -17,6 +17,9 @@ from hqueue.rpc.calls import NoCallError
 
 __all__ = ["OpenMessage", "may_become"]
 
+HEADER_BYTES = 256
+"""Of memory, about, that a header takes beside its bytes in the call."""
+
 _END = 0
 _KEY = b"\x0b\x00\x05"
 _HEADERS = b"\x0f\x00\x06\x0c"
@@ -44,6 +47,11 @@ class OpenMessage:
         """Before the piece has so many bytes, there is nothing to look at."""
         self._left = -1
         """Headers that are still to come; -1 before the call says how many."""
+
+    @property
+    def made_bytes(self) -> int:
+        """Its headers take so much memory beside their bytes, about."""
+        return len(self._headers) * HEADER_BYTES
 
     def message(self) -> ReceivedMessage:
         """The message, once it is done."""

@@ -31,6 +31,9 @@ from hqueue.settings.limits import SEQUENCE_BITS, TIMESTAMP_MS_MAX, TOPIC_BYTES_
 
 __all__ = ["WorkerCall", "known_topic"]
 
+MESSAGE_BYTES = 256
+"""Of memory, about, that a message takes beside its bytes in the call."""
+
 _NAME = b"\x00\x00\x00\x0fconsumeMessages"
 _LIST = b"\x0f\x00\x01\x0c"
 _HEAD = struct.Struct(f">4s{len(_NAME)}si4sI")
@@ -83,12 +86,19 @@ class WorkerCall:
         self._messages: list[ReceivedMessage] = []
         self._open: OpenMessage | None = None
         """A message that has more than a value, and has not come as a whole."""
+        self._headers_bytes = 0
         self._seqid = 0
         self._left = -1
         """Messages that are still to come; -1 before the call says how many."""
         self._at = 0
         self._needed = 0
         """Before so many bytes have come, there is nothing to look at."""
+
+    @property
+    def made_bytes(self) -> int:
+        """The messages that have come take so much memory beside the call's bytes, about."""
+        opened = 0 if self._open is None else self._open.made_bytes
+        return self._at + len(self._messages) * MESSAGE_BYTES + self._headers_bytes + opened
 
     def end(self, data: bytes | bytearray) -> int | None:
         """Where the call ends, or None if that has not come yet; never later than a `CallWalk`.
@@ -157,6 +167,7 @@ class WorkerCall:
                     self._needed = self._at + opened.needed
                     break
                 add(opened.message())
+                self._headers_bytes += opened.made_bytes
                 opened = self._open = None
                 self._left -= 1
                 continue

@@ -17,7 +17,14 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["DEPTH_MAX", "NAME_BYTES_MAX", "CallWalk", "NoCallError", "check_call"]
+__all__ = [
+    "DEPTH_MAX",
+    "NAME_BYTES_MAX",
+    "OBJECT_BYTES",
+    "CallWalk",
+    "NoCallError",
+    "check_call",
+]
 
 DEPTH_MAX = 8
 """Structs, lists, sets and maps in one another, the arguments included. Ours have five at most."""
@@ -25,11 +32,17 @@ DEPTH_MAX = 8
 NAME_BYTES_MAX = 255
 """Of a method."""
 
+OBJECT_BYTES, TEXT_BYTES, NUMBER_BYTES = 512, 64, 40
+"""Of memory, about, that reading a call takes beside its bytes: for each struct, list, set and map
+with what a handler makes of it, and for each text and number in a list. A struct alone has 140.
+"""
+
 _CALL, _ONEWAY = 0x80010001, 0x80010004
 _STOP, _STRING, _STRUCT, _MAP, _SET, _LIST = 0, 11, 12, 13, 14, 15
 _BYTES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 """What a value of a type has, where all have the same."""
 _BYTES_MIN = {**_BYTES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
+_ELEMENT_BYTES = {_STRING: TEXT_BYTES, **dict.fromkeys(_BYTES, NUMBER_BYTES)}
 _HEAD_BYTES = {_STRING: 4, _MAP: 6, _SET: 5, _LIST: 5}
 """What says how long the rest of a value is."""
 _BYTES_OF = bytes(_BYTES.get(kind, 0) for kind in range(256))
@@ -72,11 +85,13 @@ class CallWalk:
             which may have a hundred times the bytes that it is made of.
     """
 
-    __slots__ = ("_at", "_bytes_max", "_containers_left", "_open")
+    __slots__ = ("_at", "_bytes_max", "_containers_left", "_open", "made_bytes")
 
     def __init__(self, bytes_max: int, containers_max: int) -> None:
         self._bytes_max = bytes_max
         self._containers_left = containers_max
+        self.made_bytes = 0
+        """What is made of the call takes so much memory beside its bytes, about."""
         self._at = 0
         """Where the next step begins, which may be beyond what has come."""
         self._open: list[_Open] = []
@@ -167,6 +182,7 @@ class CallWalk:
         All of a list of numbers is passed over at once: the bytes of each are known.
         """
         self._containers_left -= 1
+        self.made_bytes += OBJECT_BYTES
         if len(self._open) >= DEPTH_MAX or self._containers_left < 0:
             raise NoCallError("it has more structs, lists and maps than it may, or deeper ones")
         if kind == _STRUCT:
@@ -191,6 +207,7 @@ class CallWalk:
         bytes_min = count * sum(map(_BYTES_MIN.__getitem__, types))
         if bytes_min > self._bytes_max - at:
             raise NoCallError("it counts more than can be there")
+        self.made_bytes += count * sum(_ELEMENT_BYTES.get(each, 0) for each in types)
         if all(each in _BYTES for each in types):
             return at + bytes_min
         self._open.append(_Open(types, count * len(types)))

@@ -156,14 +156,14 @@ def _notify(given: tuple[Bytes, bool]) -> None:
     server = NotificationServer(
         lambda queue, partitions, came: rows.extend(came), vouches, lambda *, vouched: None
     )
-    stranger, other = server.connection(), server.connection()
+    stranger, other = server.port.connection(), server.port.connection()
     for each in (stranger, other):
         each.connection_made(_Transport())
     data, framed = sent(given[0]), given[1]
     began_s = time.monotonic()
     stranger.data_received(len(data).to_bytes(4, "big") + data if framed else data)
     assert all(row == row_of(REAL) for row in rows)
-    assert server.buffered_bytes <= BUFFERED_BYTES_MAX
+    assert server.port.callers.held_bytes <= BUFFERED_BYTES_MAX
     rows.clear()
     other.data_received(FRAME)
     assert rows == [row_of(REAL)]

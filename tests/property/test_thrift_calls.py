@@ -24,7 +24,9 @@ from hqueue.push.listener import Answer, Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.calls import CallWalk, NoCallError
-from hqueue.rpc.server import ThriftServer, _Connection
+from hqueue.rpc.gathering import CallGatherer
+from hqueue.rpc.served_connection import ServedConnection
+from hqueue.rpc.server import CONTAINERS_MAX, MADE_BYTES_MAX, ThriftServer
 from hqueue_workers.delivery.wire import METHOD, call_head, call_tail, encode_message
 from tests.fuzz.damage import Damage, damaged, damages
 from tests.support.extras import headers, keys
@@ -175,8 +177,9 @@ class Peer:
         piece, self._data = self._data[:size], self._data[size:]
         return piece
 
-    def sendall(self, data: bytes) -> None:
-        self.answers.append(data)
+    def send(self, data: memoryview) -> int:
+        self.answers.append(bytes(data))
+        return len(data)
 
 
 Answered = tuple[list[list[ReceivedMessage]], list[bytes]]
@@ -192,12 +195,12 @@ class Served:
             subscriber_service(),
             consumption,
             socket.socket(),
-            threads=0,
+            threads=1,
             connections_max=1,
             call_bytes_max=BYTES_MAX,
             idle_ms_max=1_000,
-            quick=partial(WorkerCall, consumption.consume) if quick else None,
         )
+        self._quick = partial(WorkerCall, consumption.consume) if quick else None
 
     def _consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         self._got.append(list(messages))
@@ -210,9 +213,12 @@ class Served:
         """The messages of the calls in these bytes, and the answers to them."""
         self._got = []
         peer = Peer(data, sizes)
-        connection = _Connection(peer, "a peer")  # type: ignore[arg-type]
-        while self._server._answer(connection):
-            pass
+        gatherer = CallGatherer(BYTES_MAX, CONTAINERS_MAX, MADE_BYTES_MAX, self._quick)
+        connection = ServedConnection(peer, "a peer", gatherer)  # type: ignore[arg-type]
+        while connection.reason is None:
+            connection.request = connection.request or connection.receive()
+            if connection.request is not None:
+                self._server._serve(connection)
         return self._got, peer.answers
 
     def close(self) -> None:

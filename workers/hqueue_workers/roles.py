@@ -7,6 +7,8 @@ import signal
 from collections.abc import Sequence
 from typing import Protocol
 
+from hqueue.rpc.accepting import raise_file_limit
+
 __all__ = ["Role", "run_together", "run_until_signal"]
 
 
@@ -35,7 +37,10 @@ async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
 
 
 async def run_until_signal(roles: Sequence[Role]) -> None:
-    """Play roles until SIGTERM or SIGINT."""
+    """Play roles until SIGTERM or SIGINT. The process may open as many files as it may allow itself
+    from now on.
+    """
+    raise_file_limit()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from hqueue import Client, HQueueError, SettingsError
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
+from hqueue.rpc.async_server import AsyncServer
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.delivery.append_keys import AppendKeyring
 from hqueue_workers.delivery.group_lag_meter import GroupLagMeter
@@ -20,7 +21,7 @@ from hqueue_workers.delivery.partition import ConnectionPools, Deliveries, Serve
 from hqueue_workers.delivery.queues import OpenQueues
 from hqueue_workers.node.broker import BrokerRegistration
 from hqueue_workers.node.claims import Claims
-from hqueue_workers.node.health import Answer, serve_health
+from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
 from hqueue_workers.node.runtime import Runtime
@@ -92,19 +93,19 @@ class Worker:
             HQueueError: it could not register, or can't go on.
         """
         runtime, settings = self._runtime, self._settings
-        servers: list[asyncio.Server] = []
+        servers: list[AsyncServer | HealthServer] = []
         registration: Registration | None = None
         try:
             if settings.push:
-                servers.append(await self._listen_for_notifications())
-            servers.append(await self._serve_health())
+                servers.append(self._listen_for_notifications())
+            servers.append(self._serve_health())
             if settings.api_port is not None:
                 self._api = ApiServer(
                     self._client, settings, settings.drain_ms, runtime, self._metrics.registry
                 )
                 runtime.start(self._api.run())
             if settings.push:
-                registration = await self._begin_push(self._record(servers[0]))
+                registration = await self._begin_push(self._record(servers[0].port))
             await self._until(stopping)
             ending = asyncio.ensure_future(self._end_api())
             try:
@@ -158,8 +159,8 @@ class Worker:
         if self._runtime.failed.done():
             self._runtime.failed.result()
 
-    def _record(self, server: asyncio.Server) -> WorkerRecord:
-        settings, port = self._settings, server.sockets[0].getsockname()[1]
+    def _record(self, port: int) -> WorkerRecord:
+        settings = self._settings
         name = settings.name or f"{settings.host}-{port}-{secrets.token_hex(3)}"
         return WorkerRecord(name, Address(settings.host, port), settings.region_host)
 
@@ -182,27 +183,26 @@ class Worker:
 
         return self._coordination.workers.register(record, failed)
 
-    async def _listen_for_notifications(self) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        server = NotificationServer(
+    def _listen_for_notifications(self) -> AsyncServer:
+        port = NotificationServer(
             self._queues.notify, self._keyring.vouches_for, self._metrics.count_notified
-        )
+        ).port
         try:
-            return await loop.create_server(
-                server.connection, self._settings.listen_host, self._settings.port
-            )
-        except OSError as exc:
+            port.listen(self._settings.listen_host, self._settings.port)
+        except (OSError, UnicodeError) as exc:
             raise SettingsError(
                 "the worker can't listen for notifications here; see host, listen_host and port",
                 listen_host=self._settings.listen_host,
                 port=self._settings.port,
                 reason=str(exc),
             ) from exc
+        return port
 
-    async def _serve_health(self) -> asyncio.Server:
+    def _serve_health(self) -> HealthServer:
         settings = self._settings
-        pages = {"/health": self._health_page, "/metrics": self._metrics_page}
-        return await serve_health(settings.metrics_host, settings.metrics_port, pages)
+        health = HealthServer({"/health": self._health_page, "/metrics": self._metrics_page})
+        health.listen(settings.metrics_host, settings.metrics_port)
+        return health
 
     async def _health_page(self) -> Answer:
         push = self._settings.push

@@ -70,7 +70,7 @@ def connection(
     on_append: Callable[..., object], count: Callable[..., object] = lambda *, vouched: None
 ) -> asyncio.Protocol:
     """A producer's connection to a worker."""
-    return NotificationServer(on_append, vouches, count).connection()
+    return NotificationServer(on_append, vouches, count).port.connection()
 
 
 class Worker:
@@ -257,7 +257,7 @@ class Ended(asyncio.Transport):
         super().__init__()
         self.ended = False
 
-    def close(self) -> None:
+    def abort(self) -> None:
         self.ended = True
 
 
@@ -271,14 +271,13 @@ def test_a_frame_that_promises_what_never_comes_ends_its_connection_at_once_and_
 ) -> None:
     told: list[Any] = []
     server = NotificationServer(lambda *call: told.append(call), vouches, lambda *, vouched: None)
-    bad, good = server.connection(), server.connection()
-    transport, other = Ended(), Ended()
-    bad.connection_made(transport)
+    good, other = server.port.connection(), Ended()
     good.connection_made(other)
     hostile = head(b"appended", 4) + HOSTILE[name]
     began_s = time.process_time()
     for frame in (hostile, hostile + b"\0", hostile.ljust(FRAME_BYTES_MAX, b"\0")):
-        transport.ended = False
+        bad, transport = server.port.connection(), Ended()
+        bad.connection_made(transport)
         bad.data_received(framed(frame))
         assert transport.ended
     good.data_received(frame_of("q", [1]))
@@ -320,19 +319,19 @@ def test_frames_that_never_end_hold_no_more_than_is_allowed_together() -> None:
     closed: list[int] = []
 
     class Transport(asyncio.Transport):
-        def close(self) -> None:
+        def abort(self) -> None:
             closed.append(1)
 
     half = (250 * 1024).to_bytes(4, "big") + bytes(200 * 1024)
     for _ in range(200):
-        taking = server.connection()
+        taking = server.port.connection()
         taking.connection_made(Transport())
         taking.data_received(half)
-        assert server.buffered_bytes <= BUFFERED_BYTES_MAX
+        assert server.port.callers.held_bytes <= BUFFERED_BYTES_MAX
     assert closed
 
 
-def test_connections_beyond_the_bound_are_ended_and_free_their_place() -> None:
+def test_for_a_connection_beyond_the_bound_the_oldest_goes_that_has_said_nothing() -> None:
     server = NotificationServer(lambda *_: None, vouches, lambda *, vouched: None)
     ended: list[asyncio.Protocol] = []
 
@@ -341,16 +340,16 @@ def test_connections_beyond_the_bound_are_ended_and_free_their_place() -> None:
             super().__init__()
             self.taking = taking
 
-        def close(self) -> None:
+        def abort(self) -> None:
             ended.append(self.taking)
 
-    made = [server.connection() for _ in range(CONNECTIONS_MAX + 1)]
+    made = [server.port.connection() for _ in range(CONNECTIONS_MAX + 1)]
     for each in made:
         each.connection_made(Transport(each))
-    assert ended == made[-1:]
+    assert ended == made[:1]
     for each in made:
         each.connection_lost(None)
-    assert (server.connections, server.buffered_bytes) == (0, 0)
+    assert (len(server.port.callers), server.port.callers.held_bytes) == (0, 0)
 
 
 def test_a_notification_without_batches_is_understood() -> None:

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import itertools
 import os
+import select
 import socket
 import struct
 import threading
@@ -27,6 +28,7 @@ from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
+from hqueue.rpc.services import load
 from hqueue_workers.delivery.wire import call_head, call_tail, encode_message
 from tests.support.delivering import Delivering
 from tests.support.thrift_calls import HOSTILE, head
@@ -351,21 +353,97 @@ def test_silent_connections_cost_no_thread(serve: Serve) -> None:
         assert threading.active_count() <= before
 
 
-def test_a_connection_beyond_the_bound_waits_until_another_goes(serve: Serve) -> None:
+def test_for_a_connection_beyond_the_bound_the_one_goes_that_was_idle_for_longest(
+    serve: Serve,
+) -> None:
     served = serve(connections_max=2)
     first, second = served.client(), served.client()
     assert first.consumeMessages([message(1)]) == second.consumeMessages([message(2)]) == 0
     third = served.client()
-    answered: list[int] = []
-    waiting = threading.Thread(target=lambda: answered.append(third.consumeMessages([message(3)])))
-    waiting.start()
-    waiting.join(0.3)
-    assert not answered
-    first.close()
-    waiting.join(10)
-    assert answered == [0]
-    second.close()
-    third.close()
+    assert third.consumeMessages([message(3)]) == 0
+    with pytest.raises(GONE):
+        first.consumeMessages([message(4)])
+    assert second.consumeMessages([message(4)]) == 0
+    for each in (first, second, third):
+        each.close()
+
+
+def test_those_that_never_called_go_before_those_that_did(serve: Serve) -> None:
+    served = serve(connections_max=8)
+    with contextlib.closing(served.client()) as client, contextlib.ExitStack() as strangers:
+        assert client.consumeMessages([message(1)]) == 0
+        for at in range(100):
+            stranger = strangers.enter_context(served.connect())
+            if at % 2:
+                stranger.sendall(b"\x80\x01")
+        assert client.consumeMessages([message(2)]) == 0
+
+
+def test_half_calls_on_more_connections_than_there_are_threads_stop_nobody(serve: Serve) -> None:
+    served = serve(threads=2)
+    with contextlib.ExitStack() as strangers, contextlib.closing(served.client()) as client:
+        for at in range(20):
+            strangers.enter_context(served.connect()).sendall(own_call(1, 1)[: 3 * at + 1])
+        began_s = time.monotonic()
+        for sequence in range(10):
+            assert client.consumeMessages([message(sequence)]) == 0
+        assert time.monotonic() - began_s < 5
+
+
+class LongAnswers:
+    """A hub's service, as far as it is asked for here."""
+
+    def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
+        return "x" * (8 << 20)
+
+
+def test_callers_that_do_not_read_their_answers_hold_no_thread_and_are_hung_up_on() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()
+    server = ThriftServer(
+        load("hub").HQueueHubService,
+        LongAnswers(),
+        listener,
+        threads=2,
+        connections_max=64,
+        call_bytes_max=CALL_BYTES_MAX,
+        idle_ms_max=1_000,
+    )
+    server.start()
+    call = head(b"apiAddress") + b"\0"
+    with contextlib.ExitStack() as left:
+        left.callback(server.close, 5_000)
+        sockets = [left.enter_context(socket.create_connection(address, 10)) for _ in range(6)]
+        for sock in sockets:
+            sock.sendall(call)
+        with socket.create_connection(address, 10) as honest:
+            for _ in range(3):
+                honest.sendall(call)
+                came = 0
+                while came < 8 << 20:
+                    came += len(honest.recv(1 << 20))
+        for sock in sockets:
+            wait_for(lambda sock=sock: is_hung_up(sock), "it is hung up on")  # type: ignore[misc]
+
+
+def is_hung_up(sock: socket.socket) -> bool:
+    """Whether the other side has hung up, although not all was read that it sent."""
+    waiting = select.poll()
+    waiting.register(sock, select.POLLRDHUP | select.POLLERR)
+    return bool(waiting.poll(0))
+
+
+def test_what_half_calls_hold_together_is_bounded_and_the_oldest_go(serve: Serve) -> None:
+    served = serve(call_bytes_max=24 << 20, idle_ms_max=60_000)
+    large = ReceivedMessage("t", bytes(8 << 20), MessageID(1, 1), 3)
+    half = call_of(1, [large] * 3)[: 16 << 20]
+    with contextlib.ExitStack() as strangers, contextlib.closing(served.client()) as client:
+        sockets = [strangers.enter_context(served.connect()) for _ in range(5)]
+        for sock in sockets:
+            sock.sendall(half)
+        wait_for(lambda: is_hung_up(sockets[0]), "the oldest one is hung up on")
+        assert client.consumeMessages([message(1)]) == 0
+        assert not is_hung_up(sockets[-1])
 
 
 def test_a_connection_that_is_silent_for_too_long_leaves_its_place(serve: Serve) -> None:

@@ -7,19 +7,18 @@ too much, ends its connection and nothing else.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hqueue import Row
 from hqueue.push.append_notifier import WORKER_SERVICE, row_of
-from hqueue.rpc.calls import check_call
+from hqueue.rpc.async_server import AsyncConnection, AsyncServer
+from hqueue.rpc.callers import Bounds
+from hqueue.rpc.calls import NoCallError, check_call
+from hqueue.rpc.gathering import FrameGatherer, Request
 from hqueue.rpc.messages import Processor
 
 __all__ = ["NotificationServer"]
-
-logger = logging.getLogger(__name__)
 
 Notify = Callable[[str, Sequence[int], Sequence[Row]], object]
 
@@ -30,6 +29,10 @@ CONTAINERS_MAX = 256
 CONNECTIONS_MAX = 4_096
 BUFFERED_BYTES_MAX = 16 * 1024 * 1024
 """Of all frames together that have begun to arrive."""
+STILL_MS_MAX = 10_000.0
+"""How long a frame that has begun may stand still."""
+IDLE_MS_MAX = 600_000.0
+"""How long a producer may be silent. It connects again when it has something to say."""
 
 
 class Counted(Protocol):
@@ -51,81 +54,29 @@ class NotificationServer:
     def __init__(
         self, on_append: Notify, vouches_for: Callable[[str, Any], bool], count: Counted
     ) -> None:
-        self.on_append = on_append
-        self.connections = 0
-        self.buffered_bytes = 0
+        self._on_append = on_append
         self._handler = _Handler(vouches_for, count)
         self._processor = Processor(WORKER_SERVICE, self._handler, decodes_texts=True)
+        self.port = AsyncServer(
+            Bounds(CONNECTIONS_MAX, BUFFERED_BYTES_MAX, STILL_MS_MAX, IDLE_MS_MAX),
+            lambda: FrameGatherer(FRAME_BYTES_MAX),
+            self._take,
+            "the port for notifications",
+        )
+        """Whose callers they are."""
 
-    def connection(self) -> asyncio.Protocol:
-        """A protocol for a connection that is made."""
-        return _Connection(self)
-
-    def take(self, frame: bytes) -> None:
-        """Do what a frame says.
-
-        Raises:
-            Exception: it can't be understood. Nothing was done.
-        """
-        check_call(frame, CONTAINERS_MAX)
-        self._processor.answer(frame)
-
-    def flush(self) -> None:
-        """Pass on what was understood: no fault of ours is a stranger's."""
+    def _take(self, connection: AsyncConnection, request: Request) -> None:
+        try:
+            check_call(request.data, CONTAINERS_MAX)
+            self._processor.answer(request.data)
+        except NoCallError:
+            raise
+        except Exception as exc:  # Whatever a stranger sends. Nothing was done.
+            raise NoCallError(f"a notification was not understood: {type(exc).__name__}") from exc
+        # What was understood is passed on: no fault of ours is a stranger's.
         calls, self._handler.calls = self._handler.calls, []
         for call in calls:
-            self.on_append(*call)
-
-
-class _Connection(asyncio.Protocol):
-    """A producer's connection."""
-
-    def __init__(self, server: NotificationServer) -> None:
-        self._server = server
-        self._transport: asyncio.BaseTransport | None = None
-        self._buffer = bytearray()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        self._server.connections += 1
-        if self._server.connections > CONNECTIONS_MAX:
-            logger.warning("no more than %d producers may be connected", CONNECTIONS_MAX)
-            self._end()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections -= 1
-        self._forget(len(self._buffer))
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        self._server.buffered_bytes += len(data)
-        at = 0
-        while len(self._buffer) >= at + 4:
-            end = at + 4 + int.from_bytes(self._buffer[at : at + 4], "big")
-            if end - at - 4 > FRAME_BYTES_MAX:
-                return self._end()
-            if len(self._buffer) < end:
-                break
-            try:
-                self._server.take(bytes(self._buffer[at + 4 : end]))
-            except Exception:  # Whatever a stranger sends.
-                logger.debug("a notification was not understood", exc_info=True)
-                return self._end()
-            self._server.flush()
-            at = end
-        self._forget(at)
-        if self._server.buffered_bytes > BUFFERED_BYTES_MAX:
-            self._end()
-        return None
-
-    def _forget(self, count: int) -> None:
-        del self._buffer[:count]
-        self._server.buffered_bytes -= count
-
-    def _end(self) -> None:
-        self._forget(len(self._buffer))
-        if self._transport is not None:
-            self._transport.close()
+            self._on_append(*call)
 
 
 class _Handler:

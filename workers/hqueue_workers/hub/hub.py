@@ -28,7 +28,7 @@ from hqueue_workers.hub.part import Part
 from hqueue_workers.hub.serving.service import HubService, hub_service
 from hqueue_workers.hub.serving.subscription_service import Subscribing, SubscriptionService
 from hqueue_workers.hub.settings import HubSettings
-from hqueue_workers.node.health import Answer, serve_health
+from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
@@ -100,7 +100,7 @@ class Hub:
             HQueueError: it could not register, or can't go on.
         """
         runtime, settings = self._runtime, self._settings
-        health: asyncio.Server | None = None
+        health: HealthServer | None = None
         server: ThriftServer | None = None
         try:
             listener = self._listen()
@@ -120,7 +120,7 @@ class Hub:
                     self._parts[queue] = await runtime.read(lambda q=queue: parts.open(q, info))  # type: ignore[misc]
                     await runtime.coordinate(self._parts[queue].metadata.settle)
                     self._parts[queue].start()
-                health = await self._serve_health()
+                health = self._serve_health()
                 if settings.api_port is not None:
                     registry = self._metrics.registry
                     self._api = ApiServer(
@@ -226,10 +226,11 @@ class Hub:
         host = self._settings.host if everywhere else self._settings.api_host
         return str(Address(host, self._api.address.port))
 
-    async def _serve_health(self) -> asyncio.Server:
+    def _serve_health(self) -> HealthServer:
         settings = self._settings
-        pages = {"/health": self._health_page, "/metrics": self._metrics_page}
-        return await serve_health(settings.metrics_host, settings.metrics_port, pages)
+        health = HealthServer({"/health": self._health_page, "/metrics": self._metrics_page})
+        health.listen(settings.metrics_host, settings.metrics_port)
+        return health
 
     async def _health_page(self) -> Answer:
         well = self._lease.holds

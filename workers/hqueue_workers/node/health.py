@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import http
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from hqueue import SettingsError
+from hqueue.rpc.async_server import AsyncConnection, AsyncServer
+from hqueue.rpc.callers import Bounds
+from hqueue.rpc.gathering import HeadGatherer, Request
+from hqueue.runtime.seldom import SeldomLog
 
-__all__ = ["Answer", "Page", "serve_health"]
+__all__ = ["Answer", "HealthServer", "Page"]
+
+logger = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTIONS_MAX = 64
-"""At a time. Further ones are hung up on."""
-TIMEOUT_S = 10.0
+"""At a time. For a further one the oldest goes that has asked for nothing yet."""
+HELD_BYTES_MAX = 16 * 1024 * 1024
+"""Of all heads that have begun, and all pages that are being read."""
+STILL_MS_MAX = IDLE_MS_MAX = 10_000.0
 
 
 class Answer(NamedTuple):
@@ -29,55 +37,81 @@ class Answer(NamedTuple):
 Page = Callable[[], Awaitable[Answer]]
 
 
-async def serve_health(host: str, port: int, pages: Mapping[str, Page]) -> asyncio.Server:
-    """Serve these pages by their paths, until the server is closed.
+class HealthServer:
+    """Serves pages by their paths. A page is made once for all that ask for it while it is made.
 
-    A page is made for one caller at a time, and what a stranger sends is bounded: its head, how
-    long it may take, and how many connections there are.
-
-    Raises:
-        SettingsError: nothing can listen there.
+    Args:
+        pages: by path.
     """
-    connections = 0
-    making = asyncio.Lock()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+        self._made: dict[str, asyncio.Task[Answer]] = {}
+        self._log = SeldomLog(logger)
+        self._server = AsyncServer(
+            Bounds(CONNECTIONS_MAX, HELD_BYTES_MAX, STILL_MS_MAX, IDLE_MS_MAX),
+            lambda: HeadGatherer(HEAD_BYTES_MAX),
+            self._asked,
+            "the port for health and metrics",
+        )
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._server.port
+
+    def listen(self, host: str, port: int) -> None:
+        """Serve from now on.
+
+        Raises:
+            SettingsError: nothing can listen there.
+        """
         try:
-            if connections <= CONNECTIONS_MAX:
-                await converse(reader, writer)
-        finally:
-            connections -= 1
-            writer.close()
+            self._server.listen(host, port)
+        except (OSError, UnicodeError) as exc:
+            raise SettingsError(
+                "metrics can't be served here; see metrics_host and metrics_port",
+                metrics_host=host,
+                metrics_port=port,
+                reason=str(exc),
+            ) from exc
 
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(
-            OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
-        ):
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT_S)
-            method, _, rest = head.partition(b" ")
-            page = pages.get(rest.split(b" ", 1)[0].split(b"?", 1)[0].decode(errors="replace"))
-            if method not in (b"GET", b"HEAD") or page is None:
-                answer = Answer(404, "text/plain", b"there are: %a\n" % sorted(pages))
-            else:
-                async with making:
-                    answer = await page()
-            writer.write(
-                f"HTTP/1.1 {answer.status} {http.HTTPStatus(answer.status).phrase}\r\n"
-                f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\n"
-                "Connection: close\r\n\r\n".encode()
-            )
-            if method != b"HEAD":
-                writer.write(answer.body)
-            await asyncio.wait_for(writer.drain(), TIMEOUT_S)
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.close()
+        for made in self._made.values():
+            made.cancel()
 
-    try:
-        return await asyncio.start_server(connected, host, port, limit=HEAD_BYTES_MAX)
-    except OSError as exc:
-        raise SettingsError(
-            "metrics can't be served here; see metrics_host and metrics_port",
-            metrics_host=host,
-            metrics_port=port,
-            reason=str(exc),
-        ) from exc
+    def _asked(self, connection: AsyncConnection, request: Request) -> None:
+        connection.wait()
+        method, _, rest = request.data.partition(b" ")
+        path = rest.split(b" ", 1)[0].split(b"?", 1)[0].decode(errors="replace")
+        if method not in (b"GET", b"HEAD") or path not in self._pages:
+            missing = Answer(404, "text/plain", b"there are: %a\n" % sorted(self._pages))
+            connection.answer(_encoded(missing, method))
+            return
+        made = self._made.get(path)
+        if made is None:
+            made = self._made[path] = asyncio.ensure_future(self._pages[path]())
+            made.add_done_callback(lambda _: self._made.pop(path))
+        made.add_done_callback(lambda done: self._answer(connection, done, method))
+
+    def _answer(
+        self, connection: AsyncConnection, made: asyncio.Task[Answer], method: bytes
+    ) -> None:
+        if made.cancelled():
+            connection.hang_up("")
+        elif (error := made.exception()) is not None:
+            self._log.warning("a page can't be made: %s: %s", type(error).__name__, error)
+            connection.answer(_encoded(Answer(500, "text/plain", b"it can't be made\n"), method))
+        else:
+            connection.answer(_encoded(made.result(), method))
+
+
+def _encoded(answer: Answer, method: bytes) -> bytes:
+    head = (
+        f"HTTP/1.1 {answer.status} {http.HTTPStatus(answer.status).phrase}\r\n"
+        f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode()
+    return head if method == b"HEAD" else head + answer.body

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from hqueue_workers.node.health import HEAD_BYTES_MAX, Answer, serve_health
+from hqueue_workers.node.health import HEAD_BYTES_MAX, Answer, HealthServer
 
 
 async def ready() -> Answer:
@@ -25,9 +25,12 @@ def served(talk: Callable[[int], Awaitable[None]], pages: dict[str, object] = PA
     """Serve the pages while a client talks to the port."""
 
     async def run() -> None:
-        server = await serve_health("127.0.0.1", 0, pages)  # type: ignore[arg-type]
-        async with server:
-            await talk(server.sockets[0].getsockname()[1])
+        server = HealthServer(pages)  # type: ignore[arg-type]
+        server.listen("127.0.0.1", 0)
+        try:
+            await talk(server.port)
+        finally:
+            server.close()
 
     asyncio.run(asyncio.wait_for(run(), 30))
 
@@ -36,9 +39,12 @@ async def asked(port: int, head: bytes) -> bytes:
     """Everything that comes as an answer, up to the connection's end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(head)
-    answer = await reader.read()
-    writer.close()
-    return answer
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
 
 
 @pytest.mark.parametrize(
@@ -91,3 +97,27 @@ def test_a_page_is_made_for_one_caller_at_a_time() -> None:
         assert most == 1
 
     served(talk, {"/": slow})
+
+
+def test_half_heads_and_silence_on_more_connections_than_there_may_be_stop_nobody() -> None:
+    async def talk(port: int) -> None:
+        strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+        for _, writer in strangers[::2]:
+            writer.write(b"GET /rea")
+        for _ in range(5):
+            assert (await asked(port, b"GET /ready HTTP/1.1\r\n\r\n")).endswith(b"ready\n")
+        for _, writer in strangers:
+            writer.close()
+
+    served(talk)
+
+
+def test_a_page_that_can_t_be_made_is_an_answer_and_harms_no_other() -> None:
+    async def failing() -> Answer:
+        raise ValueError("a bug")
+
+    async def talk(port: int) -> None:
+        assert b"500 Internal Server Error" in await asked(port, b"GET /bad HTTP/1.1\r\n\r\n")
+        assert (await asked(port, b"GET /ready HTTP/1.1\r\n\r\n")).endswith(b"ready\n")
+
+    served(talk, {"/ready": ready, "/bad": failing})

@@ -1,0 +1,179 @@
+"""What the callers of one port may have together, and which of them is hung up on. No I/O: threads
+and event loops that serve a port keep it by the same rules.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from hqueue.rpc.gathering import Gatherer
+
+__all__ = ["Bounds", "Caller", "Callers"]
+
+PIECE_BYTES = 64 * 1024
+"""For each so many bytes a request or an answer may take `Bounds.still_ms_max` longer."""
+STAY_MS_MIN = 1_000.0
+"""A caller that was answered keeps its place for so long, however many others want one."""
+LOOKED_AT_MAX = 64
+
+
+class Bounds(NamedTuple):
+    """The bounds of a port. Times in milliseconds."""
+
+    connections_max: int
+    """At a time. For a further one the oldest one goes that is idle."""
+    held_bytes_max: int
+    """Of all begun requests and all answers that wait for their reader. Beyond it the oldest go."""
+    still_ms_max: float
+    """How long a begun request, or an answer that is being read, may stand still; it may take twice
+    that, and as long again for every 64 KiB."""
+    idle_ms_max: float
+    """How long nothing may come between requests."""
+
+
+class Caller:
+    """A connection, as far as the rules are concerned."""
+
+    __slots__ = ("among", "began_ms", "gatherer", "held", "moved_ms", "passed_bytes", "proven")
+
+    def __init__(self, gatherer: Gatherer) -> None:
+        self.gatherer = gatherer
+        self.among: OrderedDict[Any, None] | None = None
+        """Those of its kind. Kept by `Callers`."""
+        self.proven = False
+        """Whether it has made a whole request."""
+        self.held = 0
+        """The memory that it takes while it is waited for."""
+        self.passed_bytes = 0
+        """How far its request, or its answer, has come. Kept by those that move the bytes."""
+        self.began_ms = 0.0
+        self.moved_ms = 0.0
+
+
+_Caller = TypeVar("_Caller", bound=Caller)
+
+
+class Callers(Generic[_Caller]):
+    """The callers of a port. Each is idle, begun or busy: nothing has come of its next request; or
+    that has begun to come, or its answer is being read; or it is served. Not thread-safe.
+
+    All that is asked here takes time for what is found, not for the number of callers; but
+    `overdue` looks at those that have begun.
+
+    Args:
+        bounds: theirs.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self._connections_max = bounds.connections_max
+        self._new: OrderedDict[_Caller, None] = OrderedDict()
+        """Idle ones of which no request has come, the oldest first."""
+        self._idle: OrderedDict[_Caller, None] = OrderedDict()
+        """Idle ones that were answered, the one that was idle for longest first."""
+        self._begun: OrderedDict[_Caller, None] = OrderedDict()
+        """In the order in which they have begun."""
+        self._busy: OrderedDict[_Caller, None] = OrderedDict()
+        self.held_bytes = 0
+        """Of those that have begun."""
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._idle) + len(self._begun) + len(self._busy)
+
+    def __iter__(self) -> Iterator[_Caller]:
+        yield from self.waited_for()
+        yield from list(self._busy)
+
+    def waited_for(self) -> Iterator[_Caller]:
+        """All that are not busy."""
+        for each in (self._new, self._idle, self._begun):
+            yield from list(each)
+
+    def rest(self, caller: _Caller, now_ms: float) -> None:
+        """It has connected, or was answered: it is idle from now on."""
+        self._put(caller, self._idle if caller.proven else self._new)
+        caller.moved_ms = now_ms
+
+    def begin(self, caller: _Caller, held: int, now_ms: float) -> None:
+        """A request has begun to come, or an answer to be read; `held` bytes are held for it."""
+        self._put(caller, self._begun)
+        caller.began_ms = caller.moved_ms = now_ms
+        self._hold(caller, held)
+
+    def move(self, caller: _Caller, held: int, now_ms: float) -> None:
+        """More of it has come, or was read."""
+        caller.moved_ms = now_ms
+        self._hold(caller, held)
+
+    def serve(self, caller: _Caller) -> None:
+        """Its request is served: it is busy, and not for these rules to end."""
+        self._put(caller, self._busy)
+        caller.proven = True
+
+    def drop(self, caller: _Caller) -> None:
+        """It is none any more."""
+        self._hold(caller, 0)
+        if caller.among is not None:
+            del caller.among[caller]
+            caller.among = None
+
+    def surplus(self) -> Iterator[_Caller]:
+        """Those that go so that the others are within the bound on memory: each is to be dropped
+        before the next one is asked for.
+        """
+        while self.held_bytes > self.bounds.held_bytes_max:
+            yield next(iter(self._begun))
+
+    def to_make_room(self, now_ms: float) -> _Caller | None:
+        """Who goes for a further connection; None if nobody has to, or all have to stay: see
+        `has_room`.
+        """
+        if self.has_room:
+            return None
+        for caller in itertools.chain(self._new, itertools.islice(self._begun, LOOKED_AT_MAX)):
+            if not caller.proven:
+                return caller
+        oldest = next(iter(self._idle), None)
+        if oldest is not None and now_ms - oldest.moved_ms >= STAY_MS_MIN:
+            return oldest
+        return None
+
+    def shrink(self) -> None:
+        """The process can have no more connections than there are now, until `grow`."""
+        self._connections_max = min(self._connections_max, max(1, len(self)))
+
+    def grow(self) -> None:
+        """There may be as many as the bounds say."""
+        self._connections_max = self.bounds.connections_max
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there may be a further connection."""
+        return len(self) < self._connections_max
+
+    def overdue(self, now_ms: float) -> list[tuple[_Caller, str]]:
+        """Those that have had their time, and what for."""
+        found = []
+        still_ms = self.bounds.still_ms_max
+        for caller in self._begun:
+            allowed_ms = still_ms * (2 + caller.passed_bytes / PIECE_BYTES)
+            if now_ms - caller.moved_ms > still_ms or now_ms - caller.began_ms > allowed_ms:
+                found.append((caller, "its call, or the reading of an answer, takes too long"))
+        for kind in (self._new, self._idle):
+            for caller in kind:
+                if now_ms - caller.moved_ms < self.bounds.idle_ms_max:
+                    break
+                found.append((caller, ""))
+        return found
+
+    def _put(self, caller: _Caller, among: OrderedDict[_Caller, None]) -> None:
+        self.drop(caller)
+        caller.among = among
+        among[caller] = None
+
+    def _hold(self, caller: _Caller, held: int) -> None:
+        self.held_bytes += held - caller.held
+        caller.held = held

@@ -1,0 +1,103 @@
+"""A caller's connection: a socket that never blocks, and what has come of a request."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+
+from hqueue.rpc.callers import Caller
+from hqueue.rpc.calls import NoCallError
+from hqueue.rpc.gathering import Gatherer, Request
+
+__all__ = ["ServedConnection", "drop_unread"]
+
+BUFFER_BYTES = 64 * 1024
+
+
+class ServedConnection(Caller):
+    """One caller. It makes one call at a time, as Thrift's clients do. It is the loop's, or that of
+    the thread that serves it.
+    """
+
+    __slots__ = ("answer", "events", "memory_bytes", "peer", "reason", "request", "sock", "unsent")
+
+    def __init__(self, sock: socket.socket, peer: object, gatherer: Gatherer) -> None:
+        super().__init__(gatherer)
+        self.sock = sock
+        self.peer = peer
+        self.events = 0
+        """What the loop watches it for."""
+        self.request: Request | None = None
+        """Which has come, and is not begun."""
+        self.memory_bytes = 0
+        """What its request was given, if it is large."""
+        self.answer: Callable[[], bytes] | None = None
+        """Makes the reply to a call that was waited for."""
+        self.unsent: memoryview | None = None
+        """What the caller has not read yet of its answer."""
+        self.reason: str | None = None
+        """Why it is to be hung up on; empty if it has gone."""
+
+    def receive(self) -> Request | None:
+        """Take what has come; the request that is whole by that."""
+        try:
+            data = self.sock.recv(BUFFER_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            data = b""
+        if not data:
+            self.reason = ""
+            return None
+        self.passed_bytes += len(data)
+        self.gatherer.add(data)
+        return self.gathered()
+
+    def gathered(self) -> Request | None:
+        """The request that is whole."""
+        try:
+            return self.gatherer.next()
+        except NoCallError as exc:
+            self.reason = str(exc)
+            return None
+
+    def send(self, answer: bytes | memoryview) -> None:
+        """Send what the caller takes at once. The rest is left to the loop."""
+        view = memoryview(answer)
+        self.unsent = None
+        try:
+            while view:
+                sent = self.sock.send(view)
+                self.passed_bytes += sent
+                view = view[sent:]
+        except BlockingIOError:
+            self.unsent = view
+        except OSError:
+            self.reason = ""
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has come that was not received yet."""
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return True
+
+    def close(self, *, abort: bool = False) -> None:
+        """Hang up; with `abort`, what is still to be read of an answer is not kept for it."""
+        if abort:
+            drop_unread(self.sock)
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+
+def drop_unread(sock: socket.socket) -> None:
+    """Have the system keep nothing for the other side when the socket is closed: it would keep what
+    was not read, for as long as the other side likes.
+    """
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
