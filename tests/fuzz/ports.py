@@ -146,7 +146,7 @@ FRAME = frame_of("q", [3], [REAL])
 
 
 class _Transport(asyncio.Transport):
-    def close(self) -> None:
+    def abort(self) -> None:
         pass
 
 
