@@ -37,10 +37,10 @@ class ThriftServer:
 
     One thread, the loop, watches all connections: it accepts them, gathers calls, and sends what a
     caller does not take at once of its answer. The others are given whole calls, and wait for no
-    caller: but for a moment, for the next call of the one that was just answered, while a quarter of
-    them are free, so that calls in quick succession are not handed from thread to thread. A caller
-    that sends what is no call, too much, or half a call and then nothing, or does not read its
-    answer, is hung up on; others don't notice. A forked child has none of it.
+    caller: but for a moment, for the next call of the one that was just answered, while a quarter
+    of them are free, so that calls in quick succession are not handed from thread to thread.
+    A caller that sends what is no call, too much, or half a call and then nothing, or does not read
+    its answer, is hung up on; others don't notice. A forked child has none of it.
 
     A handler may return a future: the caller is answered when that is done, and waits for it
     without a thread. So many may wait as there may be connections.
