@@ -267,7 +267,8 @@ class Queue:
         """Read a topic that hubs own over all its ranges, in the order of IDs: a scanner, to be
         iterated over and closed. `start` and `stop` are as `scan` says, `bytes_max` as
         `ScannerOptions`. Where the topic lies is read once, now; on ZooKeeper what another process
-        did a moment before may not be seen yet. `whole` says that all of the topic that lies below
+        did a moment before may not be seen yet. What was put into the queue under the topic's name,
+        past its hubs, is nothing of the topic. `whole` says that all of the topic that lies below
         `stop` was published before: then a log that seems to end earlier is read again, for
         ``operation_timeout_ms``.
 

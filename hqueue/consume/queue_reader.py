@@ -53,6 +53,7 @@ class QueueReader:
             clock=self._context.clock,
             bytes_max=bytes_max,
             ordinal=ordinal,
+            owner_epoch=scan.owner_epoch,
         )
 
     def poll(

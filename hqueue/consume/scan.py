@@ -41,6 +41,9 @@ class Scan:
             raise InvalidInputError("topics is a sequence of texts, not one", topics=topics)
         self.topics: set[str] = set()
         """The topics wanted; all if empty."""
+        self.owner_epoch: int | None = None
+        """Of topics that hubs own: only what the owner with this epoch appended; whoever wrote it
+        if None."""
         for topic in topics:
             self.add_topic(topic)
 

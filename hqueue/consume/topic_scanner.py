@@ -30,7 +30,8 @@ PAUSE_MS = 200
 def scans_of(
     topic: str, ranges: Sequence[LogRange], start: Moment | None, stop: Moment | None
 ) -> list[tuple[int, Scan]]:
-    """What is to be read of which partition, one after the other.
+    """What is to be read of which partition, one after the other. Of a range that is marked it is
+    only what its owner appended: not what somebody else put there under the topic's name.
 
     Raises:
         InvalidInputError: a moment or the topic is out of range, or `stop` lies before `start`.
@@ -39,6 +40,7 @@ def scans_of(
     scans = []
     for each in ranges:
         scan = Scan(topics=[topic])
+        scan.owner_epoch = each.epoch if each.marked else None
         scan.start = max(wanted.start, int(each.first))
         scan.stop = wanted.stop if each.last is None else min(wanted.stop, int(each.last) + 1)
         if scan.start < scan.stop:

@@ -23,7 +23,7 @@ from hqueue.format.cells import (
     positions,
 )
 from hqueue.format.compression import CODECS, compressed, plain_cell
-from hqueue.format.control import encode_fences, fences_of
+from hqueue.format.control import encode_fences, fences_of, owners_of, with_owners
 from hqueue.format.header import (
     CONTROL,
     FORMAT_1,
@@ -74,6 +74,8 @@ __all__ = [
     "encode_values",
     "fences_of",
     "offsets_at",
+    "owners_of",
     "plain_cell",
     "positions",
+    "with_owners",
 ]

@@ -1,4 +1,6 @@
-"""What a control record says: which topics have another owner from here on.
+"""What hubs say in headers of the topics that they own.
+
+A control record: which topics have another owner from here on.
 
     payload, its numbers big-endian
      0       1     version            1
@@ -10,24 +12,41 @@
      8       1     length             bytes of the topic
      9       …     topic              UTF-8
 
-The header that carries it has its checksum.
+A batch of messages that a hub appended: by which ownership of each topic. A batch that somebody put
+into the queue has no such payload, so it is nothing of a topic that has an owner, whatever its
+messages say.
+
+    payload
+     0       1     version            1
+     1       …     epochs             8 bytes for each entry of the directory, in its order: that of
+                                      the topic's owner, who appended this
+
+Readers that don't know it pass over it. The header that carries either has its checksum.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Iterator, Mapping
 
 from hqueue.errors import CorruptLogError, InvalidInputError, UnsupportedFormatError
 from hqueue.format.cells import CONTROL_BYTES_MAX, control_record
-from hqueue.format.header import Bodies
+from hqueue.format.header import EPOCH_MAX, MESSAGES, OWNERS_VERSION, Bodies, Header
 from hqueue.message import topic_bytes
 from hqueue.settings.numbers import check_whole
 
-__all__ = ["EPOCH_MAX", "FENCES_VERSION", "encode_fences", "fences_of"]
+__all__ = [
+    "EPOCH_MAX",
+    "FENCES_VERSION",
+    "OWNERS_VERSION",
+    "encode_fences",
+    "fences_of",
+    "owners_of",
+    "with_owners",
+]
 
 FENCES_VERSION = 1
-EPOCH_MAX = 2**63 - 1
 
 _PAYLOAD = struct.Struct(">BH")
 _ENTRY = struct.Struct(">QB")
@@ -79,6 +98,40 @@ def fences_of(row: bytes, payload: bytes) -> dict[str, int]:
     if not epochs or at != len(payload):
         raise CorruptLogError("a control record contradicts itself", row=row.hex())
     return epochs
+
+
+def with_owners(bodies: Bodies, epochs: Mapping[str, int]) -> Bodies:
+    """A batch of messages that says by which ownership of each of its topics it is appended.
+
+    Args:
+        bodies: the batch.
+        epochs: of each of its topics.
+
+    Raises:
+        InvalidInputError: it has no messages, or an epoch can't be.
+    """
+    if bodies.kind != MESSAGES:
+        raise InvalidInputError("a batch of owned topics has messages", kind=bodies.kind)
+    of_entries = [
+        check_whole(epochs[topic.decode()], 0, EPOCH_MAX, option="epoch") for topic in bodies.cells
+    ]
+    payload = struct.pack(f">B{len(of_entries)}Q", OWNERS_VERSION, *of_entries)
+    return dataclasses.replace(bodies, control=payload)
+
+
+def owners_of(row: bytes, header: Header) -> dict[str, int]:
+    """The topics of a batch that their owners appended, and the epoch of each one's owner; none
+    where it is not by owners.
+
+    Raises:
+        UnsupportedFormatError: its version is not known here.
+        CorruptLogError: it isn't what an owner wrote. Both name the row.
+    """
+    try:
+        return header.owner_epochs
+    except CorruptLogError as exc:
+        exc.facts["row"] = row.hex()
+        raise
 
 
 def _records(entries: list[tuple[bytes, int]]) -> Iterator[Bodies]:

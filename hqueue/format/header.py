@@ -14,9 +14,10 @@
      24      8     ordinal            messages that the partition had before this batch
      32      8     nonce              chosen by the writer: whose batch this is
      40      8     published_ms       the writer's clock
-     48      4     control bytes      length of the control record's payload
+     48      4     control bytes      length of the payload for control, 0 where there is none
      52      …     directory          one entry a topic, ascending by the topic's bytes
-             …     control            the payload of a control record
+             …     control            what hubs say, as `hqueue.format.control` draws it: a control
+                                      record's payload, or by which owners the messages are
      -4      4     checksum           CRC-32 of the row key and of everything before
 
     an entry of the directory
@@ -71,6 +72,9 @@ MESSAGES, CONTROL = 0, 1
 PLAIN, ZSTD = 0, 1
 RAW, PACKED, SCATTERED = 0, 1, 2
 NONCE_BYTES = 8
+EPOCH_MAX = 2**63 - 1
+OWNERS_VERSION = 1
+"""Of what a batch of messages says of its owners."""
 
 _MAGIC = b"HQ"
 _FIXED = struct.Struct(">2sBBBBHQIIQ8sQI")
@@ -138,6 +142,30 @@ class Header:
     def next_ordinal(self) -> int:
         """How many messages the partition had with this batch."""
         return self.ordinal + self.count
+
+    @property
+    def owner_epochs(self) -> dict[str, int]:
+        """The topics of a batch of messages that hubs appended which own them, and by which epoch;
+        none of any other.
+
+        Raises:
+            UnsupportedFormatError: the version of what it says is not known here.
+            CorruptLogError: it isn't what an owner wrote.
+        """
+        said = self.control
+        if self.kind != MESSAGES or not said:
+            return {}
+        if said[0] != OWNERS_VERSION:
+            raise UnsupportedFormatError(
+                "unknown version of what a batch says of its owners; a newer release may read it",
+                version=said[0],
+            )
+        if len(said) != 1 + 8 * len(self.topics):
+            raise CorruptLogError("what a batch says of its owners is cut off")
+        epochs = struct.unpack_from(f">{len(self.topics)}Q", said, 1)
+        if max(epochs) > EPOCH_MAX:
+            raise CorruptLogError("what a batch says of its owners contradicts itself")
+        return {entry.topic: epoch for entry, epoch in zip(self.topics, epochs, strict=True)}
 
     @property
     def fingerprint(self) -> int:

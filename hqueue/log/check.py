@@ -14,6 +14,7 @@ from hqueue.format import (
     decode_headers,
     decode_keys,
     fences_of,
+    owners_of,
     plain_cell,
     positions,
 )
@@ -52,8 +53,8 @@ class PartitionCheck:
     control_records: int = 0
     """Of the batches, those that say which topics have another owner from there on."""
     outside: int = 0
-    """Messages of topics with owners that lie outside of their topic's ranges: as those do that
-    were put into the queue directly. Counted where the topics' ranges were given."""
+    """Messages of topics with owners that are none of the topic's: those that were put into the
+    queue directly. Counted where the topics' ranges were given."""
     findings: list[Finding] = dataclasses.field(default_factory=list)
     unfinished: list[Finding] = dataclasses.field(default_factory=list)
     """What is no damage: a take-over that the topic's next owner finishes, or a topic that moved
@@ -146,12 +147,12 @@ class PartitionChecker:
         self.result.findings.append(Finding(self._partition, row.key.hex(), problem))
 
     def _epochs(self, row: Row, header: Header) -> Mapping[str, int]:
-        """What a control record says; of a batch of messages, nothing."""
-        if header.kind != CONTROL:
-            return {}
-        self.result.control_records += 1
+        """What a control record says of topics' owners, and a batch of those that appended it."""
+        self.result.control_records += header.kind == CONTROL
         try:
-            return fences_of(row.key, header.control)
+            if header.kind == CONTROL:
+                return fences_of(row.key, header.control)
+            return owners_of(row.key, header)
         except CorruptLogError as exc:
             self._find(row, exc.text)
             return {}

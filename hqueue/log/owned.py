@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from hqueue.errors import (
     CorruptLogError,
     HQueueError,
-    InvalidInputError,
     Outcome,
     OwnershipLostError,
     RequestRefusedError,
@@ -26,6 +25,7 @@ from hqueue.format import (
     encode_fences,
     fences_of,
     rowkey,
+    with_owners,
 )
 from hqueue.format.control import EPOCH_MAX
 from hqueue.log.attempt import Appended, Attempt
@@ -47,12 +47,15 @@ class OwnedBatch:
     """A batch of messages of owned topics.
 
     Args:
-        bodies: the batch, as it is stored.
+        bodies: the batch, as it is stored; the writer adds by which owners it is.
         floor: none of its messages has an ID below this one: the first of each topic's range.
+        epochs: by which ownership of each of its topics these messages were taken in; that which is
+            owned when they are appended, where it is not given.
     """
 
     bodies: Bodies
     floor: int = 0
+    epochs: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_whole(self.floor, 0, MESSAGE_ID_MAX, option="floor")
@@ -71,8 +74,10 @@ class OwnedPartitionWriter:
     - `open` it, and `own` a topic, before it is said anywhere that the topic lies here;
     - after an `OwnershipLostError` it owns nothing. Open it again, and take the topics over again.
 
-    Others may append to the partition too. One thread appends; `own` and `disown` may be called
-    by others meanwhile. What it holds for a topic is a name and a number.
+    Others may append to the partition too: what they append does not say that it is an owner's, as
+    each batch of this writer does, and so is nothing of the topic, whatever it is named. One thread
+    appends; `own` and `disown` may be called by others meanwhile. What it holds for a topic is a
+    name and a number.
 
     Args:
         partition: the partition.
@@ -181,9 +186,7 @@ class OwnedPartitionWriter:
 
         def checked() -> OwnedBatch | None:
             batch = make()
-            if batch is not None:
-                self._check_owned(batch.bodies)
-            return batch
+            return None if batch is None else self._signed(batch)
 
         return self._append(checked, deadline)
 
@@ -323,15 +326,19 @@ class OwnedPartitionWriter:
         if bodies.kind == CONTROL:
             self._fence(rowkey.encode(self.partition, position.slot), bodies.control)
 
-    def _check_owned(self, bodies: Bodies) -> None:
-        if bodies.kind != MESSAGES:
-            raise InvalidInputError("a batch of owned topics has messages", kind=bodies.kind)
-        for cell in bodies.cells:
+    def _signed(self, batch: OwnedBatch) -> OwnedBatch:
+        """A batch that says by which owners it is; all its topics are owned here."""
+        epochs: dict[str, int] = {}
+        for cell in batch.bodies.cells:
             topic = cell.decode()
-            if topic not in self._epochs:
+            owned = self._epochs.get(topic)
+            epoch = batch.epochs.get(topic, owned)
+            if owned is None or epoch is None or owned < epoch:
                 raise TopicFencedError(
                     "this topic is not owned here", topic=topic, partition=self.partition
                 )
+            epochs[topic] = epoch
+        return dataclasses.replace(batch, bodies=with_owners(batch.bodies, epochs))
 
     def _check_deadline(self, deadline: Deadline) -> None:
         if deadline.expired:

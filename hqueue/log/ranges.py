@@ -29,6 +29,9 @@ class OwnedRange(Protocol):
     @property
     def epoch(self) -> int: ...
 
+    @property
+    def marked(self) -> bool: ...
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
@@ -53,6 +56,8 @@ class _Place:
     """The row of the first control record in it that names a later owner."""
     late: bytes | None = None
     """The row of the first message of the topic behind that record."""
+    foreign: bytes | None = None
+    """The row of the first message of the topic that another owner than the range's appended."""
 
     @property
     def first(self) -> int:
@@ -75,7 +80,8 @@ class RangeCheck:
 
     def __init__(self, partition: int, ranges: Mapping[str, Sequence[OwnedRange]]) -> None:
         self.outside = 0
-        """Messages of these topics, behind the first ID that a hub gave, in none of the ranges."""
+        """Messages of these topics, behind the first ID that a hub gave, in none of the ranges, or
+        by none of the owners."""
         self._partition = partition
         self._ranges = ranges
         self._beginning: int | None = None
@@ -90,24 +96,29 @@ class RangeCheck:
                     self._ends.setdefault(int(place.range.last), []).append(place)
 
     def see(self, row: bytes, header: Header, epochs: Mapping[str, int]) -> None:
-        """Take the next header; `epochs` is what it says if it is a control record's."""
+        """Take the next header; `epochs` is what it says: of a control record, of the owners from
+        there on; of a batch of messages, of those that appended it.
+        """
         if self._beginning is None:
             self._beginning = header.base
-        for topic, epoch in epochs.items():
-            place = self._place(topic, header.base)
-            if place is not None and place.fence is None and epoch > place.range.epoch:
-                place.fence = row
         if header.kind == CONTROL:
+            for topic, epoch in epochs.items():
+                place = self._place(topic, header.base)
+                if place is not None and place.fence is None and epoch > place.range.epoch:
+                    place.fence = row
             for place in self._ends.get(header.base, ()):
                 place.closed = True
         for entry in header.topics:
-            place = self._place(entry.topic, header.base)
-            if place is None:
+            place, epoch_of = self._place(entry.topic, header.base), epochs.get(entry.topic)
+            if place is None or (place.range.marked and epoch_of is None):
                 known = self._ranges.get(entry.topic)
                 if known and header.base >= known[0].first:
                     self.outside += entry.count
-            elif place.fence is not None and place.late is None:
+                continue
+            if place.fence is not None and place.late is None:
                 place.late = row
+            if epoch_of not in (None, place.range.epoch) and place.foreign is None:
+                place.foreign = row
 
     def verdicts(self) -> Iterator[Verdict]:
         """What is to be said at the end of the log. Of what was collected, or truncated away, the
@@ -138,6 +149,10 @@ class RangeCheck:
                     self._row(int(last)),
                     "a range ends where no control record names a later owner",
                 )
+        if place.foreign is not None:
+            yield Verdict(
+                place.topic, place.foreign, "a message in a range is another owner's than the range"
+            )
         if place.late is not None:
             yield Verdict(
                 place.topic,

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 
 from hqueue.errors import CorruptLogError, HQueueError
-from hqueue.format import CONTROL, Header, TopicEntry, plain_cell
+from hqueue.format import CONTROL, Header, TopicEntry, owners_of, plain_cell
 from hqueue.log.ports import ReadPort, Row, RowStream
 from hqueue.log.rows import header_of
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -53,6 +53,8 @@ class PartitionReader:
         bytes_max: the bodies asked of the store in one request, about; at least one batch.
         ordinal: messages that the partition had before the start, if that is known: then what was
             collected from there on is counted in `expired`, too.
+        owner_epoch: only messages that the owner of their topic with this epoch appended; whoever
+            wrote them if None.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class PartitionReader:
         clock: Clock = SYSTEM_CLOCK,
         bytes_max: int = 4 * 1024 * 1024,
         ordinal: int | None = None,
+        owner_epoch: int | None = None,
     ) -> None:
         self.partition = partition
         self.topics = topics
@@ -82,6 +85,7 @@ class PartitionReader:
         self._slot: int | None = 0 if start == 0 else None
         self._ordinal: int | None = None
         self._ordinal_before = ordinal
+        self._owner_epoch = owner_epoch
         self._stream: RowStream | None = None
         # Rows ahead whose headers were read: their sizes, the next one last, and the headers.
         self._sizes: list[int] = []
@@ -158,6 +162,7 @@ class PartitionReader:
             topics=self.topics,
             clock=self._clock,
             bytes_max=self._bytes_max,
+            owner_epoch=self._owner_epoch,
         )
         reader.expired = expired
         return reader
@@ -367,8 +372,9 @@ class PartitionReader:
         if header.kind == CONTROL or start >= stop or not wanted:
             return None
         there = [entry for entry in wanted if entry.topic in row.cells]
+        counted = self._by_the_owner(row, header, wanted)
         if not there:
-            self.expired += min(stop - start, sum(entry.count for entry in wanted))
+            self.expired += min(stop - start, sum(entry.count for entry in counted))
             return None
         if len(there) != len(wanted) or len(row.cells) != len(there):
             raise CorruptLogError(
@@ -376,7 +382,16 @@ class PartitionReader:
                 row=row.key.hex(),
                 topics=sorted(row.cells),
             )
+        if not counted:
+            return None
         cells = tuple(
-            (entry, plain_cell(row.key, header, entry, row.cells[entry.topic])) for entry in there
+            (entry, plain_cell(row.key, header, entry, row.cells[entry.topic])) for entry in counted
         )
         return Batch(self.partition, row.key, header, cells, start, stop)
+
+    def _by_the_owner(self, row: Row, header: Header, wanted: list[TopicEntry]) -> list[TopicEntry]:
+        """Those of a batch that the owner appended whose messages are wanted."""
+        if self._owner_epoch is None:
+            return wanted
+        owners = owners_of(row.key, header)
+        return [entry for entry in wanted if owners.get(entry.topic) == self._owner_epoch]

@@ -85,8 +85,11 @@ class OwnedLog:
         self._skew.check(deadline)
         return int(self._writer.close_ranges(topics, deadline, floor=floor))
 
-    def append(self, make: Callable[[], tuple[Sequence[Message], int] | None]) -> int | None:
-        """As `OwnedPartitionWriter.append`, of messages and the floor of their IDs.
+    def append(
+        self, make: Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
+    ) -> int | None:
+        """As `OwnedPartitionWriter.append`, of messages, the floor of their IDs, and the epoch by
+        which those of each topic were taken in.
 
         Returns:
             The ID of the first one; the others' follow. None if `make` gave nothing.
@@ -100,9 +103,9 @@ class OwnedLog:
             made = make()
             if made is None:
                 return None
-            messages, floor = made
+            messages, floor, epochs = made
             bodies = compressed(encode_bodies(messages), self._codec)
-            return OwnedBatch(bodies, floor)
+            return OwnedBatch(bodies, floor, epochs)
 
         appended = self._writer.append(encoded, deadline)
         if appended is None:

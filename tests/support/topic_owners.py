@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hqueue import Message, MessageID
 from hqueue.format import encode_bodies
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
@@ -53,11 +55,12 @@ class TopicOwner:
             last = ranges[-1]
             epoch = last.epoch + 1
             closed = self.close("t", epoch, last)
-            ranges[-1] = LogRange(last.partition, last.first, closed, last.epoch)
+            ranges[-1] = dataclasses.replace(last, last=closed)
             first = MessageID.from_int(closed + 1)
         writer.own("t", epoch)
         first = writer.end if first is None else first
-        new = TopicPersistenceInfo((*ranges, LogRange(self._partition, first, None, epoch)))
+        opened = LogRange(self._partition, first, None, epoch, marked=True)
+        new = TopicPersistenceInfo((*ranges, opened))
         self.ranges.persistence.write_topic_persistence_info("t", new, version).result()
         self._floor = int(first)
 

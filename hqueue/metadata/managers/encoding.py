@@ -2,7 +2,8 @@
 
 owner        {"version": 1, "address": "host:port", "incarnation": "…"}
 ranges       {"version": 1, "ranges": [{"partition": 0, "first": "1700000000000-0",
-                                        "last": "1700000000000-9" or null, "epoch": 3}, …]}
+                                        "last": "1700000000000-9" or null, "epoch": 3,
+                                        "marked": true (left out where it is false)}, …]}
 access       {"version": 1, "publish": ["name", "prefix*", …], "subscribe": ["*"],
               "manage": […]}: beside the ranges; left out where everybody may everything
 preferences  {"version": 1, "message_bound": 100, "consume_interval": null,
@@ -75,6 +76,7 @@ def encode_persistence_info(info: TopicPersistenceInfo) -> dict[str, bytes]:
             "first": str(each.first),
             "last": None if each.last is None else str(each.last),
             "epoch": each.epoch,
+            **({"marked": True} if each.marked else {}),
         }
         for each in info.ranges
     ]
@@ -98,6 +100,7 @@ def decode_persistence_info(fields: Fields, path: str) -> TopicPersistenceInfo:
                 MessageID.parse(text_of(each["first"])),
                 None if each["last"] is None else MessageID.parse(text_of(each["last"])),
                 each["epoch"],
+                each.get("marked", False),
             )
             for each in list_of(given["ranges"])
         )

@@ -75,6 +75,9 @@ class LogRange:
         first: the ID from which on they lie there.
         last: the last ID of the range; None while it is open.
         epoch: the owner's, who opened it. It grows from one range to the next.
+        marked: whether each batch of its owner says that epoch: then what doesn't, as what somebody
+            put into the queue, is nothing of the topic. Hubs of earlier releases opened others: of
+            those everything counts that lies in them under the topic's name.
 
     Raises:
         InvalidInputError: it ends before it begins, or a number is out of range.
@@ -84,6 +87,7 @@ class LogRange:
     first: MessageID
     last: MessageID | None = None
     epoch: int = 0
+    marked: bool = False
 
     def __post_init__(self) -> None:
         check_whole(self.partition, 0, PARTITIONS_MAX - 1, option="partition")
@@ -91,6 +95,8 @@ class LogRange:
         _check_id(self.first, "first")
         if self.last is not None:
             _check_id(self.last, "last")
+        if not isinstance(self.marked, bool):
+            raise InvalidInputError("a range is marked, or is not", marked=self.marked)
         if self.last is not None and self.last < self.first:
             raise InvalidInputError(
                 "a range ends before it begins", first=str(self.first), last=str(self.last)

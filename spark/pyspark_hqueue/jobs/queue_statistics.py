@@ -151,7 +151,10 @@ class Counting:
                 if header.base < range_.start:
                     continue
                 window = MessageID.from_int(header.base).timestamp // window_ms * window_ms
+                owners = None if range_.owner_epoch is None else header.owner_epochs
                 for entry in header.topics:
+                    if owners is not None and owners.get(entry.topic) != range_.owner_epoch:
+                        continue
                     if wanted is None or entry.topic in wanted:
                         count = found[window, entry.topic]
                         count[0] += entry.count

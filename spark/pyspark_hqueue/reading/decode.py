@@ -59,6 +59,7 @@ def _read(queue: Queue, range_: Range, options: ReadOptions) -> Iterator[pa.Reco
     while True:
         if cursor < stop:
             scan = Scan(cursor, stop, topics or ())
+            scan.owner_epoch = range_.owner_epoch
             with queue.partition_scanner(partition, scan) as scanner:
                 for batch in scanner.arrow_batches():
                     given += batch.num_rows

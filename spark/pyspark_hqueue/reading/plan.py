@@ -66,6 +66,8 @@ class Range:
             server that lost the partition and does not know yet may have counted too few, or none:
             what is read is told by the IDs.
         exact: whether all of them have to be there; otherwise those that are.
+        owner_epoch: only what the owner with this epoch appended of the topic; whoever wrote it if
+            None.
     """
 
     partition: int
@@ -74,6 +76,7 @@ class Range:
     ordinal: int
     messages: int
     exact: bool
+    owner_epoch: int | None = None
 
 
 class Task(InputPartition):

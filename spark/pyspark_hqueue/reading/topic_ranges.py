@@ -61,7 +61,10 @@ def _part(queue: Queue, whole: Range, lies: LogRange) -> Iterator[Range]:
         return
     before = _count_before(queue, whole, start)
     messages = max(0, _count_before(queue, whole, stop) - before)
-    yield dataclasses.replace(whole, start=start, stop=stop, ordinal=before, messages=messages)
+    epoch = lies.epoch if lies.marked else None
+    yield dataclasses.replace(
+        whole, start=start, stop=stop, ordinal=before, messages=messages, owner_epoch=epoch
+    )
 
 
 def _count_before(queue: Queue, whole: Range, at: int) -> int:

@@ -14,6 +14,7 @@ from tests.model.groups.world import ViolationError
 __all__ = ["Action", "Bounds", "NumbersRules", "NumbersWorld"]
 
 Action = tuple[str, str]
+COPIED = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,8 @@ class NumbersRules:
     learns_again_what_it_forgot: bool = True
     acknowledges_what_it_drops_only_if_it_is_stored: bool = True
     """Else also what an append of unknown outcome had."""
+    learns_only_what_says_its_owner: bool = True
+    """Else also the numbers of copies that somebody put into the topic's partition."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Bounds:
     lost: int = 1
     """Appends of which the hub does not know what became."""
     forgotten: int = 1
+    copies: int = 0
+    """Messages with a number that nobody published, put there by somebody."""
 
 
 class _Call(NamedTuple):
@@ -98,9 +103,11 @@ class NumbersWorld:
             "give_up": bounds.given_up,
             "lose": bounds.lost,
             "forget": bounds.forgotten,
+            "copy": bounds.copies,
         }
         self.log: tuple[int, ...] = ()
-        """Numbers, and control records: the negative of their epochs."""
+        """Numbers, and control records: the negative of their epochs; and copies: a number that is
+        higher by `COPIED`."""
         self.hubs = {name: _Hub() for name in bounds.hubs}
         self.number = 1
         """What the publisher publishes, until it knows that it is there."""
@@ -141,6 +148,8 @@ class NumbersWorld:
                 yield "forget", name
         if faults and self.called is not None and self._left["give_up"]:
             yield "give_up", self.called
+        if faults and self._left["copy"]:
+            yield "copy", next(iter(self.hubs))
 
     def perform(self, action: Action) -> None:
         """Let it happen.
@@ -176,6 +185,17 @@ class NumbersWorld:
             raise ViolationError(f"message {number} is acknowledged, and is not there")
         self.number, self.since, self.called = self.number + 1, None, None
 
+    def _copy(self, name: str, hub: _Hub) -> None:
+        """Somebody puts a message with the highest number; it is no hub's doing."""
+        self._left["copy"] -= 1
+        self.log = (*self.log, COPIED + self._messages)
+
+    def _newest(self, log: tuple[int, ...]) -> int:
+        """The highest number that a hub finds in a part of the log."""
+        if self.rules.learns_only_what_says_its_owner:
+            log = tuple(entry for entry in log if entry < COPIED)
+        return max([0, *(entry % COPIED for entry in log if entry > 0)])
+
     # A hub.
 
     def _take(self, name: str, hub: _Hub) -> None:
@@ -183,7 +203,7 @@ class NumbersWorld:
         self._fenced(name, hub)
         hub.is_taking = True
         if not self.rules.learns_behind_its_control_record:
-            hub.newest = max([0, *self.log])
+            hub.newest = self._newest(self.log)
 
     def _record(self, name: str, hub: _Hub) -> None:
         """Its control record is there: whoever owned the topic appends nothing any more."""
@@ -196,14 +216,20 @@ class NumbersWorld:
 
     def _learn(self, name: str, hub: _Hub) -> None:
         since = hub.waiting[0].since
-        hub.newest = max([hub.newest, *self.log[since : hub.known_from]])
+        hub.newest = max(hub.newest, self._newest(self.log[since : hub.known_from]))
         hub.known_from = since
 
     def _forget(self, name: str, hub: _Hub) -> None:
         self._left["forget"] -= 1
         if self.rules.learns_again_what_it_forgot:
-            hub.known_from = max(hub.known_from, self.log.index(hub.newest) + 1)
+            hub.known_from = max(hub.known_from, self._place_of(hub.newest) + 1)
         hub.newest = 0
+
+    def _place_of(self, number: int) -> int:
+        """Where a number lies that a hub has learned."""
+        return next(
+            at for at, entry in enumerate(self.log) if entry > 0 and entry % COPIED == number
+        )
 
     def _judge(self, name: str, hub: _Hub) -> None:
         """It looks at what waits, when it has seen the log up to its end."""
@@ -279,6 +305,6 @@ class NumbersWorld:
 
     def _append(self, put: _Put) -> None:
         self.log += put.numbers
-        numbers = [entry for entry in self.log if entry > 0]
+        numbers = [entry for entry in self.log if 0 < entry < COPIED]
         if sorted(set(numbers)) != numbers:
             raise ViolationError(f"the topic has {numbers}")

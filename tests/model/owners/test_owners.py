@@ -14,6 +14,7 @@ BOUNDS = {
     "two hubs": Bounds(),
     "a hub dies": Bounds(takeovers=2, messages=2, crashes=1),
     "answers get lost": Bounds(takeovers=2, messages=2, lost=1),
+    "somebody puts": Bounds(takeovers=2, messages=2, strangers=1),
     "headers are collected": Bounds(takeovers=2, messages=2, collections=1, others=1),
 }
 LARGER = {
@@ -21,7 +22,10 @@ LARGER = {
     "everything": Bounds(takeovers=2, messages=2, crashes=1, lost=1, collections=1, others=1),
 }
 STATES_MAX = 1_000_000
-SHOWN_BY = {"owns_nothing_where_it_cannot_walk_on": "headers are collected"}
+SHOWN_BY = {
+    "owns_nothing_where_it_cannot_walk_on": "headers are collected",
+    "reads_only_what_says_its_owner": "somebody puts",
+}
 """Which world needs a rule; "two hubs" needs the others."""
 
 RULES = {field.name: Rules(**{field.name: False}) for field in dataclasses.fields(Rules)}

@@ -37,6 +37,10 @@ class Rules:
     gives_records_a_floor: bool = True
     has_a_floor_beyond_the_record: bool = True
     """Else its range begins at the end of its partition."""
+    reads_only_what_says_its_owner: bool = True
+    """Else whatever lies in a range under the topic's name."""
+    says_the_epoch_that_took_it_in: bool = True
+    """Else that by which the topic is owned when it is appended."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Bounds:
     collections: int = 0
     others: int = 0
     """Batches of other topics, in the first partition."""
+    strangers: int = 0
+    """Batches that somebody puts into the first partition under the topic's name."""
 
 
 class _Entry(NamedTuple):
@@ -63,6 +69,7 @@ class _Entry(NamedTuple):
     message_id: int
     epoch: int
     is_control: bool
+    is_stranger: bool = False
 
 
 class _Range(NamedTuple):
@@ -70,6 +77,13 @@ class _Range(NamedTuple):
     first: int
     last: int | None
     epoch: int
+
+
+class _Made(NamedTuple):
+    """A batch, made for a slot, of the ownership that opened a range."""
+
+    slot: int
+    range: _Range
 
 
 @dataclasses.dataclass
@@ -85,8 +99,8 @@ class _Hub:
     """The ranges' version, and the ranges, as a take-over read them."""
     closed: int = 0
     target: int = 0
-    made: int | None = None
-    """The slot that its batch was made for."""
+    made: _Made | None = None
+    """Its batch that is on its way."""
     is_dead: bool = False
 
 
@@ -107,6 +121,7 @@ class World:
             "lose": bounds.lost,
             "collect": bounds.collections,
             "other": bounds.others,
+            "stranger": bounds.strangers,
         }
         self.logs: tuple[tuple[_Entry, ...], ...] = ((), ())
         self.collected = (0, 0)
@@ -131,9 +146,9 @@ class World:
         for name, hub in self.hubs.items():
             if hub.is_dead:
                 continue
-            if hub.step:
+            if self._may_step(hub):
                 yield hub.step, name
-            elif (faults and self._left["take"]) or self._is_abandoned():
+            elif not hub.step and ((faults and self._left["take"]) or self._is_abandoned()):
                 yield "take", name
             if hub.made is not None:
                 yield "send", name
@@ -143,11 +158,11 @@ class World:
                 continue
             if self._left["crash"]:
                 yield "crash", name
-            if self._left["lose"] and hub.step == "record":
+            if self._left["lose"] and hub.step == "record" and hub.made is None:
                 yield "lose_record", name
             if self._left["lose"] and hub.made is not None:
                 yield "lose_send", name
-        for kind in ("collect", "other"):
+        for kind in ("collect", "other", "stranger"):
             if faults and self._left[kind]:
                 yield kind, ""
 
@@ -180,10 +195,11 @@ class World:
 
     def _take(self, hub: _Hub) -> None:
         """It is elected, or thinks so, and reads where the topic lies. Its target is the other
-        partition than that, and then the same.
+        partition than that, and then the same. From here on its writer owns the topic by the next
+        epoch; a batch of the ownership before may be on its way.
         """
         self._left["take"] = max(0, self._left["take"] - 1)
-        hub.read, hub.owned, hub.made = (self.version, self.ranges), None, None
+        hub.read, hub.owned = (self.version, self.ranges), None
         last = self.ranges[-1] if self.ranges else None
         hub.target = 0 if last is None else (last.partition + last.epoch) % 2
         hub.step = "own" if last is None else "record"
@@ -242,6 +258,13 @@ class World:
     def _may_make(self, hub: _Hub) -> bool:
         return bool(hub.owned and self._left["make"])
 
+    @staticmethod
+    def _may_step(hub: _Hub) -> bool:
+        """One thread appends to a partition: the batch on its way goes before the record."""
+        if hub.step != "record" or hub.made is None:
+            return bool(hub.step)
+        return hub.made.range.partition != hub.read[1][-1].partition
+
     def _make(self, hub: _Hub) -> None:
         """It makes a batch for the slot where the log ends by what it has seen."""
         assert hub.owned is not None
@@ -249,41 +272,53 @@ class World:
         at = hub.owned.partition
         if hub.known[at] is None:
             self._learn(hub, at)
-        hub.made = hub.known[at]
+        slot = hub.known[at]
+        assert slot is not None
+        hub.made = _Made(slot, hub.owned)
 
     def _send(self, hub: _Hub) -> None:
         """Its put comes to the store, whenever that is; if the slot is taken it walks on."""
-        assert hub.owned is not None
         assert hub.made is not None
-        at, epoch = hub.owned.partition, hub.owned.epoch
-        if hub.made == len(self.logs[at]):
-            floor = hub.owned.first if self.rules.gives_messages_a_floor else 0
+        slot, of = hub.made
+        at, epoch = of.partition, of.epoch
+        if slot == len(self.logs[at]):
+            floor = of.first if self.rules.gives_messages_a_floor else 0
+            if hub.step and hub.target == at and not self.rules.says_the_epoch_that_took_it_in:
+                epoch = self._epoch(hub)
             self._append(at, epoch, floor, is_control=False)
             hub.made = None
             self._see(hub, at, len(self.logs[at]))
             self._check()
             return
-        seen = hub.made if self.rules.sees_every_header_before_a_slot else len(self.logs[at])
+        seen = slot if self.rules.sees_every_header_before_a_slot else len(self.logs[at])
         if seen < self.collected[at]:
             if self.rules.owns_nothing_where_it_cannot_walk_on:
-                hub.owned = hub.made = None
+                self._drop(hub, of)
                 self._see(hub, at, None)
                 return
             seen = len(self.logs[at])
         self._see(hub, at, len(self.logs[at]))
-        hub.made = hub.known[at]
+        hub.made = _Made(len(self.logs[at]), of)
         if any(e.is_control and e.epoch > epoch for e in self.logs[at][seen:]):
-            hub.owned = hub.made = None
+            self._drop(hub, of)
+        elif hub.owned != of:
+            hub.made = None  # It is fenced; it would be as good if it were not.
+
+    @staticmethod
+    def _drop(hub: _Hub, of: _Range) -> None:
+        hub.made = None
+        if hub.owned == of:
+            hub.owned = None
 
     def _lose_send(self, hub: _Hub) -> None:
         """The put is done, or refused, and it does not know. It looks, and goes on as if it did."""
         self._left["lose"] -= 1
-        at = hub.owned.partition if hub.owned else 0
-        won = hub.made == len(self.logs[at])
-        made = hub.made
+        assert hub.made is not None
+        slot, of = hub.made
+        won = slot == len(self.logs[of.partition])
         self._send(hub)
         if won:  # It learns of its own batch by walking, from where it stood.
-            self._see(hub, at, made)
+            self._see(hub, of.partition, slot)
 
     def _learn(self, hub: _Hub, partition: int) -> None:
         """What is known already is not given up: the writer of a partition serves many topics."""
@@ -301,7 +336,12 @@ class World:
         one, other = self.logs
         self.logs = (log, other) if partition == 0 else (one, log)
         if not is_control:
-            before = [e.message_id for each in self.logs for e in each if not e.is_control]
+            before = [
+                e.message_id
+                for each in self.logs
+                for e in each
+                if not (e.is_control or e.is_stranger)
+            ]
             if max(before) > message_id or before.count(message_id) > 1:
                 raise ViolationError(f"message {message_id} comes after one with a higher ID")
         return message_id
@@ -312,11 +352,14 @@ class World:
 
     def _check(self) -> None:
         """Every message that was acknowledged lies in a range of the owner that appended it; so
-        no reader of a range that is closed misses one that comes later.
+        no reader of a range that is closed misses one that comes later. And what somebody put there
+        is read by nobody.
         """
         for partition, log in enumerate(self.logs):
             for entry in log:
-                if not entry.is_control and not any(
+                if entry.is_stranger:
+                    self._check_stranger(partition, entry)
+                elif not entry.is_control and not any(
                     each.partition == partition
                     and each.epoch == entry.epoch
                     and each.first <= entry.message_id
@@ -326,6 +369,13 @@ class World:
                     raise ViolationError(
                         f"message {entry.message_id} lies in no range of its owner"
                     )
+
+    def _check_stranger(self, partition: int, entry: _Entry) -> None:
+        for each in self.ranges:
+            inside = each.partition == partition and each.first <= entry.message_id
+            inside = inside and (each.last is None or entry.message_id <= each.last)
+            if inside and not self.rules.reads_only_what_says_its_owner:
+                raise ViolationError(f"message {entry.message_id} is read, and was put by others")
 
     # Faults.
 
@@ -340,6 +390,12 @@ class World:
         self._left["collect"] -= 1
         one, other = (max(0, len(log) - 1) for log in self.logs)
         self.collected = one, other
+
+    def _stranger(self) -> None:
+        self._left["stranger"] -= 1
+        entry = _Entry(self._end(0), 0, is_control=False, is_stranger=True)
+        self.logs = ((*self.logs[0], entry), self.logs[1])
+        self._check()
 
     def _other(self) -> None:
         self._left["other"] -= 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
 
 from hqueue import InvalidInputError, Message, MessageID
 from hqueue.consume.topic_scanner import TopicScanner, scans_of
+from hqueue.format import encode_bodies, with_owners
+from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
 from tests.support.backends import MemoryBackend
@@ -16,6 +19,7 @@ from tests.support.lagging import Lagging
 
 BOUND_MS = 10_000
 START_MS = 1_000_000
+TTL_MS = 3_600_000
 
 
 class Place:
@@ -46,7 +50,7 @@ class Place:
 def place() -> Iterator[Place]:
     clock = SteppedClock(START_MS)
     with MemoryBackend(clock).connect(clock, operation_timeout_ms=BOUND_MS) as client:
-        client.create_queue("q", partitions=2)
+        client.create_queue("q", partitions=2, ttl=f"{TTL_MS // 1_000}s")
         yield Place(client.queue("q"), clock)
 
 
@@ -94,3 +98,53 @@ def test_what_was_collected_is_not_waited_for(place: Place) -> None:
     before_ms = place.clock.now_ms
     assert place.values(whole=True, stop=place.stop) == ALL[3:]
     assert place.clock.now_ms == before_ms
+
+
+def test_of_a_marked_range_only_what_its_owner_appended_is_read(place: Place) -> None:
+    log, port = place.queue._log, place.queue._log.appender._port
+    writers = []
+    for partition in range(2):
+        writer = OwnedPartitionWriter(
+            partition,
+            port,
+            on_fence=lambda topic, epoch: None,
+            on_settled=lambda batch, appended: None,
+            clock=place.clock,
+        )
+        writer.open(log.deadline())
+        writers.append(writer)
+
+    def publish(partition: int, epoch: int, *values: bytes) -> None:
+        place.clock.now_ms += 10
+        writers[partition].own("t", epoch)
+        batch = OwnedBatch(encode_bodies([Message("t", value) for value in values]))
+        writers[partition].append(lambda: batch, log.deadline())
+
+    publish(0, 5, b"a", b"b")
+    place.queue.put(Message("t", b"direct"), partition=0)
+    publish(0, 4, b"another epoch's")
+    publish(0, 5, b"c")
+    place.queue.put([Message("t", b"direct"), Message("u", b"direct")], partition=0)
+    first = MessageID.from_int(int(place.ids[5]) + 1)
+    place.ranges = [LogRange(0, first, None, 5, marked=True)]
+    assert place.values() == [b"a", b"b", b"c"]
+    scanner = TopicScanner(place.reader, scans_of("t", place.ranges, None, None))
+    found = [batch.column("value").to_pylist() for batch in scanner.arrow_batches()]
+    assert list(itertools.chain(*found)) == [b"a", b"b", b"c"]
+    place.ranges = [LogRange(0, first, None, 5)]
+    assert len(place.values()) == 6
+
+
+def test_of_what_expired_a_marked_range_counts_what_its_owner_appended(place: Place) -> None:
+    place.clock.now_ms += 10
+    place.queue.put([Message("t", b"direct")] * 5, partition=0)
+    place.queue._log.appender.append(
+        with_owners(encode_bodies([Message("t", b"owned")] * 2), {"t": 5}), 0
+    )
+    place.queue.put(Message("t", b"direct"), partition=0)
+    place.clock.now_ms += TTL_MS + 1
+    for marked, expired in ((True, 2), (False, 8)):
+        range_ = LogRange(0, MessageID.from_int(int(place.ids[5]) + 1), None, 5, marked)
+        with TopicScanner(place.reader, scans_of("t", [range_], None, None)) as scanner:
+            assert list(scanner) == []
+            assert scanner.expired == expired

@@ -18,6 +18,7 @@ from hqueue import (
 from hqueue.format import control_record, encode_bodies
 from hqueue.log import Appended, PartitionReader, PartitionWriter
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
+from hqueue.log.rows import header_of
 from hqueue.message_id import id_of
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import HEADER_GRACE_MS, MESSAGE_ID_MAX
@@ -112,6 +113,20 @@ def test_a_deposed_owner_meets_the_record_before_it_wins_another_slot(
     assert world.values()[-1][1] > closed
 
 
+def test_a_batch_says_by_which_ownership_its_messages_were_taken_in(
+    world: World, owner: Owner
+) -> None:
+    owner.append("t")
+    owner.writer.own("u", 7)
+    owner.writer.own("t", 2)  # By the same process, whose record comes later.
+    both = encode_bodies([Message("t", b""), Message("u", b"")])
+    owner.writer.append(lambda: OwnedBatch(both, 0, {"t": 1}), owner.deadline())
+    rows = owner.log.headers(0, 0, 10)
+    assert [header_of(row).owner_epochs for row in rows] == [{"t": 1}, {"t": 1, "u": 7}]
+    with pytest.raises(TopicFencedError):
+        owner.writer.append(lambda: OwnedBatch(both, 0, {"t": 3}), owner.deadline())
+
+
 def test_one_that_made_its_batch_before_the_record_came_is_fenced_all_the_same(
     world: World, owner: Owner
 ) -> None:
@@ -181,7 +196,7 @@ def test_what_became_of_a_batch_in_doubt_is_settled_before_the_next(
     owner.network.deliver()
     after = owner.append("t")
     ((settled, appended),) = owner.settled
-    assert settled is batch
+    assert settled.bodies.cells == batch.bodies.cells
     assert appended is not None
     assert world.values() == [("t", appended.base), ("t", after.base)]
 

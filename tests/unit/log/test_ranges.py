@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from hqueue import Message, MessageID
-from hqueue.format import Bodies, control_record, encode_bodies, encode_fences, rowkey
+from hqueue.format import (
+    Bodies,
+    control_record,
+    encode_bodies,
+    encode_fences,
+    rowkey,
+    with_owners,
+)
 from hqueue.log.check import PartitionCheck, PartitionChecker
 from hqueue.log.ranges import RangeCheck, contradictions
 from hqueue.metadata.managers import LogRange
@@ -32,6 +39,11 @@ def messages(*topics: str) -> Bodies:
     return encode_bodies([Message(topic, b"x") for topic in topics])
 
 
+def owned(epoch: int, *topics: str) -> Bodies:
+    """A batch by an owner."""
+    return with_owners(messages(*topics), dict.fromkeys(topics, epoch))
+
+
 def laid(*chain: Bodies) -> Iterator[Stored]:
     """Rows of partition 0. Batches of one message, and control records, have the IDs START on."""
     slot = ordinal = 0
@@ -41,9 +53,11 @@ def laid(*chain: Bodies) -> Iterator[Stored]:
         slot, ordinal = base + bodies.span, ordinal + bodies.count
 
 
-def lies(first: int, last: int | None, epoch: int, partition: int = 0) -> LogRange:
+def lies(
+    first: int, last: int | None, epoch: int, partition: int = 0, *, marked: bool = False
+) -> LogRange:
     end = None if last is None else MessageID.from_int(START + last)
-    return LogRange(partition, MessageID.from_int(START + first), end, epoch)
+    return LogRange(partition, MessageID.from_int(START + first), end, epoch, marked)
 
 
 def check(
@@ -161,6 +175,34 @@ def test_messages_outside_of_a_topics_ranges_are_counted_and_are_no_damage() -> 
     assert (result.findings, result.outside) == ([], 3)
     before = check(list(laid(*chain)), {"u": [lies(4, None, 0, 1)]})
     assert before.outside == 1, "what lies before the first range that is known is not counted"
+
+
+def test_what_was_put_directly_into_a_marked_range_is_outside_and_is_no_damage_anywhere() -> None:
+    chain = [owned(1, "t"), messages("t", "t"), fences(t=2), messages("t"), owned(2, "t")]
+    ranges = {"t": [lies(0, 3, 1, marked=True), lies(4, None, 2, marked=True)]}
+    result = check(list(laid(*chain)), ranges)
+    assert (result.findings, result.unfinished, result.outside) == ([], [], 3)
+    unfinished = check(list(laid(*chain[:4])), {"t": [lies(0, None, 1, marked=True)]})
+    assert (unfinished.findings, unfinished.outside) == ([], 3)
+    assert len(unfinished.unfinished) == 1
+
+
+def test_a_message_behind_the_record_or_by_another_owner_is_damage_in_a_marked_range() -> None:
+    chain = [owned(1, "t"), fences(t=2), owned(1, "t"), fences(t=3), owned(2, "t")]
+    late = problems(chain[:3], {"t": [lies(0, None, 1, marked=True)]})
+    assert ["behind the control record" in each for each in late] == [True]
+    ranges = {"t": [lies(0, 1, 1, marked=True), lies(2, 3, 2, marked=True), lies(4, None, 3)]}
+    found = problems(chain, ranges)
+    assert ["another owner's" in each for each in found] == [True, True]
+
+
+def test_what_a_batch_says_of_its_owners_is_looked_at_without_ranges() -> None:
+    cut = dataclasses.replace(messages("t"), control=b"\1" + bytes(7))
+    strange = dataclasses.replace(messages("t"), control=b"\x09")
+    rows = list(laid(messages("t"), cut, strange, owned(1, "t")))
+    result = check(rows, None)
+    assert [finding.row for finding in result.findings] == [row.key.hex() for row in rows[1:3]]
+    assert (result.control_records, result.messages) == (0, 4)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "topics.json").read_
 FIRST, LAST = MessageID(1_700_000_000_000, 7), MessageID(1_700_000_000_009, 32_767)
 OWNER = HubInfo(Address("::1", 7_000), "c4a1-17")
 RANGES = (LogRange(0, FIRST, LAST, 3), LogRange(32_766, LAST, None, 2**63 - 1))
+MARKED = TopicPersistenceInfo(
+    (RANGES[0], LogRange(7, LAST, None, 4, marked=True)),
+)
 WITH_RULES = TopicPersistenceInfo(RANGES[:1], TopicAccess(["loader-*", "b"], manage=[]))
 DATA = SubscriptionData(
     SubscriptionPreferences(100, None, 5, {"filter": 'ü = "x"', "a": ""}),
@@ -41,6 +44,7 @@ BARE = SubscriptionData(SubscriptionPreferences(), SubscriptionState(MessageID(0
 ENCODED = {
     "owner": encoding.encode_owner_info(OWNER),
     "ranges": encoding.encode_persistence_info(TopicPersistenceInfo(RANGES)),
+    "marked ranges": encoding.encode_persistence_info(MARKED),
     "no ranges": encoding.encode_persistence_info(TopicPersistenceInfo()),
     "rules": encoding.encode_persistence_info(WITH_RULES),
     "subscription": encoding.encode_subscription(DATA),
@@ -49,6 +53,7 @@ ENCODED = {
 DECODED: dict[str, tuple[Any, Any]] = {
     "owner": (encoding.decode_owner_info, OWNER),
     "ranges": (encoding.decode_persistence_info, TopicPersistenceInfo(RANGES)),
+    "marked ranges": (encoding.decode_persistence_info, MARKED),
     "no ranges": (encoding.decode_persistence_info, TopicPersistenceInfo()),
     "rules": (encoding.decode_persistence_info, WITH_RULES),
     "subscription": (encoding.decode_subscription, DATA),
@@ -143,6 +148,7 @@ def test_what_is_no_record_is_an_error_that_names_its_place(name: str, data: byt
         lambda: LogRange(0, FIRST, "x"),  # type: ignore[arg-type]
         lambda: LogRange(0, FIRST, None, -1),
         lambda: LogRange(True, FIRST),
+        lambda: LogRange(0, FIRST, marked=1),  # type: ignore[arg-type]
         lambda: SubscriptionPreferences(0),
         lambda: SubscriptionPreferences(1.5),  # type: ignore[arg-type]
         lambda: SubscriptionPreferences(application=["a"]),  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ that do it at once one wins the compare-and-set; the other begins anew with a hi
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 
@@ -48,8 +49,7 @@ def ranges_after(
     kept = [each for each in ranges if each.last is None or each.last >= oldest]
     if kept and kept[-1].last is None:
         assert closed_at is not None
-        last = kept.pop()
-        kept.append(LogRange(last.partition, last.first, MessageID.from_int(closed_at), last.epoch))
+        kept.append(dataclasses.replace(kept.pop(), last=MessageID.from_int(closed_at)))
     return (*kept, opened)
 
 
@@ -122,7 +122,7 @@ class TakeOver:
             closed_at = closed.result(deadline.remaining_ms / 1e3)
         owned.first = self._first(ranges, closed_at, tail)
         owned.known_from = owned.first if ranges else 0
-        opened = LogRange(partition, MessageID.from_int(owned.first), None, epoch)
+        opened = LogRange(partition, MessageID.from_int(owned.first), None, epoch, marked=True)
         wanted = TopicPersistenceInfo(
             ranges_after(ranges, opened, closed_at, self._oldest()), owned.access
         )

@@ -6,7 +6,7 @@ import collections
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from hqueue import (
@@ -275,12 +275,14 @@ class Committer:
         """Append what waits, as much as goes together."""
         batch: list[Publish] = []
 
-        def make() -> tuple[Sequence[Message], int] | None:
+        def make() -> tuple[Sequence[Message], int, Mapping[str, int]] | None:
             self._gather(batch)
             if not batch:
                 return None
             messages = [message for each in batch for message in each.messages]
-            return messages, max(each.owned.first for each in batch)
+            # The topic may be another ownership's of this hub by now: these messages are not.
+            epochs = {each.owned.name: each.owned.epoch for each in batch}
+            return messages, max(each.owned.first for each in batch), epochs
 
         try:
             log = self._opened()

@@ -66,9 +66,11 @@ class OwnedLog(Protocol):
     def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
         """Append a control record that ends what owners of lower epochs have here; its ID."""
 
-    def append(self, make: Callable[[], tuple[Sequence[Message], int] | None]) -> int | None:
-        """Append messages, with IDs from the number beside them on; the first one's ID. None if
-        `make` gave nothing.
+    def append(
+        self, make: Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
+    ) -> int | None:
+        """Append messages, with IDs from the number beside them on, by the ownership of each topic
+        whose epoch is given; the first one's ID. None if `make` gave nothing.
         """
 
 

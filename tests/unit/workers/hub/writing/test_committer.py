@@ -19,6 +19,9 @@ WAIT_S = 60.0
 VERDICT = Verdict(HubInfo(Address("hub", 1), "a"), 0, won=True)
 
 
+Make = Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
+
+
 class Log:
     """A partition in memory. Appends wait while `gate` is not set."""
 
@@ -38,6 +41,7 @@ class Log:
         self.gate.set()
         self.entered = threading.Semaphore(0)
         self.failure: Exception | None = None
+        self.epochs: list[dict[str, int]] = []
         self.meet: list[tuple[str, int]] = []
         """Control records that are met when the slot of the next append is lost."""
 
@@ -56,7 +60,7 @@ class Log:
         self.end = max(self.end, floor) + 1
         return self.end - 1
 
-    def append(self, make: Callable[[], tuple[Sequence[Message], int] | None]) -> int | None:
+    def append(self, make: Make) -> int | None:
         self.entered.release()
         if self.unsettled is not None:
             (first,), self.unsettled = self.unsettled, None
@@ -72,7 +76,8 @@ class Log:
             made = make()
         if made is None:
             return None
-        messages, floor = made
+        messages, floor, epochs = made
+        self.epochs.append(dict(epochs))
         base = max(self.end, floor)
         self.end = base + len(messages)
         self.batches.append([message.value for message in messages])
@@ -199,6 +204,7 @@ def test_a_topic_that_comes_again_with_a_higher_epoch_fences_what_waits_of_the_o
     newer.result(WAIT_S)
     assert place.log.batches == [[b"first"], [b"newer"]]
     assert place.log.owned == {"t": 4}
+    assert place.log.epochs == [{"t": 3}, {"t": 4}], "each by the ownership that took it in"
 
 
 def test_ranges_that_are_closed_at_once_share_a_record(place: Place) -> None:

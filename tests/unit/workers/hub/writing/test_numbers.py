@@ -124,6 +124,9 @@ def test_numbers_are_carried_by_headers() -> None:
     assert newest_of([*read, *strange]) == {"me": Newest(5, 1)}
 
 
+Make = Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
+
+
 class Log:
     """A partition in memory whose appends fail as they are told to."""
 
@@ -147,7 +150,7 @@ class Log:
     def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
         raise NotImplementedError
 
-    def append(self, make: Callable[[], tuple[Sequence[Message], int] | None]) -> int | None:
+    def append(self, make: Make) -> int | None:
         while self._unsettled:
             self.on_settled(self._unsettled.pop())
         made = make()

@@ -1,0 +1,204 @@
+"""What is put into a queue under the name of a topic that hubs own is nothing of the topic, for any
+reader, and numbers nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import (
+    Client,
+    HubClient,
+    Message,
+    Queue,
+    ReceivedMessage,
+    Status,
+    SubscriptionPreferences,
+)
+from hqueue.log import owned as owned_module
+from hqueue.metadata.managers import LogRange
+from hqueue_workers.hub.owning import takeover
+from hqueue_workers.hub.writing.numbers import NUMBER, PUBLISHER
+from tests.support.backends import MemoryBackend
+from tests.support.hubs import HubThread
+from tests.support.waiting import wait_for
+
+QUEUE = "q"
+TOPIC = "t"
+WAIT_S = 60.0
+
+
+class Place:
+    """A queue of one partition, a hub that owns its topics, and clients of both."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        backend = MemoryBackend().apart(10_000)
+        self.store: Client = stack.enter_context(backend.connect())
+        self.store.create_queue(QUEUE, partitions=1)
+        self.queue: Queue = self.store.queue(QUEUE)
+        self.hub = stack.enter_context(HubThread(stack.enter_context(backend.connect()), QUEUE))
+        self.client = stack.enter_context(self.connect())
+
+    def connect(self, publisher: str = "me") -> HubClient:
+        return hqueue.connect(
+            hubs=[self.hub.address], queue=QUEUE, publisher=publisher, operation_timeout_ms=60_000
+        )
+
+    def put(self, *values: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Put messages past the hub, as a release did that refused no headers."""
+        messages = [Message(TOPIC, value, headers=headers) for value in values]
+        self.queue._log.appender.put_system(messages, 0)
+
+    def take_over(self) -> None:
+        """Have the topic owned anew."""
+        self.hub.hub._parts[QUEUE].region.abandon(TOPIC).result(WAIT_S)
+
+    def in_topic(self) -> list[bytes]:
+        """What the topic has, which ways to read it agree on."""
+        found = [message.value for message in self.queue.scan_topic(TOPIC)]
+        by_arrow = [
+            value.as_py()
+            for batch in self.queue.scan_topic(TOPIC).arrow_batches()
+            for value in batch.column("value")
+        ]
+        assert by_arrow == found
+        return found
+
+    def in_queue(self) -> list[bytes]:
+        return [message.value for message in self.queue.scan(topics=[TOPIC])]
+
+    def check(self) -> Any:
+        with self.store.topic_metadata(QUEUE) as metadata:
+            known = metadata.persistence.read_topic_persistence_info(TOPIC).result()
+        assert known is not None
+        *_, result = self.queue.check(ranges={TOPIC: known.value.ranges})
+        return result
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with contextlib.ExitStack() as stack:
+        yield Place(stack)
+
+
+class Listener:
+    """A subscriber's listener, which keeps what comes."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+
+    def __call__(self, messages: Sequence[ReceivedMessage]) -> Status:
+        self.got += [each.value for each in messages]
+        return Status.DONE
+
+    def wait_for(self, *values: bytes) -> None:
+        wait_for(lambda: len(self.got) >= len(values), WAIT_S)
+        assert self.got == list(values)
+
+
+def test_all_readers_of_a_topic_agree_that_direct_puts_are_none_of_it(place: Place) -> None:
+    listener = Listener()
+    place.client.publish(TOPIC, b"a")
+    with place.client.subscribe(TOPIC, "s", listener):
+        place.put(b"x", b"y")
+        place.client.publish(TOPIC, b"b")
+        listener.wait_for(b"b")
+        place.put(b"z")
+    place.put(b"while nobody is attached")
+    place.client.publish(TOPIC, b"c")
+    with place.client.subscribe(TOPIC, "s", listener):
+        listener.wait_for(b"b", b"c")
+        place.put(b"again")
+        place.take_over()
+        place.put(b"in the next range")
+        place.client.publish(TOPIC, b"d")
+        listener.wait_for(b"b", b"c", b"d")
+    assert place.in_topic() == [b"a", b"b", b"c", b"d"]
+    assert len(place.in_queue()) == 10
+    result = place.check()
+    assert (result.findings, result.unfinished, result.outside) == ([], [], 6)
+
+
+def test_direct_puts_count_toward_no_message_bound(place: Place) -> None:
+    listener = Listener()
+    place.client.publish(TOPIC, b"a")
+    preferences = SubscriptionPreferences(message_bound=2)
+    place.client.subscribe(TOPIC, "s", Listener(), preferences=preferences).close()
+    place.put(*[b"x"] * 50)
+    place.client.publish_many(TOPIC, [b"b", b"c"])
+    place.put(*[b"y"] * 50)
+    place.take_over()
+    with place.client.subscribe(TOPIC, "s", listener):
+        listener.wait_for(b"b", b"c")
+
+
+def numbered(number: bytes, publisher: bytes = b"me") -> list[tuple[str, bytes]]:
+    return [(PUBLISHER, publisher), (NUMBER, number)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_copied_messages_number_nothing_and_no_message_is_dropped_for_them(
+    place: Place, again: bool
+) -> None:
+    place.client.publish(TOPIC, b"first")
+    place.put(b"copy", headers=numbered(b"17"))
+    place.put(b"copy", headers=numbered(b"9" * 5_000))
+    if again:
+        place.take_over()
+    with place.connect() as me:
+        assert me.newest_number(TOPIC) is None
+        done = me.publish_once(TOPIC, [b"1", b"2"], number=16)
+        assert (done.dropped, len(done.ids)) == (0, 2)
+    place.put(b"copy", headers=numbered(b"99"))
+    place.take_over()
+    with place.connect() as me:
+        assert me.newest_number(TOPIC) == 17
+        assert me.publish_once(TOPIC, [b"2", b"3"], number=17).dropped == 1
+    assert place.in_topic() == [b"first", b"1", b"2", b"3"]
+
+
+def test_what_hubs_of_earlier_releases_numbered_counts_where_it_lies(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their batches say no owner, and their ranges are not marked: so all that lies there counts,
+    as it did.
+    """
+
+    def unmarked(*given: Any, marked: bool = False) -> LogRange:
+        return LogRange(*given)
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(owned_module, "with_owners", lambda bodies, epochs: bodies)
+        earlier.setattr(takeover, "LogRange", unmarked)
+        place.client.publish_once(TOPIC, [b"1", b"2"], number=1)
+        place.put(b"direct")
+        place.put(b"mangled", headers=numbered(b"9" * 5_000))
+    place.take_over()
+    with place.connect() as me:
+        assert me.newest_number(TOPIC) == 2
+        assert me.publish_once(TOPIC, [b"2", b"3"], number=2).dropped == 1
+    place.put(b"copy", headers=numbered(b"50"))
+    place.take_over()
+    with place.connect() as me:
+        assert me.newest_number(TOPIC) == 3
+    assert place.in_topic() == [b"1", b"2", b"direct", b"mangled", b"3"]
+    assert place.check().findings == []
+
+
+@pytest.mark.parametrize("way", ["a value", "a message", "several"])
+def test_what_a_publisher_sends_can_not_look_numbered(place: Place, way: str) -> None:
+    sent: dict[str, Callable[[], object]] = {
+        "a value": lambda: place.client.publish(TOPIC, b"v"),
+        "a message": lambda: place.client.publish(TOPIC, Message(TOPIC, b"v", b"k")),
+        "several": lambda: place.client.publish_many(TOPIC, [b"v", b"w"]),
+    }
+    sent[way]()
+    for message in place.queue.scan_topic(TOPIC):
+        assert message.headers == ()
+    with pytest.raises(hqueue.InvalidInputError, match="system's own"):
+        place.client.publish(TOPIC, Message(TOPIC, b"v", headers=numbered(b"17")))
