@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 
 from hqueue.errors import (
     ClosedError,
@@ -103,12 +104,14 @@ class GroupMember:
         self._pacing = Pacing(self._work, clock, idle_ms_max)
         self._certainty = Certainty(store, self._work, clock)
         self._requests = threading.Lock()
-        """Held while claims are made or released: a release that takes so long that the session is
-        lost must not find what was claimed with the next one."""
+        """Held while claims are made, released or looked after: a release that takes so long that
+        the session is lost must not find what was claimed with the next one."""
         self._closed = False
         self._group = GroupMembers(store, paths, clock)
         self._registration = self._group.join(consumer, streams, self._fail, static=static)
+        self._guard = self._owners.guard(consumer, self._look)
         self._watches = [
+            self._guard,
             store.on_state(self._on_state, self._end),
             self._group.watch(self._on_members),
             *([] if eager else [self._plan.watch(self._on_plan)]),
@@ -217,12 +220,12 @@ class GroupMember:
                 # Others of these were lost since, and are perhaps claimed again.
                 revoked = set(filter(self._membership.revokes, partitions))
             self._owners.release(revoked)
-        with self._work:
-            for key in revoked:
-                self._membership.released(key)
-            for key in revoked - self._membership.held:
-                self._known.pop(key, None)
-            self._pacing.notify()
+            with self._work:
+                for key in revoked:
+                    self._membership.released(key)
+                for key in revoked - self._membership.held:
+                    self._known.pop(key, None)
+                self._pacing.notify()
 
     def leave(self) -> None:
         """Leave the group, and claim nothing any more; what it has is `Changes.revoked`, and stays
@@ -296,12 +299,20 @@ class GroupMember:
         lost = self._membership.lost()
         self._certainty.begin(None)
         self._known.clear()
+        self._tell_lost(lost)
+
+    def _tell_lost(self, lost: AbstractSet[PartitionKey]) -> None:
         untold = lost & self._changes.assigned.keys()
         for key in lost:
             self._changes.assigned.pop(key, None)
-        self._changes.revoked.clear()
+        self._changes.revoked.difference_update(lost)
         self._changes.lost |= lost - untold
         self._on_change()
+
+    def _look(self) -> None:
+        """A claim may be gone."""
+        with self._work:
+            self._pacing.notify()
 
     # What is done.
 
@@ -331,6 +342,7 @@ class GroupMember:
                 self._on_change()
             try:
                 done = self._carry_out(steps, session_id)
+                done &= session_id is None or self._look_after_claims(session_id)
                 if plan is not None:
                     self._lead(plan)
             except ClosedError:
@@ -400,6 +412,30 @@ class GroupMember:
         if taken:
             self._on_change()
         return not (refused or doubtful)
+
+    def _look_after_claims(self, session_id: int) -> bool:
+        """Take notice of claims that another hand took away: others may have these partitions.
+        Whether all are there.
+        """
+        try:
+            with self._requests:
+                with self._work:
+                    claims = self._membership.claims
+                gone = self._guard.lost(claims)
+                with self._work:
+                    if not gone or self._certainty.session_id != session_id:
+                        return True
+                    gone = set(self._membership.taken_away(gone))
+                    for key in gone:
+                        self._known.pop(key, None)
+                    self._tell_lost(gone)
+        except ClosedError:
+            raise
+        except HQueueError as exc:
+            logger.warning("it is not known now whether claims are there: %s", exc)
+            return False
+        logger.warning("claims were removed by another hand: %s", sorted(gone)[:10])
+        return False
 
     def _take_over(
         self, claimed: Collection[PartitionKey], session_id: int | None

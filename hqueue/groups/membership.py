@@ -81,6 +81,11 @@ class Membership:
         return self._at(_Stage.CLAIMING)
 
     @property
+    def claims(self) -> frozenset[PartitionKey]:
+        """What it has claimed: also what it is giving up."""
+        return self.owned | self._at(_Stage.REVOKING)
+
+    @property
     def held(self) -> frozenset[PartitionKey]:
         """What it has or may have: also what is being claimed, or given up."""
         return frozenset(self._stages) | self._doubtful
@@ -104,10 +109,19 @@ class Membership:
         """The session is taken for over, and with it all claims; what was owned until now. It is
         in doubt: after a long cut the same session may come back, and with it its claims.
         """
-        owned = self.owned | self._at(_Stage.REVOKING)
+        owned = self.claims
         self.doubt(self._stages)
         self._stages.clear()
         return owned
+
+    def taken_away(self, keys: Iterable[PartitionKey]) -> frozenset[PartitionKey]:
+        """These claims are gone, by another's hand, while the session lives; those of them that it
+        had until now. What it is to have of them is claimed again.
+        """
+        had = frozenset(key for key in keys if self.owns(key) or self.revokes(key))
+        for key in had:
+            del self._stages[key]
+        return had
 
     def steps(self) -> Steps:
         """What is to be done now. It counts as begun, and is not named again."""

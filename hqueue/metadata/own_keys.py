@@ -1,17 +1,20 @@
-"""Finds out that something this session registered is gone, by whatever hand."""
+"""Finds out that something this session registered is gone or garbled, by whatever hand."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 
-from hqueue.metadata.ports import MetadataStore, SessionState
+from hqueue.metadata.ports import Change, MetadataStore, SessionState
 
 __all__ = ["OwnKeys"]
 
+logger = logging.getLogger(__name__)
+
 
 class OwnKeys:
-    """Keys that this session registered, and that others may take away. Thread-safe.
+    """Keys that this session registered, and that others may take away or change. Thread-safe.
 
     An operator can remove a registration, and another client can replace it, while the session
     that it lives by goes on. Whoever acts by right of a registration asks here, each time that
@@ -34,42 +37,64 @@ class OwnKeys:
         self._store = store
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._known: set[str] = set()
+        self._watched: set[str] = set()
         """Those that are this session's, and whose next change is reported."""
+        self._seen: set[str] = set()
+        """Those that were this session's when they were asked about last."""
         self._listening = store.on_state(self._on_state, on_close)
 
-    def missing(self, keys: Iterable[str]) -> set[str]:
-        """Those of these keys that this session does not have registered now.
+    def missing(self, values: Mapping[str, bytes]) -> set[str]:
+        """Those of these keys that this session does not have registered now. One that somebody
+        else gave another value gets its own again.
+
+        Args:
+            values: what this session registered.
 
         Raises:
             HQueueError: the store can't be asked now.
         """
-        wanted = set(keys)
         with self._lock:
-            asked = wanted - self._known
+            asked = values.keys() - self._watched
             # Before it is asked: a change that is reported meanwhile takes the key out again.
-            self._known |= asked
+            self._watched |= asked
+            again = asked & self._seen
         if not asked:
             return set()
-        gone = asked
+        unwatched: Collection[str] = asked
         try:
             gone = set(self._store.ephemerals.missing(sorted(asked), self._on_key))
+            self._restore({key: values[key] for key in again - gone})
+            unwatched = gone
         finally:
             with self._lock:
-                self._known -= gone
+                self._watched.difference_update(unwatched)
+                self._seen |= asked
+                self._seen.difference_update(unwatched)
         return gone
 
     def close(self) -> None:
         """Report nothing any more. Never raises."""
         self._listening.close()
 
+    def _restore(self, values: Mapping[str, bytes]) -> None:
+        """Give these keys their values, as far as they have others."""
+        found = self._store.records.read(values) if values else {}
+        changes = {
+            key: Change(values[key], record.version)
+            for key, record in found.items()
+            if record.value != values[key]
+        }
+        if changes:
+            logger.warning("registrations were changed by another hand: %s", sorted(changes)[:10])
+            self._store.records.write(changes)
+
     def _on_key(self, key: str) -> None:
         with self._lock:
-            self._known.discard(key)
+            self._watched.discard(key)
         self._on_change()
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
             with self._lock:
-                self._known.clear()
+                self._watched.clear()
             self._on_change()

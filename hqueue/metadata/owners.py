@@ -8,10 +8,11 @@ from typing import Protocol
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_owner, encode_owner
+from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.metadata.records import PartitionKey
 
-__all__ = ["OwnerPaths", "Owners"]
+__all__ = ["ClaimGuard", "OwnerPaths", "Owners"]
 
 OWNER_DEPTH = 2
 
@@ -64,6 +65,16 @@ class Owners:
         """Give up claims of this session; others stay. What isn't there counts as done."""
         self._store.ephemerals.release(map(self._paths.owner, partitions))
 
+    def guard(self, owner: str, on_change: Callable[[], None]) -> ClaimGuard:
+        """Find out which claims of this session are gone.
+
+        Args:
+            owner: who made them.
+            on_change: as `OwnKeys` takes it.
+        """
+        value = encode_owner(owner, self._role)
+        return ClaimGuard(OwnKeys(self._store, on_change), self._paths, value)
+
     def read(self, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
         """The owners of those of these partitions that are claimed."""
         return self._claims.view(self._store.records.read(map(self._paths.owner, partitions)))
@@ -87,3 +98,28 @@ class Owners:
     def _decode(self, path: str, found: Mapping[str, Record]) -> tuple[PartitionKey, str] | None:
         key = self._paths.partition_key(path)
         return None if key is None else (key, decode_owner(found[path].value, path, self._role))
+
+
+class ClaimGuard:
+    """Finds out which claims of a session are gone although it lives: by another's hand. Made by
+    `Owners.guard`. Thread-safe.
+    """
+
+    def __init__(self, own: OwnKeys, paths: OwnerPaths, value: bytes) -> None:
+        self._own = own
+        self._paths = paths
+        self._value = value
+
+    def lost(self, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+        """Those of these partitions that are claimed by this session no more. What somebody wrote
+        over a claim is written over again.
+
+        Raises:
+            HQueueError: the store can't be asked now.
+        """
+        claims = {self._paths.owner(key): key for key in partitions}
+        return {claims[path] for path in self._own.missing(dict.fromkeys(claims, self._value))}
+
+    def close(self) -> None:
+        """Report nothing any more. Never raises."""
+        self._own.close()

@@ -173,7 +173,7 @@ class Registration:
     def _make_again(self) -> None:
         """Make what isn't there any more, and hear of it when that goes, too."""
         while not self._closed:
-            gone = self._own.missing(key for group in self._groups for key in group)
+            gone = self._own.missing({key: v for group in self._groups for key, v in group.items()})
             if not gone:
                 return
             if self._store.session_id == self._made_by:

@@ -50,10 +50,10 @@ class Consumer:
         """What a consumer does before it hands out messages; what it may hand out of."""
         changes = self.member.changes()
         self.member.accept(changes.assigned)
-        self.positions |= {key: offset.position for key, offset in changes.assigned.items()}
         self.lost |= changes.lost
         for key in changes.lost:
             self.positions.pop(key, None)
+        self.positions |= {key: offset.position for key, offset in changes.assigned.items()}
         if changes.revoked:
             known = changes.revoked & self.positions.keys()
             revoked = {key: self.positions.pop(key) for key in known}
@@ -496,5 +496,43 @@ def test_a_member_whose_node_is_removed_is_in_the_group_again(
     for _ in range(3):
         operator.records.delete({PATHS.member("b"): ANY})
         wait_for(lambda: operator.records.read([PATHS.member("b")]), "it is registered again")
+    settle(first, second, shares=(2, 2))
+    assert first.member.failure is second.member.failure is None
+
+
+def test_a_claim_that_is_removed_is_lost_and_claimed_again_unless_another_was_quicker(
+    join: Callable[..., Consumer], metadata_server: MemoryServer
+) -> None:
+    first, second = join("a"), join("b")
+    settle(first, second, shares=(2, 2))
+    assert not first.member.commit(dict.fromkeys(first.positions, Position(MessageID(5))))
+    had, operator = set(first.positions), metadata_server.open()
+    removed, taken = sorted(had)
+    operator.ephemerals.put([{PATHS.owner(taken): b"?"}], is_own=lambda value: True)
+    operator.records.delete({PATHS.owner(removed): ANY})
+    wait_for(lambda: (first.turn(), first.lost)[1] == had, "it hears of both")
+    wait_for(lambda: removed in first.turn(), "it has again what nobody else has")
+    assert first.positions[removed] == Position(MessageID(5))
+    assert taken not in first.positions
+    assert not first.member.owns(taken)
+    operator.close()
+    settle(first, second, shares=(2, 2))
+    assert set(first.positions) == had
+
+
+def test_what_somebody_writes_over_a_member_or_a_claim_is_written_over_again(
+    join: Callable[..., Consumer], metadata_server: MemoryServer
+) -> None:
+    first, second = join("a"), join("b")
+    settle(first, second, shares=(2, 2))
+    operator = metadata_server.open()
+    paths = [PATHS.member("a"), PATHS.member("b"), *map(PATHS.owner, KEYS)]
+    before = {path: record.value for path, record in operator.records.read(paths).items()}
+    for value in (b"", b"no record", b'{"version": 2}'):
+        operator.records.write({path: Change(value, ANY) for path in paths})
+        wait_for(
+            lambda: {p: r.value for p, r in operator.records.read(paths).items()} == before,
+            "all is as it was",
+        )
     settle(first, second, shares=(2, 2))
     assert first.member.failure is second.member.failure is None
