@@ -12,12 +12,13 @@ from hqueue.metadata.encoding import (
     encode_broker,
     encode_broker_queue,
 )
+from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import ANY, MetadataStore, Record, Watch
 from hqueue.metadata.records import BrokerRecord
 from hqueue.settings.numbers import whole_number
 
-__all__ = ["Brokers"]
+__all__ = ["BrokerGuard", "Brokers"]
 
 BROKER_DEPTH = 1
 QUEUE_DEPTH = 2
@@ -96,6 +97,17 @@ class Brokers:
         # What leads to other brokers' of that queue has something below it, and stays.
         self._store.records.delete({path.rpartition("/")[0]: ANY for path in paths})
 
+    def guard(
+        self, broker: int, record: BrokerRecord, on_change: Callable[[], None]
+    ) -> BrokerGuard:
+        """Find out what of a cluster that this session registered is gone.
+
+        Args:
+            broker, record: as `claim` takes them.
+            on_change: as `OwnKeys` takes it.
+        """
+        return BrokerGuard(OwnKeys(self._store, on_change), self._paths, broker, record)
+
     def list(self) -> Mapping[int, BrokerRecord]:
         """The clusters that are registered, by ID."""
         return self._brokers.list()
@@ -124,3 +136,35 @@ class Brokers:
         if broker is None:
             return None
         return (queue, broker), decode_broker_queue(found[path].value, path)
+
+
+class BrokerGuard:
+    """Finds out what a session registered of a cluster, and is gone although the session lives: by
+    another's hand. Made by `Brokers.guard`. Thread-safe.
+    """
+
+    def __init__(self, own: OwnKeys, paths: Paths, broker: int, record: BrokerRecord) -> None:
+        self._own = own
+        self._paths = paths
+        self._broker = broker
+        self._record = record
+
+    def lost(self, partitions: Mapping[str, int]) -> tuple[bool, set[str]]:
+        """Whether the cluster is not registered by this session any more, and which of these queues
+        are not. What somebody wrote over their records is written over again.
+
+        Args:
+            partitions: as `Brokers.claim_queues` took them.
+
+        Raises:
+            HQueueError: the store can't be asked now.
+        """
+        queues = {self._paths.broker_queue(queue, self._broker): queue for queue in partitions}
+        cluster = self._paths.broker(self._broker)
+        values = {path: encode_broker_queue(partitions[queue]) for path, queue in queues.items()}
+        missing = self._own.missing({cluster: encode_broker(self._record), **values})
+        return cluster in missing, {queues[path] for path in missing - {cluster}}
+
+    def close(self) -> None:
+        """Report nothing any more. Never raises."""
+        self._own.close()

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from hqueue.metadata.ports import Change, MetadataStore, SessionState
+from hqueue.metadata.ports import Change, MetadataStore, Record, SessionState
 
 __all__ = ["OwnKeys"]
 
@@ -39,8 +39,6 @@ class OwnKeys:
         self._lock = threading.Lock()
         self._watched: set[str] = set()
         """Those that are this session's, and whose next change is reported."""
-        self._seen: set[str] = set()
-        """Those that were this session's when they were asked about last."""
         self._listening = store.on_state(self._on_state, on_close)
 
     def missing(self, values: Mapping[str, bytes]) -> set[str]:
@@ -57,28 +55,24 @@ class OwnKeys:
             asked = values.keys() - self._watched
             # Before it is asked: a change that is reported meanwhile takes the key out again.
             self._watched |= asked
-            again = asked & self._seen
         if not asked:
             return set()
         unwatched: Collection[str] = asked
         try:
-            gone = set(self._store.ephemerals.missing(sorted(asked), self._on_key))
-            self._restore({key: values[key] for key in again - gone})
-            unwatched = gone
+            found = self._store.ephemerals.own(sorted(asked), self._on_key)
+            self._restore(found, values)
+            unwatched = asked - found.keys()
         finally:
             with self._lock:
                 self._watched.difference_update(unwatched)
-                self._seen |= asked
-                self._seen.difference_update(unwatched)
-        return gone
+        return set(unwatched)
 
     def close(self) -> None:
         """Report nothing any more. Never raises."""
         self._listening.close()
 
-    def _restore(self, values: Mapping[str, bytes]) -> None:
-        """Give these keys their values, as far as they have others."""
-        found = self._store.records.read(values) if values else {}
+    def _restore(self, found: Mapping[str, Record], values: Mapping[str, bytes]) -> None:
+        """Give keys their values, as far as they have others."""
         changes = {
             key: Change(values[key], record.version)
             for key, record in found.items()

@@ -209,12 +209,12 @@ class Ephemerals(Protocol):
             wait: whether to wait for a connection, and to try again.
         """
 
-    def missing(self, keys: Iterable[str], on_change: Callable[[str], None]) -> Collection[str]:
-        """Those of these keys that this session does not have registered now.
+    def own(self, keys: Iterable[str], on_change: Callable[[str], None]) -> Mapping[str, Record]:
+        """Those of these keys that this session has registered now, as they are.
 
-        Of each of the others the next change is reported, once, by whatever hand it comes: another
-        client may remove a registration, or replace it. A change that comes while the session is
-        not connected is not reported; ask again when it is.
+        Of each of them the next change is reported, once, by whatever hand it comes: another client
+        may remove a registration, replace it, or write over it. A change that comes while the
+        session is not connected is not reported; ask again when it is.
 
         Args:
             keys: what this session registered.

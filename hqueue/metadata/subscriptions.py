@@ -14,6 +14,7 @@ from hqueue.errors import (
 )
 from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_address, decode_topics, encode_address, encode_topics
+from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.paths import ADDRESS, TOPICS, Paths
 from hqueue.metadata.ports import (
     VALUE_BYTES_MAX,
@@ -28,7 +29,7 @@ from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import Clock
 from hqueue.settings.addresses import Address
 
-__all__ = ["Subscriptions"]
+__all__ = ["PresenceGuard", "Subscriptions"]
 
 PRESENCE_DEPTH = 4
 
@@ -97,6 +98,24 @@ class Subscriptions:
             return None
         return _in_the_way(queue, subscriber, attempt.obstacle)
 
+    def guard(
+        self, queue: str, subscriber: str, presence: Presence, on_change: Callable[[], None]
+    ) -> PresenceGuard:
+        """Find out where a subscriber that has appeared is present no more.
+
+        Args:
+            presence: what it has appeared with.
+            on_change: as `OwnKeys` takes it.
+        """
+        own = OwnKeys(self._store, on_change)
+
+        def groups(partitions: Collection[int]) -> Mapping[int, Group]:
+            keys = _keys(queue, subscriber, partitions)
+            made = self._groups(keys, presence)
+            return {key.partition: group for key, group in zip(keys, made, strict=True)}
+
+        return PresenceGuard(own, groups)
+
     def withdraw(self, queue: str, subscriber: str, partitions: Collection[int]) -> None:
         """Take away what this session registered of a subscriber in some partitions."""
         keys = _keys(queue, subscriber, partitions)
@@ -162,6 +181,33 @@ class Subscriptions:
         topics, delivery = decode_topics(wanted.value, f"{parent}/{TOPICS}")
         revision = max(address.changed, wanted.changed)
         return key, Presence(listening, topics, delivery, revision)
+
+
+class PresenceGuard:
+    """Finds out where a subscriber is present no more although its session lives: by another's
+    hand. Made by `Subscriptions.guard`. Thread-safe.
+    """
+
+    def __init__(
+        self, own: OwnKeys, groups: Callable[[Collection[int]], Mapping[int, Group]]
+    ) -> None:
+        self._own = own
+        self._groups = groups
+
+    def lost(self, partitions: Collection[int]) -> set[int]:
+        """Those of these partitions in which a part of its presence is missing. What somebody wrote
+        over it is written over again.
+
+        Raises:
+            HQueueError: the store can't be asked now.
+        """
+        groups = self._groups(partitions)
+        missing = self._own.missing({k: v for group in groups.values() for k, v in group.items()})
+        return {partition for partition, group in groups.items() if not missing.isdisjoint(group)}
+
+    def close(self) -> None:
+        """Report nothing any more. Never raises."""
+        self._own.close()
 
 
 def _keys(queue: str, subscriber: str, partitions: Collection[int]) -> Sequence[SubscriptionKey]:

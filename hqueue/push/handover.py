@@ -68,6 +68,14 @@ class Handover:
             self._stages.pop(partition, None)
             self._stray.add(partition)
 
+    def vanished(self, partitions: Iterable[int]) -> None:
+        """It is not present in these any more, by another's hand; what it has claimed it still
+        has.
+        """
+        for partition in partitions:
+            if self._stages.get(partition) is _Stage.PRESENT:
+                self._stages[partition] = _Stage.CLAIMED
+
     def to_withdraw(self) -> frozenset[int]:
         """Where it is to be present no more. Then call `withdrawn`."""
         return self._at(_Stage.WITHDRAWING) | self._stray

@@ -19,6 +19,7 @@ from hqueue.errors import (
 from hqueue.groups.assignors import assign_sticky
 from hqueue.groups.member import GroupMember
 from hqueue.metadata import Coordination, PartitionKey, Presence, SessionState
+from hqueue.metadata.subscriptions import PresenceGuard
 from hqueue.push.handover import Handover
 from hqueue.push.members import MemberPaths, connected_members
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -86,6 +87,7 @@ class SubscriberMember:
         self._coordination: Coordination
         self._presence: Presence
         self._member: GroupMember | None = None
+        self._guard: PresenceGuard | None = None
         self._thread = threading.Thread(target=self._run, name="hqueue-subscriber", daemon=True)
 
     @property
@@ -108,6 +110,9 @@ class SubscriberMember:
         self._coordination, self._presence = coordination, presence
         coordination.subscriptions.appear(self._queue, self._subscriber, presence, ())
         self._await_alone()
+        self._guard = coordination.subscriptions.guard(
+            self._queue, self._subscriber, presence, self._due.set
+        )
         paths = MemberPaths(
             coordination, self._queue, self._subscriber, None if self._every else self._wanted
         )
@@ -165,6 +170,8 @@ class SubscriberMember:
         """End, after the session was closed. Never raises."""
         self._closed = True
         self._due.set()
+        if self._guard is not None:
+            self._guard.close()
         if self._member is not None:
             self._member.close()
         if self._thread.is_alive():
@@ -243,8 +250,8 @@ class SubscriberMember:
 
     def _turn(self) -> bool:
         """Do what is to be done now; whether all of it was."""
-        member, handover = self._member, self._handover
-        assert member is not None
+        member, handover, guard = self._member, self._handover, self._guard
+        assert member is not None and guard is not None  # noqa: PT018
         if member.failure is not None:
             self._fail(member.failure)
         changes = member.changes()
@@ -270,8 +277,10 @@ class SubscriberMember:
                 return self._failed or self._wait_for(obstacle)
             handover.appeared(appearing)
         self._obstructed = None
+        vanished = guard.lost(handover.present)
+        handover.vanished(vanished)
         self._present = handover.present
-        return True
+        return not vanished
 
     def _wait_for(self, obstacle: HQueueError) -> bool:
         """Have patience with what stands in the way; whether there is nothing to wait for."""

@@ -19,9 +19,19 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.metadata.outcomes import answers_of, partly_done, unknown_if_made
-from hqueue.metadata.ports import NEW, Attempt, Change, Group, GuardedWrite, Obstacle, Version
+from hqueue.metadata.ports import (
+    NEW,
+    Attempt,
+    Change,
+    Group,
+    GuardedWrite,
+    Obstacle,
+    Record,
+    Version,
+)
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.zookeeper.member import Member
+from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get
 from hqueue.zookeeper.session import (
     PIPELINED_MAX,
@@ -85,17 +95,35 @@ class ZooKeeperEphemerals:
         for portion in _pipelined(keys):
             deadline.run(partial(self._release, portion, deadline))
 
-    def missing(self, keys: Iterable[str], on_change: Callable[[str], None]) -> set[str]:
-        """As `Ephemerals.missing`. A node is watched by the session that it is placed with."""
+    def own(self, keys: Iterable[str], on_change: Callable[[str], None]) -> dict[str, Record]:
+        """As `Ephemerals.own`. A node is watched by the session that it is placed with."""
 
         def on_event(event: WatchedEvent) -> None:
             if event.type != EventType.NONE:  # Else the connection was cut: the state says so.
                 on_change(event.path)
 
+        def look() -> dict[str, Record]:
+            placed = self._placed(wanted, deadline)
+            answers = self._session.run(
+                [(path, get(path, on_event)) for path in placed], deadline, [*placed.values()]
+            )
+            found = {
+                path: answer
+                for path, answer in zip(placed, answers, strict=True)
+                if not isinstance(answer, Exception)
+            }
+            self._session.members.settle(
+                (path, found[path][1].ephemeralOwner if path in found else None) for path in placed
+            )
+            return {
+                path: record_of(answer)
+                for path, answer in found.items()
+                if answer[1].ephemeralOwner
+                and self._session.members.is_own(answer[1].ephemeralOwner)
+            }
+
         wanted, deadline = [*keys], self._session.deadline()
-        return deadline.run(
-            lambda: {*wanted} - self._own(self._placed(wanted, deadline), deadline, on_event).keys()
-        )
+        return deadline.run(look)
 
     def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Obstacle | None:
         """As `Ephemerals.write_where_absent`.
@@ -251,21 +279,15 @@ class ZooKeeperEphemerals:
     def _placed(self, paths: Sequence[str], deadline: Deadline) -> dict[str, Member]:
         return dict(zip(paths, self._session.members.holders(paths, deadline), strict=True))
 
-    def _own(
-        self,
-        placed: Mapping[str, Member],
-        deadline: Deadline,
-        watch: Callable[[WatchedEvent], None] | None = None,
-    ) -> dict[str, int]:
+    def _own(self, placed: Mapping[str, Member], deadline: Deadline) -> dict[str, int]:
         """Those of these nodes that are this session's, with their versions. The others count for
         it no more.
 
         Args:
             placed: the nodes, and the member that each is placed with.
-            watch: called with the next change of each.
         """
         stats = self._session.run(
-            [(path, exists(path, watch)) for path in placed], deadline, [*placed.values()]
+            [(path, exists(path)) for path in placed], deadline, [*placed.values()]
         )
         found = list(zip(placed, stats, strict=True))
         self._session.members.settle(

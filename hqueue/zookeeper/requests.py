@@ -21,11 +21,11 @@ def get(path: str, watch: Callable[..., object] | None = None) -> Request:
     return send
 
 
-def exists(path: str, watch: Callable[..., object] | None = None) -> Request:
+def exists(path: str) -> Request:
     """Its answer: stat, or None."""
 
     def send(client: KazooClient) -> Any:
-        return client.exists_async(path, watch=watch)
+        return client.exists_async(path)
 
     return send
 

@@ -343,19 +343,19 @@ class MemoryEphemerals:
 
         self._store.ask(release, wait=wait)
 
-    def missing(self, keys: Iterable[str], on_change: Callable[[str], None]) -> Collection[str]:
-        """As `Ephemerals.missing`."""
+    def own(self, keys: Iterable[str], on_change: Callable[[str], None]) -> Mapping[str, Record]:
+        """As `Ephemerals.own`."""
         asked = [*keys]
 
         def report(key: str) -> None:
             if self._store.state is SessionState.CONNECTED:
                 on_change(key)
 
-        def look() -> Collection[str]:
+        def look() -> Mapping[str, Record]:
             own = self._own(asked)
             for key in own:
                 self._tree.watch(key, report)
-            return set(asked) - set(own)
+            return {key: entry.record for key in own if (entry := self._tree.get(key))}
 
         return self._store.ask(look)
 

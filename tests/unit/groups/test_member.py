@@ -410,7 +410,7 @@ def test_a_second_consumer_of_an_instance_id_is_refused_and_never_touches_the_fi
     store = metadata_server.open()
     before = store.records.read([path])
     changed: list[str] = []
-    first.session.ephemerals.missing([path], changed.append)
+    first.session.ephemerals.own([path], changed.append)
     second = metadata_server.open()
     with pytest.raises(RequestRefusedError, match="its session lives"):
         Consumer(second, "static", static=True)

@@ -25,7 +25,7 @@ from hqueue import (
     Subscription,
 )
 from hqueue.metadata import Address, DeliveryOptions, SubscriptionKey
-from hqueue.metadata.ports import ANY
+from hqueue.metadata.ports import ANY, Change
 from hqueue.push import Subscriber
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption
@@ -430,3 +430,32 @@ def test_a_call_in_another_layout_is_refused_as_well(scene: Scene) -> None:
         consumption.consumeMessages(sent[0])
     assert consumption.consumeMessages(sent[1]).number == Status.DONE
     assert [each.partition for each in got] == [1]
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "alone"])
+def test_a_presence_or_a_claim_that_somebody_removes_or_overwrites_is_there_again(
+    scene: Scene, shared: bool
+) -> None:
+    first = scene.start(topics=["a"], shared=shared)
+    scene.settle((first, 4))
+    records = scene.client.coordination.store.records
+    keys = [SubscriptionKey("events", partition, "s") for partition in range(PARTITIONS)]
+    paths = scene.client.coordination.paths
+    made = [path for key in keys for path in (paths.address(key), paths.topics(key))]
+    made += scene.claims()
+    before = {path: record.value for path, record in records.read(made).items()}
+    assert len(before) == 8 + (4 if shared else 0)
+
+    def is_whole() -> bool:
+        return {path: record.value for path, record in records.read(made).items()} == before
+
+    for path in made:
+        records.delete({path: ANY})
+        wait_for(is_whole, f"{path} is there again")
+        records.write({path: Change(b"no record", ANY)})
+        wait_for(is_whole, f"{path} has its value again")
+    records.delete(dict.fromkeys(made, ANY))
+    wait_for(is_whole, "all is there again")
+    scene.settle((first, 4))
+    assert first.failure is None
+    assert deliver(first, 0) == Status.DONE

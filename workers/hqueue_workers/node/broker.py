@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from hqueue import HQueueError, SettingsError
 from hqueue.metadata import BrokerRecord, Watch
-from hqueue.metadata.brokers import Brokers
+from hqueue.metadata.brokers import BrokerGuard, Brokers
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["BrokerRegistration"]
@@ -64,6 +64,7 @@ class BrokerRegistration:
         self._working = asyncio.Lock()
         self._released = False
         self._watch: Watch | None = None
+        self._guard: BrokerGuard | None = None
 
     async def check(self) -> None:
         """Return if no other cluster has registered this ID.
@@ -83,6 +84,11 @@ class BrokerRegistration:
             SettingsError: another cluster has registered this ID meanwhile.
         """
         self._watch = await self._runtime.coordinate(lambda: self._brokers.watch(self._on_brokers))
+        self._guard = await self._runtime.coordinate(
+            lambda: self._brokers.guard(
+                self._broker, self._record, lambda: self._runtime.call(self._changed.set)
+            )
+        )
         while not self._released:
             self._changed.clear()
             pause_ms = RETRY_MS
@@ -124,6 +130,8 @@ class BrokerRegistration:
         """See no more who is registered."""
         if self._watch is not None:
             self._watch.close()
+        if self._guard is not None:
+            self._guard.close()
 
     def _on_brokers(self, brokers: Mapping[int, BrokerRecord]) -> None:
         """Called by a thread of the coordination service."""
@@ -132,6 +140,7 @@ class BrokerRegistration:
 
     async def _hold(self) -> bool:
         """Hold the registration, if nobody else does."""
+        await self._look_after()
         if not self.holds and not self._released:
             session = self._sessions
             claimed = await self._runtime.coordinate(
@@ -145,6 +154,26 @@ class BrokerRegistration:
             else:
                 self._changed.set()  # Which session's it is, is not known.
         return self.holds
+
+    async def _look_after(self) -> None:
+        """Take notice of what another hand took away: it is registered again, unless another worker
+        was quicker.
+        """
+        guard, session = self._guard, self._sessions
+        if not self.holds or guard is None:
+            return
+        known = dict(self._registered)
+        lost, gone = await self._runtime.coordinate(lambda: guard.lost(known))
+        if session != self._sessions or not (lost or gone):
+            return
+        logger.warning("registrations of broker %d were removed by another hand", self._broker)
+        if lost:  # Whoever holds it now registers the queues.
+            await self._runtime.coordinate(
+                lambda: self._brokers.release_queues(self._broker, known.keys())
+            )
+            self.revoke()
+        for queue in gone:
+            self._registered.pop(queue, None)
 
     async def _look(self) -> float:
         """Register the queues that are there, and no others; how long it may rest."""

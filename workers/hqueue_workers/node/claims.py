@@ -17,6 +17,7 @@ from hqueue.metadata import (
     Watch,
     WorkerRecord,
 )
+from hqueue.metadata.owners import ClaimGuard
 from hqueue_workers.node.assignment import assign
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
@@ -96,6 +97,7 @@ class Claims(Generic[_Served]):
         """How many sessions have ended."""
         self._changed = asyncio.Event()
         self._watches: list[Watch] = []
+        self._guard: ClaimGuard | None = None
         self._closed = False
 
     def watch(self) -> None:
@@ -110,6 +112,11 @@ class Claims(Generic[_Served]):
     async def run(self, name: str) -> None:
         """Claim and give up under this worker's name, until cancelled."""
         self._name = name
+        self._guard = await self._runtime.coordinate(
+            lambda: self._coordination.owners.guard(
+                name, lambda: self._runtime.call(self._changed.set)
+            )
+        )
         while True:
             await self._runtime.wait(self._changed, LOOK_EVERY_MS)
             await self._runtime.sleep_ms(SETTLE_MS)
@@ -117,6 +124,7 @@ class Claims(Generic[_Served]):
             await self._lease.wait()
             try:
                 await self._settle()
+                await self._look_after()
             except HQueueError as exc:
                 logger.warning("partitions can't be claimed now: %s", exc)
 
@@ -141,6 +149,8 @@ class Claims(Generic[_Served]):
         self.revoke()
         for watch in self._watches:
             watch.close()
+        if self._guard is not None:
+            self._guard.close()
 
     def _see(
         self,
@@ -153,6 +163,22 @@ class Claims(Generic[_Served]):
         self._workers = self._workers if workers is None else workers
         self._owners = self._owners if owners is None else owners
         self._changed.set()
+
+    async def _look_after(self) -> None:
+        """End at once what another hand took away: others may serve it already. What is to be its
+        own is claimed again.
+        """
+        guard, session = self._guard, self._sessions
+        assert guard is not None
+        claims = [*self.served]
+        gone = await self._runtime.coordinate(lambda: guard.lost(claims))
+        if gone and session == self._sessions:
+            logger.warning("claims were removed by another hand: %s", sorted(gone)[:10])
+            for key in gone:
+                served = self.served.pop(key, None)
+                if served is not None:
+                    served.abandon()
+            self._changed.set()
 
     async def _settle(self) -> None:
         """Bring what is served to what is planned.

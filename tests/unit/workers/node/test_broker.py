@@ -10,6 +10,8 @@ import pytest
 
 from hqueue import HQueueError, SettingsError, StoreUnavailableError
 from hqueue.metadata import Address, BrokerRecord
+from hqueue.metadata.encoding import encode_broker
+from hqueue.metadata.ports import ANY, Change
 from hqueue.runtime.clock import SystemClock
 from hqueue_workers.node import broker as broker_module
 from hqueue_workers.node.broker import BrokerRegistration
@@ -242,5 +244,46 @@ def test_between_two_looks_it_waits_also_after_something_changed() -> None:
             for _ in range(3):
                 idle = runtime.idle
                 await until(lambda idle=idle: runtime.idle > idle, "nothing is under way")
+
+    asyncio.run(run())
+
+
+def test_what_another_hand_removes_or_overwrites_is_registered_again() -> None:
+    async def run() -> None:
+        scene = Scene()
+        scene.queues = {"q": 4, "other": 2}
+        async with scene.worker(FIRST) as (holder, _, _):
+            await until(lambda: len(scene.seen.list_queues()) == 2, "all is registered")
+            records = MemoryCoordination(scene.server).store.records
+            paths = ["/hqueue/brokers/ids/0", "/hqueue/brokers/topics/q/0"]
+            paths.append("/hqueue/brokers/topics/other/0")
+            before = {path: record.value for path, record in records.read(paths).items()}
+
+            def is_whole() -> bool:
+                return {p: each.value for p, each in records.read(paths).items()} == before
+
+            for path in paths:
+                records.delete({path: ANY})
+                await until(is_whole, f"{path} is there again")
+                records.write({path: Change(b"no record", ANY)})
+                await until(is_whole, f"{path} has its value again")
+            assert holder.holds
+
+    asyncio.run(run())
+
+
+def test_who_lost_the_registration_to_another_worker_leaves_the_queues_to_that_one() -> None:
+    async def run() -> None:
+        scene = Scene()
+        async with scene.worker(FIRST) as (first, _, _):
+            await until(lambda: scene.seen.list_queues() == {("q", 0): 4}, "it is registered")
+            other = MemoryCoordination(scene.server)
+            path, record = "/hqueue/brokers/ids/0", encode_broker(BrokerRecord(SECOND, CLUSTER))
+            other.store.ephemerals.put([{path: record}], is_own=lambda value: True)
+            await until(lambda: not first.holds, "it notices")
+            await until(lambda: not scene.seen.list_queues(), "the queues are free")
+            other.close()
+            await until(lambda: first.holds, "it takes over again")
+            await until(lambda: scene.seen.list_queues() == {("q", 0): 4}, "with the queues")
 
     asyncio.run(run())

@@ -76,6 +76,13 @@ class Service:
             if self.claimed.get(key) == ME:
                 del self.claimed[key]
 
+    def guard(self, owner: str, on_change: Callable[[], None]) -> Service:
+        self.on_change = on_change
+        return self
+
+    def lost(self, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+        return {key for key in partitions if self.claimed.get(key) != ME}
+
     def close(self) -> None:
         pass
 
@@ -288,5 +295,24 @@ def test_what_was_claimed_by_a_session_that_ended_meanwhile_is_not_served() -> N
         assert set(it.delivered) <= it.service.claimed.keys() - {key(0)}
         await it.see({"s": 3}, [ME, OTHER])
         assert set(it.claims.served) == {key(1), key(2)}
+
+    play(scene)
+
+
+def test_a_claim_that_another_hand_removed_ends_at_once_and_is_claimed_again_if_it_is_free() -> (
+    None
+):
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 3})
+        first = dict(it.delivered)
+        del it.service.claimed[key(0)]
+        it.service.claimed[key(1)] = OTHER
+        it.service.on_change()
+        await settle()
+        assert [first[key(n)].end for n in range(3)] == ["abandoned", "abandoned", ""]
+        await it.see({"s": 3}, [ME, OTHER])
+        assert it.mine() == {0, 2}
+        assert it.claims.served[key(0)] is it.delivered[key(0)] is not first[key(0)]
+        assert it.claims.served[key(2)] is first[key(2)]
 
     play(scene)
