@@ -75,6 +75,7 @@ from hqueue.groups import (
 )
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import Finding, PartitionCheck
+from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import Row
@@ -190,6 +191,7 @@ __all__ = [
     "Pace",
     "Partition",
     "PartitionCheck",
+    "PartitionExpiry",
     "PartitionKey",
     "PartitionLag",
     "PartitionLocation",

@@ -19,6 +19,7 @@ from hqueue.format import Header
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import PartitionCheck
+from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.message import Message
@@ -390,6 +391,22 @@ class Queue:
         """
         return self._log.reader.id_at(partition, ordinal)
 
+    def expiry(
+        self, partition: int, guess: MessageID, *, exact_ms: int = 60_000
+    ) -> PartitionExpiry:
+        """Up to where a partition's messages have expired: by what is there, and no clock.
+
+        Some small requests; with a guess that is wrong some tens at most. The smallest topic of the
+        batches that are looked at is read.
+
+        Args:
+            partition: the partition.
+            guess: an ID near the oldest message that is there, as what is older than the TTL by
+                this machine's clock. It saves requests, and decides nothing.
+            exact_ms: how far apart the two IDs that are returned may be, in the time of IDs.
+        """
+        return self._log.reader.expiry(partition, guess, exact_ms)
+
     def headers(
         self, partition: int, start: Moment = 0, stop: Moment | None = None
     ) -> Iterator[Header]:
@@ -412,6 +429,9 @@ class Queue:
         What is wrong in one place does not stop the check of the rest. Yields the result of each
         partition, several times while it grows; the last one of a partition is whole.
 
+        Whether bodies may have expired is judged by the region server's clock, which is measured by
+        a small row; by this machine's clock for a user who may not write.
+
         Args:
             partitions: which; all if None.
             ranges: topics that hubs own, and their ranges as `TopicMetadata` gives them: they are
@@ -424,7 +444,10 @@ class Queue:
         """
         known = ranges or {}
         return self._log.reader.check(
-            partitions, ranges=ranges, moved=lambda topic: self._moved(topic, known[topic])
+            partitions,
+            now_ms=self._log.appender.store_clock().now_ms,
+            ranges=ranges,
+            moved=lambda topic: self._moved(topic, known[topic]),
         )
 
     def _moved(self, topic: str, ranges: Sequence[LogRange]) -> bool:

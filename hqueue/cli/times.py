@@ -13,7 +13,8 @@ __all__ = ["MOMENT_HELP", "is_relative", "parse_moment"]
 
 MOMENT_HELP = (
     "a MessageID (1700000000000-0), ISO 8601 (2024-05-01T12:00; local time where no zone is "
-    "given), milliseconds since the epoch, 'now', or a time before now: -10m, '1h30m ago'"
+    "given), milliseconds since the epoch, 'now' by this machine's clock, or a time before that: "
+    "-10m, '1h30m ago'"
 )
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

@@ -11,6 +11,7 @@ from hqueue.format import Header
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import Finding, PartitionCheck, PartitionChecker
 from hqueue.log.context import QueueContext
+from hqueue.log.expiry import PartitionExpiry, expiry_of
 from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.newest import NewestMessages
@@ -120,6 +121,11 @@ class QueueReader:
         self._context.check_partition(partition)
         return id_at(partition, ordinal, self._port, self.deadline())
 
+    def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> PartitionExpiry:
+        """As `Queue.expiry`."""
+        self._context.check_partition(partition)
+        return expiry_of(partition, guess, exact_ms, self._port, self.deadline())
+
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
         """As `Queue.appended_since`."""
         return appended_since(offsets, self._port, self.deadline)
@@ -139,10 +145,13 @@ class QueueReader:
         self,
         partitions: Sequence[int] | None = None,
         *,
+        now_ms: Callable[[Deadline], int],
         ranges: Mapping[str, Sequence[OwnedRange]] | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
     ) -> Iterator[PartitionCheck]:
-        """As `Queue.check`; `moved` as `PartitionChecker` takes it."""
+        """As `Queue.check`; `now_ms` tells the time by the store's clock, and `moved` is as
+        `PartitionChecker` takes it.
+        """
         ttl_seconds = self._context.describe().ttl_seconds
         for partition in self._context.chosen(partitions):
             yield from PartitionChecker(
@@ -150,7 +159,7 @@ class QueueReader:
                 self._port,
                 self.deadline,
                 ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
-                clock=self._context.clock,
+                now_ms=lambda: now_ms(self.deadline()),
                 ranges=None if ranges is None else RangeCheck(partition, ranges),
                 moved=moved,
             ).run()

@@ -309,8 +309,9 @@ def _positions(
     if isinstance(start, MessageID):
         beyond = all(at > end.next for end in ends.values())
     else:
-        now_ms = cluster.clock.wall_ms() + cluster.settings.clock_skew_ms_max
-        beyond = at.timestamp > now_ms
+        beyond = all(at > end.next for end in ends.values()) and at.timestamp > (
+            log.appender.store_clock().now_ms(log.deadline()) + cluster.settings.clock_skew_ms_max
+        )
     if beyond:
         raise InvalidInputError(
             "this start lies beyond the end; 'latest' is what is written from now on",

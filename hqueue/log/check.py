@@ -22,7 +22,7 @@ from hqueue.log.ports import ReadPort, Row
 from hqueue.log.ranges import RangeCheck, Verdict
 from hqueue.log.rows import header_of
 from hqueue.message_id import timestamp_of
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.clock import Deadline
 
 __all__ = ["Finding", "PartitionCheck", "PartitionChecker"]
 
@@ -74,7 +74,7 @@ class PartitionChecker:
         port: the store.
         deadline: makes the bound of each request.
         ttl_ms: the queue's TTL: younger bodies must be there. None if they are kept for ever.
-        clock: tells the age of a batch.
+        now_ms: tells the time by the store's clock, by which bodies expire.
         ranges: topics' ranges; None if they are not compared.
         moved: whether a topic's ranges are others by now: then they are not judged.
     """
@@ -86,7 +86,7 @@ class PartitionChecker:
         deadline: Callable[[], Deadline],
         *,
         ttl_ms: int | None,
-        clock: Clock = SYSTEM_CLOCK,
+        now_ms: Callable[[], int],
         ranges: RangeCheck | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
     ) -> None:
@@ -95,7 +95,7 @@ class PartitionChecker:
         self._port = port
         self._deadline = deadline
         self._ttl_ms = ttl_ms
-        self._clock = clock
+        self._now_ms = now_ms
         self._ranges = ranges
         self._moved = moved
 
@@ -207,7 +207,7 @@ class PartitionChecker:
                 self._check_cells(row, header, cells)
             else:
                 self.result.expired += header.count
-                age_ms = self._clock.wall_ms() - timestamp_of(header.base)
+                age_ms = self._now_ms() - timestamp_of(header.base)
                 if self._ttl_ms is None or age_ms < self._ttl_ms - EXPIRY_MARGIN_MS:
                     self._find(row, "its bodies are missing, and can't have expired")
 

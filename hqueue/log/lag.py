@@ -22,7 +22,8 @@ class PartitionLag:
     messages: int
     """Messages from the ID on, of all topics; exact, by the log's ordinals."""
     age_ms: int
-    """How long ago the first of them was written; 0 if there is none."""
+    """How long ago the first of them was written, by this machine's clock or, if that is behind, by
+    the time of the newest one; 0 if there is none."""
     passed: int
     """Messages that the partition ever had before the ID, expired ones too."""
 
@@ -41,8 +42,10 @@ def lag_at(
     if newest is None or header is None:
         return PartitionLag(0, 0, 0)
     passed = passed_by(header, message_id)
-    messages = header_of(newest).next_ordinal - passed
+    last = header_of(newest)
+    messages = last.next_ordinal - passed
     if messages <= 0:
         return PartitionLag(0, 0, passed)
-    age_ms = clock.wall_ms() - timestamp_of(max(message_id, header.base))
+    now_ms = max(clock.wall_ms(), timestamp_of(last.base))
+    age_ms = now_ms - timestamp_of(max(message_id, header.base))
     return PartitionLag(messages, max(0, age_ms), passed)

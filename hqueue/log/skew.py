@@ -1,14 +1,17 @@
-"""Whether this machine's clock is good enough to give messages their times."""
+"""Whether this machine's clock is good enough to give messages their times; the store's clock."""
 
 from __future__ import annotations
 
+import logging
 import threading
 
-from hqueue.errors import ClockSkewError, Outcome, StoreUnavailableError
+from hqueue.errors import ClockSkewError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.log.ports import AppendPort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 
-__all__ = ["SkewGuard"]
+__all__ = ["SkewGuard", "StoreClock"]
+
+logger = logging.getLogger(__name__)
 
 MEASURED_EVERY_MS = 600_000
 JUMP_MS = 250
@@ -87,3 +90,35 @@ class SkewGuard:
         now_ms = self._clock.monotonic_ms()
         jumped_ms = abs(self._clock.wall_ms() - now_ms - self._start_ms)
         return now_ms - self._measured_ms < MEASURED_EVERY_MS and jumped_ms < JUMP_MS
+
+
+class StoreClock:
+    """Tells the time by the store's clock, for what is judged by when bodies expire. Thread-safe.
+
+    It is measured when it is first asked for, which writes a small row and deletes it, and goes on
+    by this machine's monotonic clock.
+
+    Args:
+        port: writes the row.
+        clock: this machine's clock.
+    """
+
+    def __init__(self, port: AppendPort, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._port = port
+        self._clock = clock
+        self._start_ms: float | None = None
+
+    def now_ms(self, deadline: Deadline) -> int:
+        """The time. By this machine's clock if the user may not write to the queue.
+
+        Raises:
+            StoreUnavailableError: it could not be measured until the deadline.
+        """
+        if self._start_ms is None:
+            try:
+                ahead_ms, _ = deadline.run(self._port.clock_offset_ms)
+            except RequestRefusedError as exc:
+                logger.warning("the time is this machine's, for HBase's can't be measured: %s", exc)
+                ahead_ms = 0.0
+            self._start_ms = self._clock.wall_ms() + ahead_ms - self._clock.monotonic_ms()
+        return int(self._start_ms + self._clock.monotonic_ms())

@@ -10,7 +10,7 @@ from hqueue.format import CODECS, FORMAT_1, Bodies, compressed
 from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import WritePort
-from hqueue.log.skew import SkewGuard
+from hqueue.log.skew import SkewGuard, StoreClock
 from hqueue.message import Message, partition_of_key
 from hqueue.message_id import MessageID, MessageIDs, Moment
 from hqueue.produce.encode import encode_batch, encode_given, keys_of
@@ -55,7 +55,7 @@ class Appender:
 
     def after_fork_in_child(self) -> None:
         self._writers = WriterPool(self.partitions, self._open_writer)
-        self._reaper = HeaderReaper(self._expired_ms, self._context.clock)
+        self._reaper = HeaderReaper(self.expired_ms, self._context.clock)
         self._skew.after_fork_in_child()
 
     def put(
@@ -194,13 +194,22 @@ class Appender:
         self._skew.check(deadline)
         return self._epochs.claim(producer, epoch, deadline)
 
+    def store_clock(self) -> StoreClock:
+        """Tells the time by the store's clock."""
+        return StoreClock(self._port, self._context.clock)
+
     def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
         """As `Queue.current_epoch`."""
         self._context.check_open()
         return self._epochs.current(producer, self._context.deadline())
 
-    def _expired_ms(self) -> int | None:
-        """Up to when messages were written that have expired; None if they are kept for ever."""
+    def expired_ms(self) -> int | None:
+        """Up to when messages were written that have expired, by a clock that was found good; None
+        if they are kept for ever.
+
+        Raises:
+            ClockSkewError, StoreUnavailableError, QueueStateError: that is not known now.
+        """
         ttl_seconds = self._context.describe().ttl_seconds
         if ttl_seconds is None:
             return None

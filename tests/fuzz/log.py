@@ -121,7 +121,7 @@ class _Log:
             self.rows,
             self.deadline,
             ttl_ms=60_000,
-            clock=self.clock,
+            now_ms=self.clock.wall_ms,
             ranges=RangeCheck(PARTITION, RANGES),
         )
         for _ in checker.run():
@@ -168,7 +168,9 @@ def _checked(table: Table) -> None:
     try:
         log.read()
     except CorruptLogError as exc:
-        checker = PartitionChecker(PARTITION, log.rows, log.deadline, ttl_ms=None, clock=log.clock)
+        checker = PartitionChecker(
+            PARTITION, log.rows, log.deadline, ttl_ms=None, now_ms=log.clock.wall_ms
+        )
         *_, result = checker.run()
         found = result.findings or len(bytes.fromhex(str(exc.row))) < rowkey.ROW_KEY_BYTES
         assert found, f"the check does not find {exc}"

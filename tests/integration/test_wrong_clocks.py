@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Consumer
+from hqueue import Consumer, InvalidInputError, MessageID
+from hqueue.format import decode_header
 from hqueue.runtime.clock import SystemClock
 from tests.support.backends import MemoryBackend
 from tests.support.consuming import put_numbered, take, values
+from tests.support.past import DAY_MS, put_in_the_past
 
-DAY_MS = 86_400_000
 WRONG_MS = [-30 * DAY_MS, -60_000, 0, 60_000, 30 * DAY_MS]
 RESETS = ["earliest", "latest", "error"]
 
@@ -74,3 +75,65 @@ def test_a_consumer_goes_on_at_its_group_s_offset(
         assert [lag.messages for lag in consumer.lag().values()] == [0]
     end = queue.offsets()[0].end
     assert [each.committed for each in client.describe_group("g").partitions] == [end]
+
+
+def test_scans_followers_offsets_and_lag_are_what_they_are(
+    writer: hqueue.Client, client: hqueue.Client
+) -> None:
+    queue = writer.create_queue("q", partitions=2, ttl="1d")
+    put_numbered(queue, 10)
+    written = sorted(message.id for message in queue.scan())
+    read = client.queue("q")
+    assert sorted(message.id for message in read.scan()) == written
+    later = [each for each in written if each >= written[4]]
+    assert [message.id for message in read.scan(by_id=True, start=written[4])] == later
+    with read.scan(follow=True, idle_ms_max=60_000) as follower:
+        assert len([follower.next() for _ in range(10)]) == 10
+        put_numbered(queue, 1, first=10)
+        followed = follower.next()
+        assert followed is not None
+        assert followed.value == b"10"
+    assert read.offsets() == queue.offsets()
+    behind = {0: written[0], 1: MessageID(0)}
+    lags = read.lag(behind)
+    assert [lag.messages for lag in lags.values()] == [6, 5]
+    newest = [each.end.timestamp for each in queue.offsets()]
+    assert lags[0].age_ms >= newest[0] - written[0].timestamp, "however far the clock is behind"
+
+
+def test_a_group_is_reset_to_a_time_and_one_to_come_is_refused(
+    writer: hqueue.Client, client: hqueue.Client
+) -> None:
+    queue = writer.create_queue("q", partitions=1)
+    put_numbered(queue, 5)
+    with Consumer("q", group="g", client=writer) as consumer:
+        take(2, consumer)
+    (end,) = (each.end for each in queue.offsets())
+    now_ms = RightClock().wall_ms()
+    assert client.reset_group("g", "q", now_ms) == {0: end}, "nothing was written since"
+    assert client.reset_group("g", "q", 1) == {0: MessageID(1)}
+    with pytest.raises(InvalidInputError, match="beyond the end"):
+        client.reset_group("g", "q", now_ms + DAY_MS)
+
+
+def test_a_check_reports_bodies_that_are_gone_before_their_time_and_no_others(
+    servers: MemoryBackend, writer: hqueue.Client, client: hqueue.Client
+) -> None:
+    queue = writer.create_queue("q", partitions=1, ttl="1d")
+    ages_ms = [3 * DAY_MS, DAY_MS // 2, 1_000]
+    put_in_the_past(servers.raw, queue, ages_ms, now_ms=RightClock().wall_ms())
+    read = client.queue("q")
+
+    def problems() -> list[str]:
+        *_, found = read.check()
+        return [finding.problem for finding in found.findings]
+
+    assert problems() == []
+    (key,) = (key for key, cells in servers.raw.rows("q").items() if _ordinal(key, cells) == 3)
+    servers.raw.delete_cells("q", key, b"message:t")
+    assert problems() == ["its bodies are missing, and can't have expired"]
+
+
+def _ordinal(key: bytes, cells: dict[bytes, bytes]) -> int | None:
+    header = cells.get(b"log:batch")
+    return None if header is None or key[0] == 0xFF else decode_header(key, header).ordinal

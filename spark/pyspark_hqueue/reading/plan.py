@@ -11,11 +11,12 @@ import bisect
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pyspark.sql.datasource import InputPartition
 
-from hqueue import InvalidInputError, MessageID, PartitionOffsets, Queue
+from hqueue import InvalidInputError, MessageID, PartitionExpiry, PartitionOffsets, Queue
+from hqueue.message_id import id_of, timestamp_of
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from pyspark_hqueue.reading.loss import report_loss
 from pyspark_hqueue.reading.options import Boundary, ReadOptions
@@ -116,20 +117,42 @@ def _positions_of(
 ) -> dict[int, Position]:
     """Where these boundaries are now, none beyond the ends."""
     boundaries = {each.partition: boundary(each.partition) for each in offsets}
-    expired = _expired(queue) if "earliest" in boundaries.values() else 0
+    earliest = [each.partition for each in offsets if boundaries[each.partition] == "earliest"]
+    oldest = _oldest(queue, SYSTEM_CLOCK.wall_ms()) if earliest else None
+    expiry = _expiry(queue, earliest, oldest)
     return {
-        each.partition: _position(queue, each, boundaries[each.partition], expired)
+        each.partition: _position(
+            queue,
+            each,
+            boundaries[each.partition],
+            int(expiry[each.partition].gone) if each.partition in expiry else 0,
+        )
         for each in offsets
     }
 
 
-def _expired(queue: Queue, within_ms: int = -TTL_MARGIN_MS) -> int:
-    """The ID below which everything has expired for sure, or may have within so long."""
+def _expiry(
+    queue: Queue, partitions: Collection[int], guess: MessageID | None
+) -> dict[int, PartitionExpiry]:
+    """Up to where messages have expired in these partitions; none if the queue keeps all.
+
+    Args:
+        queue: the queue.
+        partitions: which.
+        guess: as `_oldest` gives it: one that is wrong costs requests.
+    """
+    if guess is None:
+        return {}
+    return {
+        partition: queue.expiry(partition, guess, exact_ms=TTL_MARGIN_MS)
+        for partition in partitions
+    }
+
+
+def _oldest(queue: Queue, now_ms: int) -> MessageID | None:
+    """Messages below this ID have expired if the time is right; None if the queue keeps all."""
     ttl_seconds = queue.describe().ttl_seconds
-    if ttl_seconds is None:
-        return 0
-    oldest_ms = SYSTEM_CLOCK.wall_ms() - ttl_seconds * 1_000 + within_ms
-    return int(MessageID(max(0, oldest_ms)))
+    return None if ttl_seconds is None else MessageID(max(0, now_ms - ttl_seconds * 1_000))
 
 
 def _position(
@@ -325,7 +348,9 @@ def beyond_expiry(
     """Where a query's first batch ends so that it alone can meet messages that have expired.
 
     It has what is left; the next one begins with a message that was named, which has to be there.
-    So the first passes all that expires within a minute.
+    So the first passes all that expires within a minute. Which that is, is told by the time: this
+    machine's or, if that is behind, the newest message's. Where the log shows that this is wrong,
+    it is what was written within a minute of the oldest message that is there.
 
     Args:
         queue: the queue.
@@ -333,11 +358,21 @@ def beyond_expiry(
         targets: where the log does.
         options: where the query begins.
     """
-    kept = _expired(queue, TTL_MARGIN_MS)
     found = dict(ends)
-    for partition, end in ends.items():
-        target = targets.get(partition, end)
-        if end.id < min(kept, target.id) and _has_what_is_left(options, partition):
+    bounded = [
+        partition
+        for partition, end in ends.items()
+        if end.id < targets.get(partition, end).id and _has_what_is_left(options, partition)
+    ]
+    times_ms = (timestamp_of(target.id) for target in targets.values())
+    now_ms = max(SYSTEM_CLOCK.wall_ms(), *times_ms)
+    oldest = _oldest(queue, now_ms) if bounded else None
+    for partition, expiry in _expiry(queue, bounded, oldest).items():
+        target, margin = targets[partition], id_of(TTL_MARGIN_MS)
+        assert oldest is not None
+        is_right = expiry.gone - margin <= oldest <= expiry.kept
+        kept = (oldest if is_right else int(expiry.kept)) + margin
+        if ends[partition].id < min(kept, target.id):
             before = queue.count_before(partition, MessageID.from_int(kept))
             found[partition] = target if kept >= target.id else place_of(queue, partition, before)
     return found

@@ -62,7 +62,7 @@ def test_one_that_was_closed_appends_and_opens_nothing(use: Callable[[QueueLog],
         lambda log, partition: log.reader.count_before(partition, MessageID(0)),
         lambda log, partition: log.reader.id_at(partition, 0),
         lambda log, partition: log.reader.headers(partition, 0, None),
-        lambda log, partition: next(log.reader.check([partition])),
+        lambda log, partition: next(log.reader.check([partition], now_ms=lambda deadline: 0)),
     ],
 )
 def test_a_partition_that_is_not_there_is_an_error(

@@ -30,7 +30,9 @@ def rows() -> list[Stored]:
 def findings(rows: list[Stored]) -> list[Finding]:
     clock = SteppedClock(1_700_000_000_000)
     port: Any = Rows(rows)
-    checker = PartitionChecker(0, port, lambda: Deadline(clock, 1_000), ttl_ms=None, clock=clock)
+    checker = PartitionChecker(
+        0, port, lambda: Deadline(clock, 1_000), ttl_ms=None, now_ms=clock.wall_ms
+    )
     *_, result = checker.run()
     return result.findings
 

@@ -72,7 +72,7 @@ def check(
         port,
         lambda: Deadline(clock, 1_000),
         ttl_ms=None,
-        clock=clock,
+        now_ms=clock.wall_ms,
         ranges=None if ranges is None else RangeCheck(0, ranges),
         moved=moved,
     ).run()

@@ -70,6 +70,8 @@ class MessageSender:
         self._reason = ""
         """What the subscriber said last of why the messages that come next are not done."""
         self._repeat_to: int | None = None
+        self._behind_ms = float("-inf")
+        """What the monotonic clock is behind the newest message's time, when it came."""
         self._calling = self._stopping = False
         self._task = runtime.start(self._run())
 
@@ -114,7 +116,7 @@ class MessageSender:
         first = await self.cursor.ready()
         if not self._is_due(first):
             due_ms = timestamp_of(first) + self._options.delay_ms
-            await self._runtime.sleep_ms(due_ms - self._runtime.clock.wall_ms())
+            await self._runtime.sleep_ms(due_ms - self._now_ms())
         await self._lease.wait()
         pause_ms = 0.0
         self._calling = True
@@ -135,8 +137,20 @@ class MessageSender:
             await self._runtime.sleep_ms(pause_ms)
 
     def _is_due(self, message_id: int) -> bool:
-        due_ms = timestamp_of(message_id) + self._options.delay_ms
-        return not self._options.delay_ms or due_ms <= self._runtime.clock.wall_ms()
+        """Whether a message that was read is old enough. None waits here for longer than the delay,
+        however wrong this machine's clock is: it was written before it was read.
+        """
+        if not self._options.delay_ms:
+            return True
+        written_ms = timestamp_of(message_id)
+        if written_ms > self._now_ms():
+            self._behind_ms = written_ms - self._runtime.clock.monotonic_ms()
+        return written_ms + self._options.delay_ms <= self._now_ms()
+
+    def _now_ms(self) -> float:
+        """The time, by this machine's clock, or by a message that was written after that."""
+        clock = self._runtime.clock
+        return max(clock.wall_ms(), clock.monotonic_ms() + self._behind_ms)
 
     async def _answered(self, call: Call, reply: Reply) -> float:
         """Take in an answer; the pause until the call is made again, 0 if it is not."""

@@ -132,6 +132,7 @@ class Parts:
                 metadata.persistence,
                 committers,
                 ttl_ms=None if ttl_s is None else ttl_s * 1_000,
+                expired_ms=log.appender.expired_ms,
                 bound_ms=bound_ms,
             ),
             committers=committers,

@@ -275,6 +275,17 @@ def test_a_message_is_as_old_as_was_asked_for_when_it_is_sent() -> None:
     play(scene)
 
 
+def test_a_worker_whose_clock_is_days_behind_delays_no_message_longer_than_was_asked_for() -> None:
+    async def scene() -> None:
+        it = Scene([], count=3, delay_ms=2_000)
+        it.runtime.stepped.now_ms = -5 * 86_400_000.0
+        await settle()
+        assert it.runtime.slept_ms == [2_000]
+        assert it.subscriber.got == [0, 1, 2]
+
+    play(scene)
+
+
 def test_whoever_lost_the_checkpoint_stops() -> None:
     async def scene() -> None:
         it = Scene([], count=1)

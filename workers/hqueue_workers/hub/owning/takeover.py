@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from hqueue import MessageID, Outcome, StoreUnavailableError
+from hqueue import HQueueError, MessageID, Outcome, StoreUnavailableError
 from hqueue.errors import BadVersionError, NoTopicPersistenceInfoError
+from hqueue.message_id import id_of
 from hqueue.metadata.managers import (
     LogRange,
     TopicPersistenceInfo,
@@ -59,7 +60,9 @@ class TakeOver:
     Args:
         persistence: the topics' ranges.
         committers: writes control records.
-        ttl_ms: how long messages are kept; None for ever.
+        ttl_ms: how long messages were kept when the hub began; None for ever.
+        expired_ms: up to when messages were written that have expired, as
+            `hqueue.produce.appender.Appender.expired_ms` gives it.
         bound_ms: of one take-over.
         clock: where time comes from.
     """
@@ -70,12 +73,14 @@ class TakeOver:
         committers: Committers,
         *,
         ttl_ms: int | None,
+        expired_ms: Callable[[], int | None],
         bound_ms: float,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._persistence = persistence
         self._committers = committers
         self._ttl_ms = ttl_ms
+        self._expired_ms = expired_ms
         self._bound_ms = bound_ms
         self._clock = clock
 
@@ -124,7 +129,7 @@ class TakeOver:
         owned.known_from = owned.first if ranges else 0
         opened = LogRange(partition, MessageID.from_int(owned.first), None, epoch, marked=True)
         wanted = TopicPersistenceInfo(
-            ranges_after(ranges, opened, closed_at, self._oldest()), owned.access
+            ranges_after(ranges, opened, closed_at, self._oldest(ranges)), owned.access
         )
         try:
             self._persistence.write_topic_persistence_info(topic, wanted, found.version).result(
@@ -152,7 +157,21 @@ class TakeOver:
         assert ended is not None
         return int(ended) + 1
 
-    def _oldest(self) -> int:
+    def _oldest(self, ranges: Sequence[LogRange]) -> int:
+        """Ranges that end before this ID have no messages any more. Those that are kept for longer
+        than that do no harm.
+
+        This machine's clock only says when it is worth to ask: what it says may be wrong, and so
+        may the TTL be that was known at the start.
+        """
         if self._ttl_ms is None:
             return 0
-        return int(MessageID(max(0, self._clock.wall_ms() - 2 * self._ttl_ms)))
+        guess = id_of(max(0, self._clock.wall_ms() - 2 * self._ttl_ms))
+        if not any(each.last is not None and each.last < guess for each in ranges):
+            return 0
+        try:
+            expired_ms = self._expired_ms()
+        except HQueueError as exc:
+            logger.info("it is not known which ranges of a topic have expired: %s", exc)
+            return 0
+        return 0 if expired_ms is None else id_of(max(0, expired_ms - self._ttl_ms))

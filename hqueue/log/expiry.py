@@ -1,0 +1,91 @@
+"""Up to where a partition's messages have expired, by what is there and no clock."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+from hqueue.format import MESSAGES
+from hqueue.log.ports import ReadPort, Row
+from hqueue.log.rows import header_of
+from hqueue.message_id import MessageID, id_of
+from hqueue.runtime.clock import Deadline
+from hqueue.settings.limits import MESSAGE_ID_MAX
+
+__all__ = ["PartitionExpiry", "expiry_of"]
+
+HEADERS_READ = 10
+"""So many batches are looked through for one with messages, where control records lie."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionExpiry:
+    """Between which IDs the oldest message lies that is still there.
+
+    Args:
+        gone: all messages below this ID have expired; 0 if none are known to have.
+        kept: a message that is there, as all later ones are; the end of the log if all have
+            expired.
+    """
+
+    gone: MessageID
+    kept: MessageID
+
+
+def expiry_of(
+    partition: int, guess: int, exact_ms: int, port: ReadPort, deadline: Deadline
+) -> PartitionExpiry:
+    """Up to where a partition's messages have expired.
+
+    They expire in the order in which they were written, while their headers stay for a while. So
+    whether a batch is there says the same of all before it, or of all after it; and the place where
+    that changes is found by halving what lies between. A guess that is good saves most of that, and
+    one that is wrong costs some requests more: about thirty at most.
+
+    Args:
+        partition: the partition.
+        guess: an ID near that place.
+        exact_ms: how far apart the two IDs may be, in the time of IDs.
+        port: the store.
+        deadline: the bound.
+    """
+    oldest, newest = deadline.run(
+        lambda: (port.headers(partition, 0, 1), port.newest(partition, MESSAGE_ID_MAX))
+    )
+    if not oldest or newest is None:
+        return PartitionExpiry(MessageID(0), MessageID(0))
+    first, last = header_of(oldest[0]), header_of(newest)
+    if _is_there(oldest[0], port, deadline):
+        return PartitionExpiry(MessageID(0), MessageID.from_int(first.base))
+    gone, kept_slot, kept = first.end, last.end, last.end
+    guesses = [guess - id_of(exact_ms) // 2, guess + id_of(exact_ms) // 2]
+    while gone < kept_slot and (guesses or kept_slot - gone > id_of(exact_ms)):
+        probe = guesses.pop() if guesses else (gone + kept_slot) // 2
+        if not gone <= probe < kept_slot:
+            continue
+        row = deadline.run(partial(port.newest, partition, probe))
+        if row is None:
+            return PartitionExpiry(MessageID(0), MessageID(0))  # It was truncated.
+        header = header_of(row)
+        if _is_there(row, port, deadline):
+            kept_slot, kept = max(gone, row.slot), header.base
+        else:
+            gone = max(gone, header.end)
+    return PartitionExpiry(MessageID.from_int(gone), MessageID.from_int(kept))
+
+
+def _is_there(row: Row, port: ReadPort, deadline: Deadline) -> bool:
+    """Whether the messages of a batch have not expired. A control record has none, and is as the
+    next batch that has some; where there is none near it nothing says that anything has expired.
+    """
+    rows, header = [row], header_of(row)
+    if header.kind != MESSAGES:
+        rows = deadline.run(lambda: port.headers(row.partition, row.slot, HEADERS_READ))
+    for each in rows:
+        header = header_of(each)
+        if header.kind == MESSAGES and header.topics:
+            place = [(each.partition, each.slot)]
+            smallest = min(header.topics, key=lambda entry: entry.size).topic
+            found = deadline.run(partial(port.get, place, [smallest]))
+            return not found or bool(found[0].cells)
+    return True
