@@ -6,6 +6,7 @@ import dataclasses
 from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError, SettingsError
+from hqueue.settings.limits import HOST_LENGTH_MAX
 from hqueue.settings.numbers import check_whole, is_whole, whole_number
 
 __all__ = ["PORT_MAX", "Address", "GatewayAddress", "master_address", "zookeeper_servers"]
@@ -28,6 +29,10 @@ class Address(NamedTuple):
         Raises:
             InvalidInputError: it is no host and port.
         """
+        if len(text) > HOST_LENGTH_MAX + len("[]:65535"):
+            raise InvalidInputError(
+                "a host's name is too long", address=text[:80], length_max=HOST_LENGTH_MAX
+            )
         host, rest = _split(text)
         port = whole_number(rest or "")
         if (

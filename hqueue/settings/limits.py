@@ -17,6 +17,17 @@ MESSAGE_ID_MAX = (TIMESTAMP_MS_MAX << SEQUENCE_BITS) | SEQUENCE_MAX
 TOPIC_BYTES_MAX = 255
 """UTF-8 bytes of a topic's name: it is an HBase qualifier, repeated in every row and header."""
 
+NAME_BYTES_MAX = 1_024
+"""Of a text in a call that names something, before anything is done with it. All names are shorter;
+what each may have is checked beside it.
+"""
+
+APPLICATION_MAX = 100
+"""Preferences of an application's own that are kept with a subscription."""
+
+HOST_LENGTH_MAX = 253
+"""Of a host's name, as the DNS has it."""
+
 TOPICS_PER_BATCH_MAX = 1_024
 
 BATCH_MESSAGES_MAX = 65_536

@@ -12,7 +12,7 @@ from hqueue.message_id import MessageID
 from hqueue.metadata.ports import Version
 from hqueue.metadata.records import check_name
 from hqueue.settings.addresses import Address
-from hqueue.settings.limits import PARTITIONS_MAX
+from hqueue.settings.limits import APPLICATION_MAX, PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole
 
 __all__ = [
@@ -31,8 +31,6 @@ __all__ = [
 Value = TypeVar("Value")
 
 COUNT_MAX = 2**31 - 1
-APPLICATION_MAX = 100
-"""Preferences of an application's own, at most."""
 EVERYBODY = "*"
 NAMES_MAX = 256
 """Names in a rule, at most."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from hqueue import InvalidInputError, Message, MessageID, ReceivedMessage, Scan
 from hqueue.rpc.services import load
-from hqueue.settings.limits import SEQUENCE_BITS, SEQUENCE_MAX
+from hqueue.settings.limits import BATCH_BYTES_MAX, NAME_BYTES_MAX, SEQUENCE_BITS, SEQUENCE_MAX
 
 __all__ = [
     "API",
@@ -36,16 +36,21 @@ HEADER_OVERHEAD_BYTES = 16
 """What Thrift's binary protocol puts beside the bytes of a message, and of a header, at most."""
 
 
-def text_of(given: object, name: str) -> str:
-    """An argument that is a text.
+def text_of(given: object, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
+    """An argument that is a text, and has no more than so many bytes.
 
     Raises:
-        InvalidInputError: it is missing, or is no UTF-8.
+        InvalidInputError: it is missing, too long, or no UTF-8.
     """
     if given is None:
         raise InvalidInputError("an argument is missing", argument=name)
+    text = given if isinstance(given, (bytes, str)) else str(given)
+    if len(text) > bytes_max:
+        raise InvalidInputError(
+            "an argument is too long", argument=name, bytes=len(text), bytes_max=bytes_max
+        )
     try:
-        return given.decode() if isinstance(given, bytes) else str(given)
+        return text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as exc:
         raise InvalidInputError("a text must be UTF-8", argument=name) from exc
 
@@ -87,7 +92,7 @@ def message_of(given: Any) -> Message:
     for header in given.headers or ():
         if header.value is None:
             raise InvalidInputError("a header has a value, which may be empty")
-        headers.append((text_of(header.name, "headers"), header.value))
+        headers.append((text_of(header.name, "headers", BATCH_BYTES_MAX), header.value))
     return Message(text_of(given.topic, "topic"), given.value, given.key, headers)
 
 

@@ -372,9 +372,10 @@ def test_a_senseless_frame_ends_its_connection_and_nothing_else(place: Place) ->
     for frame in (b"GET / HTTP/1.1\r\n\r\n", b"\x80\x01\x00\x01\xff\xff\xff\xff", bytes(64)):
         with socket.create_connection(hub.address, timeout=WAIT_S) as stranger:
             stranger.sendall(frame)
-            stranger.shutdown(socket.SHUT_WR)
-            while stranger.recv(4_096):
-                pass  # What says that it was no call.
+            with contextlib.suppress(OSError):  # It was hung up on.
+                stranger.shutdown(socket.SHUT_WR)
+                while stranger.recv(4_096):
+                    pass
         client.publish("t", b"after")
     assert len(place.values()) == 4
 

@@ -17,6 +17,7 @@ from hqueue.errors import (
 )
 from hqueue.metadata.managers import check_names
 from hqueue.rpc.services import given, load
+from hqueue.settings.limits import NAME_BYTES_MAX
 from hqueue_workers.hub.writing.owned import RedirectedError
 
 __all__ = ["as_thrift", "message_id_of", "rules_of", "rules_struct", "since_of", "text_of"]
@@ -54,14 +55,16 @@ def as_thrift(error: BaseException) -> Exception:
     return made
 
 
-def text_of(text: Any, name: str) -> str:
-    """A text of a call.
+def text_of(text: Any, name: str, bytes_max: int = NAME_BYTES_MAX) -> str:
+    """A text of a call, which has no more than so many bytes.
 
     Raises:
-        InvalidInputError: it is missing, or no UTF-8.
+        InvalidInputError: it is missing, too long, or no UTF-8.
     """
     if text is None:
         raise InvalidInputError(f"{name} is missing")
+    if len(text) > bytes_max:
+        raise InvalidInputError(f"{name} is too long", bytes=len(text), bytes_max=bytes_max)
     try:
         return text if isinstance(text, str) else bytes(text).decode()
     except UnicodeDecodeError as exc:
@@ -97,7 +100,7 @@ def rules_of(struct: Any) -> dict[str, tuple[str, ...]]:
     names = [field.name for field in dataclasses.fields(TopicAccess)]
     rules = {name: getattr(struct, name, None) for name in names}
     return {
-        name: check_names([text_of(each, name) for each in rule], option=name)
+        name: check_names((text_of(each, name) for each in rule), option=name)
         for name, rule in rules.items()
         if rule is not None
     }

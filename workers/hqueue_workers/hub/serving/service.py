@@ -376,7 +376,8 @@ def _message(topic: str, given: Any) -> Message:
         if any(each is None or each.name is None or each.value is None for each in given.headers):
             raise InvalidInputError("a header has a name and a value")
         headers = tuple(
-            (text_of(each.name, "a name"), _bytes(each.value)) for each in given.headers
+            (text_of(each.name, "a name", BATCH_BYTES_MAX), _bytes(each.value))
+            for each in given.headers
         )
         reserved.check_headers(name for name, _ in headers)
     key = None if given.key is None else _bytes(given.key)

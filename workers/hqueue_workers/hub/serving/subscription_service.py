@@ -14,6 +14,7 @@ from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.rpc.services import given, load
 from hqueue.settings import reserved
+from hqueue.settings.limits import APPLICATION_MAX
 from hqueue.settings.numbers import check_whole
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.region import Region
@@ -236,8 +237,10 @@ def _shared_delivery(address: Address, session: str, explicit: bool) -> Delivery
 def _preferences(struct: Any) -> SubscriptionPreferences | None:
     if struct is None:
         return None
+    if len(struct.application or ()) > APPLICATION_MAX:
+        raise InvalidInputError("an application keeps no more preferences here")
     application = {
-        text_of(name, "application"): text_of(value, "application")
+        text_of(name, "application", 4_000): text_of(value, "application", 4_000)
         for name, value in (struct.application or {}).items()
     }
     if any(len(name) + len(value) > 1_000 for name, value in application.items()):
