@@ -94,6 +94,14 @@ $(KAFKA_STAMP): $(STAMP)
 	echo '$(CURDIR)/spark' > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
 	touch $@
 
+# Other versions of Python, each in an environment of its own with what the library itself needs. The
+# tests make those that they can: `python -m tests.support.pythons` lists them.
+.venv-python-%/installed: setup.cfg constraints.txt
+	"$$($(BIN)/python -m tests.support.pythons $*)" -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --constraint constraints.txt --editable .
+	rm -rf *.egg-info
+	touch $@
+
 .PHONY: test-spark
 test-spark: setup .venv-spark-$(SPARK)/installed  ## test the data source on an older PySpark (SPARK=4.0); takes some 10 minutes
 	.venv-spark-$(SPARK)/bin/python -m pytest $(foreach part,batch stream sink jobs located carried,tests/spark/test_$(part).py)
@@ -137,4 +145,4 @@ format: $(STAMP)  ## put the code into its form
 
 .PHONY: clean
 clean:  ## remove what was built and installed here; the shared jars and the server's data stay
-	rm -rf $(VENV) .venv-spark-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-spark-* .venv-python-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

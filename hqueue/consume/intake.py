@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
@@ -17,6 +18,7 @@ from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
+from hqueue.runtime.threads import try_start
 
 __all__ = ["Intake", "Portion"]
 
@@ -120,6 +122,10 @@ class Intake(Generic[KeyT]):
         self._work = threading.Condition()
         self._woken = False
         self._closed = False
+        self._own: collections.deque[Callable[[], None]] = collections.deque()
+        """Requests for `take` to make itself."""
+        self._own_only = False
+        """Whether it makes all of them: the interpreter starts no more threads."""
 
     def add(
         self, key: KeyT, reader: QueueReader, partition: int, scan: Scan, ordinal: int | None = None
@@ -165,32 +171,28 @@ class Intake(Generic[KeyT]):
             ClosedError: it was closed.
         """
         ends_ms = self._clock.monotonic_ms() + timeout_ms
-        with self._work:
-            while True:
-                if self._closed:
-                    raise ClosedError("this is closed")
-                now_ms = self._clock.monotonic_ms()
-                self._ask(now_ms)
-                if self._ready:
-                    fetch, came = self._ready.popleft()
-                    if isinstance(came, BaseException):
-                        self._want(fetch)
-                        raise came
+        while True:
+            with self._work:
+                while not self._own:
+                    if self._closed:
+                        raise ClosedError("this is closed")
+                    now_ms = self._clock.monotonic_ms()
                     self._ask(now_ms)
-                    self._work.notify_all()
-                    return came
-                if self._woken or now_ms >= ends_ms:
-                    self._woken = False
-                    return None
-                due_ms = min(
-                    (
-                        source.waiting.next_due_ms
-                        for source in self._sources.values()
-                        if not source.polled
-                    ),
-                    default=ends_ms,
-                )
-                self._work.wait(max(0.0, min(due_ms, ends_ms) - now_ms) / 1e3)
+                    if self._ready:
+                        fetch, came = self._ready.popleft()
+                        if isinstance(came, BaseException):
+                            self._want(fetch)
+                            raise came
+                        self._ask(now_ms)
+                        self._work.notify_all()
+                        return came
+                    if self._woken or now_ms >= ends_ms:
+                        self._woken = False
+                        return None
+                    if not self._own:
+                        self._work.wait(self._wait_s(now_ms, ends_ms))
+                own = self._own.popleft()
+            own()
 
     def wake(self) -> None:
         """Let `take` return: the one that waits, or else the next one if it would have to."""
@@ -208,6 +210,12 @@ class Intake(Generic[KeyT]):
         _free(unused)
 
     # The lock is held from here on, but for what runs in a thread.
+
+    def _wait_s(self, now_ms: float, ends_ms: float) -> float:
+        """How long there is nothing to ask for."""
+        waiting = [each.waiting for each in self._sources.values() if not each.polled]
+        due_ms = min((each.next_due_ms for each in waiting), default=ends_ms)
+        return max(0.0, min(due_ms, ends_ms) - now_ms) / 1e3
 
     def _is_read(self, fetch: _Partition[KeyT]) -> bool:
         return self._partitions.get(fetch.key) is fetch
@@ -260,7 +268,10 @@ class Intake(Generic[KeyT]):
     ) -> None:
         for fetch in fetches:
             fetch.busy = True
-        threading.Thread(target=target, args=(fetches,), name="hqueue-intake", daemon=True).start()
+        thread = None if self._own_only else try_start(target, fetches, name="hqueue-intake")
+        if thread is None:
+            self._own_only = True
+            self._own.append(functools.partial(target, fetches))
 
     def _read(self, fetches: list[_Partition[KeyT]]) -> None:
         """In a thread: ask for more of one that is behind."""
@@ -287,7 +298,9 @@ class Intake(Generic[KeyT]):
             for batches in fetch_once(fetches, self._poll_of(source), source.reader.deadline):
                 with self._work:
                     self._work.wait_for(
-                        lambda: self._closed or len(self._ready) < PREFETCH_REQUESTS
+                        lambda: (
+                            self._closed or self._own_only or len(self._ready) < PREFETCH_REQUESTS
+                        )
                     )
                     if self._closed:
                         break

@@ -12,6 +12,7 @@ from hqueue.consume.fetcher import Fetch, Fetcher, Pace
 from hqueue.log import Batch, PartitionReader
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import try_start
 
 __all__ = ["PREFETCH_REQUESTS", "Prefetcher"]
 
@@ -110,7 +111,8 @@ class Prefetcher:
                 self._busy.add(reader)
             self._asked.append(request)
             name = f"hqueue-scan-{reader.partition}"
-            threading.Thread(target=self._read, args=(request,), name=name, daemon=True).start()
+            if try_start(self._read, request, name=name) is None:
+                self._read(request)
 
     def _read(self, request: _Request) -> None:
         reader = request.fetch.reader

@@ -12,6 +12,7 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.handle import Cluster
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.threads import start
 from hqueue.settings.attributes import check_queue_name
 
 __all__ = ["Catalog", "QueueCatalog", "Selection"]
@@ -102,7 +103,7 @@ class QueueCatalog:
         self._work = threading.Condition()
         self._due_ms = float("inf")
         self._closed = False
-        threading.Thread(target=self._run, name="hqueue-group-queues", daemon=True).start()
+        start(self._run, name="hqueue-group-queues")
 
     def select(self, selection: Selection) -> Catalog:
         """Look for these queues from now on; what is there of them.

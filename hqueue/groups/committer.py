@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from hqueue.errors import BufferFullError, CommitFailedError, HQueueError, Outcome
 from hqueue.groups.offsets import Position
 from hqueue.metadata import PartitionKey
+from hqueue.runtime import ending
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.threads import try_start
 
 __all__ = ["Committer", "OnCommit"]
 
@@ -21,6 +23,9 @@ OnCommit = Callable[[Mapping[PartitionKey, Position], "HQueueError | None"], Non
 
 LATER_MAX = 1_000
 """So many commits wait; who wants one more waits as well."""
+
+CALLBACKS_S = 10
+"""How long the end of the process waits for callbacks."""
 
 _Later = tuple[Mapping[PartitionKey, Position], "OnCommit | None"]
 
@@ -32,7 +37,8 @@ class Committer:
     thread commits before that. Of positions that wait, and that nobody waits for, only the latest
     are committed: however slow the store is, what waits is no more than one position a partition.
 
-    Nothing here waits for a callback: a callback may commit itself.
+    Nothing here waits for a callback: a callback may commit itself. Before the process ends in
+    order, all that was to be committed later is; what comes after that is committed by the caller.
 
     Args:
         commit: commits positions, and returns the partitions for which that was refused.
@@ -53,6 +59,19 @@ class Committer:
         self._thread: threading.Thread | None = None
         """There for as long as something is to be committed later, or called."""
         self._decisions: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
+        self._ending = False
+        ending.register(self)
+
+    def at_end(self) -> None:
+        """Commit what waits, and call what is to be called; from now on commit at once."""
+        self._ending = True
+        with self._committing:
+            self._commit_waiting()
+        thread = self._thread
+        if thread is None:
+            self._call_back()
+        elif not self.calls_back:
+            thread.join(CALLBACKS_S)
 
     @property
     def calls_back(self) -> bool:
@@ -83,6 +102,8 @@ class Committer:
         Raises:
             BufferFullError: a callback of a commit asks, which others wait for.
         """
+        if self._thread is None:
+            self._call_back()
         with self._lock:
             if self.calls_back and len(self._later) >= LATER_MAX:
                 raise BufferFullError("too many commits wait", waiting=LATER_MAX)
@@ -91,7 +112,7 @@ class Committer:
     def commit_later(
         self, positions: Mapping[PartitionKey, Position], on_commit: OnCommit | None = None
     ) -> None:
-        """Commit soon, in another thread. Never waits.
+        """Commit soon, in another thread. Never waits, unless the process is ending.
 
         Args:
             positions: what to commit.
@@ -104,13 +125,15 @@ class Committer:
         with self._lock:
             if self._thread is None:
                 # It begins when the lock is free.
-                thread = threading.Thread(target=self._run, name="hqueue-commit", daemon=True)
-                thread.start()
-                self._thread = thread
+                self._thread = try_start(self._run, name="hqueue-commit")
             if on_commit is None and self._later and self._later[-1][1] is None:
                 self._later[-1] = ({**self._later[-1][0], **positions}, None)
             else:
                 self._later.append((positions, on_commit))
+            at_once = self._ending or self._thread is None
+        if at_once:
+            with self._committing:
+                self._commit_waiting()
 
     def flush(self) -> None:
         """Wait until all that was decided is committed, or failed. The store's bounds hold."""
@@ -128,9 +151,13 @@ class Committer:
                     return
             with self._committing:
                 self._commit_first()
-            while self._to_call:
-                on_commit, (positions, _), error = self._to_call.popleft()
-                call_foreign("a callback of a commit", on_commit, positions, error)
+            self._call_back()
+
+    def _call_back(self) -> None:
+        """Call what is to be called. Where no thread can be started, whoever holds no lock does."""
+        while self._to_call:
+            on_commit, (positions, _), error = self._to_call.popleft()
+            call_foreign("a callback of a commit", on_commit, positions, error)
 
     def _commit_waiting(self) -> None:
         """Commit what was to be committed later. The caller commits."""

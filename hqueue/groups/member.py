@@ -26,6 +26,7 @@ from hqueue.metadata.certainty import Certainty
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import NEW
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.threads import start
 
 __all__ = ["GroupMember"]
 
@@ -116,8 +117,7 @@ class GroupMember:
             self._group.watch(self._on_members),
             *([] if eager else [self._plan.watch(self._on_plan)]),
         ]
-        self._thread = threading.Thread(target=self._serve, name="hqueue-group-member", daemon=True)
-        self._thread.start()
+        self._thread = start(self._serve, name="hqueue-group-member")
 
     def see_partitions(self, partitions: Mapping[PartitionKey, str | None]) -> None:
         """The partitions that there are of the group's queues, with their regions' hosts."""

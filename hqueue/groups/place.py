@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 import uuid
 from collections.abc import Callable, Collection
 
@@ -20,6 +19,7 @@ from hqueue.groups.options import ConsumerSettings
 from hqueue.groups.paths import GroupPaths
 from hqueue.handle import Cluster
 from hqueue.metadata import Coordination, PartitionKey, Watch
+from hqueue.runtime.threads import start_timer
 
 __all__ = ["GroupPlace"]
 
@@ -149,9 +149,7 @@ class GroupPlace:
         if self._settings.instance_id is None:
             coordination.close()
             return
-        timer = threading.Timer(coordination.store.session_timeout_ms / 1e3, coordination.close)
-        timer.daemon = True
-        timer.start()
+        start_timer(coordination.store.session_timeout_ms, coordination.close)
 
     def _join(self) -> None:
         catalog, paths, found = self._catalog, self._paths, self.found

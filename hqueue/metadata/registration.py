@@ -12,6 +12,7 @@ from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import Group, MetadataStore, Obstacle, SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.threads import start
 
 __all__ = ["Registration"]
 
@@ -79,11 +80,11 @@ class Registration:
             self._make()
             self._own = OwnKeys(store, self._look, self._end)
             self._make_again()
+            start(self._run, name="hqueue-registration")
         except HQueueError:
             self._end()
             self._remove()
             raise
-        threading.Thread(target=self._run, name="hqueue-registration", daemon=True).start()
 
     def close(self) -> None:
         """Remove what this registration made, and only that. Never raises: what can't be removed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import collections
 import logging
 import os
@@ -15,9 +14,11 @@ from hqueue.format import Bodies
 from hqueue.message import Headers, Message, headers_size
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Target
+from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import try_start
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.settings.reserved import check_topic
@@ -37,8 +38,11 @@ class BatchingBuffer(Generic[Target]):
     """Gathers messages by their targets, and has some threads write them, a batch at a time for
     each target, in the order in which they were taken. Thread-safe.
 
-    What is in it is lost if the process is killed, and written when it exits in order. In a forked
-    child it can't be used.
+    What is in it is lost if the process is killed, and written when it ends in order (see
+    `hqueue.runtime.ending`); what is taken after that is written before the call returns. In a
+    forked child it can't be used.
+
+    Where the interpreter starts no more threads, a thread that waits for what it sent writes it.
 
     Args:
         write: writes a batch; the messages' IDs, in their order. Bounded in time.
@@ -85,21 +89,26 @@ class BatchingBuffer(Generic[Target]):
         self._unfinished: set[PendingBatch[Target]] = set()
         self._flushing = 0
         self._closed = False
-        self._threads = [
-            threading.Thread(target=self._run, name=f"hqueue-producer-{n}", daemon=True)
-            for n in range(appends_max if targets is None else min(appends_max, targets))
-        ]
-        for thread in self._threads:
-            thread.start()
-        atexit.register(self.close)
+        self._ending = False
+        """Whether what is taken is written before the call returns."""
+        self._threads: list[threading.Thread] = []
+        self._helping: list[threading.Thread] = []
+        """Threads of others that write now."""
+        for n in range(appends_max if targets is None else min(appends_max, targets)):
+            thread = try_start(self._run, name=f"hqueue-producer-{n}")
+            if thread is None:
+                self._ending = True
+                break
+            self._threads.append(thread)
         register(self)
+        ending.register(self)
 
     def after_fork_in_child(self) -> None:
         self._closed = True
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._threads = []
+        self._threads, self._helping = [], []
         self._open.clear()
         self._sealed.clear()
         for batch in self._unfinished:
@@ -147,6 +156,8 @@ class BatchingBuffer(Generic[Target]):
                 batch.callbacks.append((index, callback))
             if index + 1 >= self._batch_messages_max:
                 self._seal(batch)
+        if self._ending:
+            self.flush()
         return Delivery(batch.future, index)
 
     def _batch_with_room(
@@ -155,6 +166,7 @@ class BatchingBuffer(Generic[Target]):
         """The open batch that takes a message, which is looked at first. The lock is held."""
         Message(topic, value)
         check_topic(topic)
+        self._check_sender()
         if self._closed or self._buffered >= self._buffer_bytes_max:
             self._wait_for_room()
         batch = self._open.get(target)
@@ -182,6 +194,7 @@ class BatchingBuffer(Generic[Target]):
         batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), room)
         batch.bodies = bodies
         with self._lock:
+            self._check_sender()
             if self._closed or self._buffered >= self._buffer_bytes_max:
                 self._wait_for_room()
             if target in self._open:
@@ -190,6 +203,8 @@ class BatchingBuffer(Generic[Target]):
             self._sealed.append(batch)
             self._buffered += bodies.size
             self._work.notify()
+        if self._ending:
+            self.flush()
         return Delivery(batch.future)
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -202,14 +217,30 @@ class BatchingBuffer(Generic[Target]):
         if os.getpid() != self._pid:
             raise ClosedError("the producer belongs to the parent process: flush it there")
         self._check_waiter()
+        ends_ms = _ends_ms(timeout_s)
         with self._lock:
             self._flushing += 1
             self._work.notify_all()
-            try:
-                sent = set(self._unfinished)
-                return self._room.wait_for(lambda: sent.isdisjoint(self._unfinished), timeout_s)
-            finally:
+            sent = set(self._unfinished)
+        try:
+            if not self._threads:
+                self._write_all(sent, ends_ms)
+            with self._lock:
+                return self._room.wait_for(
+                    lambda: sent.isdisjoint(self._unfinished), _left_s(ends_ms)
+                )
+        finally:
+            with self._lock:
                 self._flushing -= 1
+
+    def at_end(self) -> None:
+        """Write what is buffered, and from now on each message before the call that takes it
+        returns.
+        """
+        if os.getpid() != self._pid:
+            return
+        self._ending = True
+        self.flush()
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Take no more, write what is buffered, and end; whether that was in time.
@@ -225,17 +256,25 @@ class BatchingBuffer(Generic[Target]):
                 self._seal(batch)
             self._work.notify_all()
             self._room.notify_all()
-        ends_ms = None if timeout_s is None else SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1e3
+        ends_ms = _ends_ms(timeout_s)
         drained = self.flush(timeout_s)
         for thread in self._threads:
-            left_s = None if ends_ms is None else (ends_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3
-            thread.join(left_s if left_s is None else max(0.0, left_s))
-        atexit.unregister(self.close)
+            thread.join(_left_s(ends_ms))
+        ending.discard(self)
         return drained
 
+    def _is_own_thread(self) -> bool:
+        """Whether a delivery callback is the caller."""
+        thread = threading.current_thread()
+        return thread in self._threads or thread in self._helping
+
     def _check_waiter(self) -> None:
-        if threading.current_thread() in self._threads:
+        if self._is_own_thread():
             raise InvalidInputError("a delivery callback can't wait for its own producer")
+
+    def _check_sender(self) -> None:
+        if self._ending and self._is_own_thread():
+            raise ClosedError("the program is ending: a delivery callback can't send any more")
 
     def _wait_for_room(self) -> None:
         if not self._closed:
@@ -268,6 +307,25 @@ class BatchingBuffer(Generic[Target]):
                     self._work.wait(self._wait_s())
                     batch = self._take()
             self._write_out(batch)
+
+    def _write_all(self, sent: set[PendingBatch[Target]], ends_ms: float | None) -> None:
+        """Write these, or what goes before them, in the caller's thread: there is no other."""
+        thread = threading.current_thread()
+        self._helping.append(thread)
+        try:
+            while _left_s(ends_ms) != 0:
+                batch = None
+                with self._lock:
+                    while not sent.isdisjoint(self._unfinished):
+                        batch = self._take()
+                        # Perhaps another thread like this one writes what goes before.
+                        if batch is not None or not self._room.wait(_left_s(ends_ms)):
+                            break
+                if batch is None:
+                    return
+                self._write_out(batch)
+        finally:
+            self._helping.remove(thread)
 
     def _take(self) -> PendingBatch[Target] | None:
         """A batch that may be appended now: the oldest sealed one, or one that lingered enough.
@@ -324,3 +382,11 @@ class BatchingBuffer(Generic[Target]):
             self._unfinished.discard(batch)
             self._room.notify_all()
             self._work.notify()
+
+
+def _ends_ms(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1e3
+
+
+def _left_s(ends_ms: float | None) -> float | None:
+    return None if ends_ms is None else max(0.0, ends_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3

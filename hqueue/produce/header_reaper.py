@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hqueue.errors import HQueueError
 from hqueue.log import PartitionWriter
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.threads import try_start
 
 __all__ = ["HeaderReaper"]
 
@@ -44,12 +45,8 @@ class HeaderReaper:
         if now_ms < due_ms or not self._under_way.acquire(blocking=False):
             return
         self._due_ms[writer.partition] = now_ms + EVERY_MS
-        try:
-            threading.Thread(
-                target=self._collect, args=(writer,), name="hqueue-collect", daemon=True
-            ).start()
-        except RuntimeError:  # The interpreter is ending.
-            self._under_way.release()
+        if try_start(self._collect, writer, name="hqueue-collect") is None:
+            self._under_way.release()  # Others tidy.
 
     def _collect(self, writer: PartitionWriter) -> None:
         try:

@@ -23,6 +23,7 @@ from hqueue.rpc.messages import encode_call
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import try_start
 from hqueue.settings.addresses import zookeeper_servers
 
 __all__ = ["BATCH", "WORKER_SERVICE", "AppendNotifier", "row_of"]
@@ -119,11 +120,7 @@ class AppendNotifier:
         if self._closed or not self._starting.acquire(blocking=False):
             return
         try:
-            thread = threading.Thread(target=self._run, name="hqueue-append-notifier", daemon=True)
-            thread.start()
-            self._thread = thread
-        except RuntimeError:  # The interpreter is ending.
-            logger.debug("no notifications: no thread can be started")
+            self._thread = try_start(self._run, name="hqueue-append-notifier")
         finally:
             self._starting.release()
 

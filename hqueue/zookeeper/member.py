@@ -13,7 +13,9 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id, Permissions
 
+from hqueue.errors import ClosedError
 from hqueue.metadata.ports import SessionState
+from hqueue.runtime.threads import REFUSAL, start_timer, try_start
 from hqueue.settings.connection import Settings
 
 __all__ = ["Member", "end_all"]
@@ -84,7 +86,17 @@ class Member:
         )
         self.client.add_listener(lambda state: changed(self, _STATES[state]))
         self._watch_handshake(self.client._connection)
-        self.client.start_async()
+        try:
+            self.client.start_async()
+        except RuntimeError as exc:
+            if REFUSAL not in str(exc):
+                raise
+            raise ClosedError(
+                "the program is ending: it is too late to begin a session with ZooKeeper"
+            ) from exc
+        # kazoo ends its threads when the interpreter begins to end, though others go on: a consumer
+        # that is closed then needs them. They are daemons, and end with the process.
+        atexit.unregister(self.client.handler.stop)
 
     @property
     def connected(self) -> bool:
@@ -116,9 +128,7 @@ class Member:
         kazoo says LOST when ZooKeeper says so, which takes a connection.
         """
         self._cancel_grace()
-        self._grace = threading.Timer(self.timeout_ms / 1e3, self._outlived, (self,))
-        self._grace.daemon = True
-        self._grace.start()
+        self._grace = start_timer(self.timeout_ms, self._outlived, self)
 
     def leave(self) -> None:
         """Be no member any more. The session at ZooKeeper ends by `end`."""
@@ -132,13 +142,6 @@ class Member:
             self.client.close()
         except Exception:  # What it left open, ZooKeeper ends.
             logger.warning("the session with ZooKeeper was not closed", exc_info=True)
-
-    def abandon(self) -> None:
-        """In a forked child: leave all of it to the parent.
-
-        Its threads stayed there: waiting for them to end would be for ever.
-        """
-        atexit.unregister(self.client.handler.stop)
 
     def _cancel_grace(self) -> None:
         if self._grace is not None:
@@ -160,10 +163,10 @@ class Member:
 
 def end_all(members: Sequence[Member]) -> None:
     """End sessions, all at once: each takes a round trip and the end of kazoo's threads."""
-    others = [threading.Thread(target=member.end, daemon=True) for member in members[1:]]
-    for thread in others:
-        thread.start()
-    for member in members[:1]:
-        member.end()
-    for thread in others:
-        thread.join()
+    others = {member: try_start(member.end, name="hqueue-session-end") for member in members[1:]}
+    for member in members:
+        thread = others.get(member)
+        if thread is None:
+            member.end()
+        else:
+            thread.join()

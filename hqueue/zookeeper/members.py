@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavai
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import try_start
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import Allocation
 from hqueue.zookeeper.member import Member, end_all
@@ -48,7 +50,6 @@ class Members:
         self._changes = threading.Condition(self.lock)
         self.states = States(self.lock)
         self._members: list[Member] = []
-        self._ending: list[Member] = []
         self._allocation = self._new_allocation()
         self._granted_ms: int | None = None
 
@@ -56,8 +57,6 @@ class Members:
         return Allocation(self._bytes_max, self.prefix_bytes)
 
     def after_fork_in_child(self) -> None:
-        for member in [*self._members, *self._ending]:
-            member.abandon()
         self._begin()
 
     def __iter__(self) -> Iterator[Member]:
@@ -273,16 +272,10 @@ class Members:
         self._allocation = self._new_allocation()
         for member in lost:
             member.leave()
-        self._ending += lost
-        # Not here: this may be the thread of one of them, whose end would be waited for.
-        threading.Thread(
-            target=self._end, args=(lost,), name="hqueue-session-end", daemon=True
-        ).start()
+        # Not here: this may be the thread of one of them, whose end would be waited for. They are
+        # lost: where no thread can be started any more they end with the process.
+        try_start(end_all, lost, name="hqueue-session-end")
         if not any(member.refused for member in lost):
-            self._members.append(self._open())
+            with contextlib.suppress(ClosedError):  # Likewise.
+                self._members.append(self._open())
         self.states.set(SessionState.LOST)
-
-    def _end(self, members: list[Member]) -> None:
-        end_all(members)
-        with self.lock:
-            self._ending = [member for member in self._ending if member not in members]

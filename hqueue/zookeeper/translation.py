@@ -6,7 +6,7 @@ from kazoo import exceptions
 
 from hqueue.errors import HQueueError, Outcome, RequestRefusedError, StoreUnavailableError
 
-__all__ = ["ANSWERS", "translate"]
+__all__ = ["ANSWERS", "is_refusal", "refused", "translate"]
 
 ANSWERS = (
     exceptions.NoNodeError,
@@ -28,14 +28,24 @@ _REFUSALS = (
 )
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Whether ZooKeeper will not do what it was asked for."""
+    return isinstance(error, _REFUSALS)
+
+
+def refused(error: BaseException, path: str) -> RequestRefusedError:
+    """A refusal."""
+    return RequestRefusedError(
+        "ZooKeeper refused", path=path, answer=f"{type(error).__name__}: {error}"
+    )
+
+
 def translate(error: BaseException, path: str) -> HQueueError:
     """Anything but an answer. What isn't a refusal means that ZooKeeper did not answer in time,
     and may do it yet.
     """
-    if isinstance(error, _REFUSALS):
-        return RequestRefusedError(
-            "ZooKeeper refused", path=path, answer=f"{type(error).__name__}: {error}"
-        )
+    if is_refusal(error):
+        return refused(error, path)
     return StoreUnavailableError(
         "ZooKeeper gave no answer",
         outcome=Outcome.UNKNOWN,

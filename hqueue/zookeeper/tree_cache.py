@@ -12,6 +12,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata.ports import Record, SessionState
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.threads import start
 from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
@@ -58,9 +59,8 @@ class TreeCache:
         self._unreported = True
         self._closed = False
         self._work = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="hqueue-tree-cache", daemon=True)
         self._listening = session.on_state(self._on_state, self._end)
-        self._thread.start()
+        start(self._run, name="hqueue-tree-cache")
 
     def close(self) -> None:
         """Call the listener no more. Never raises."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from hqueue.errors import ClosedError
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import REFUSAL
 
 __all__ = ["THREADS", "SideBySide"]
 
@@ -55,28 +56,45 @@ class SideBySide:
         results: dict[int, Result] = {}
         errors: list[BaseException] = []
         numbered = iter(enumerate(inputs))
-        lock = threading.Lock()
+        changed = threading.Condition()
+        begun = ended = 0
 
         def run() -> None:
-            while not errors:
-                with lock:
-                    number, item = next(numbered, (-1, None))
-                if item is None:
-                    return
+            nonlocal begun, ended
+            while True:
+                with changed:
+                    number, item = next(numbered, (-1, None)) if not errors else (-1, None)
+                    if item is None:
+                        return
+                    begun += 1
                 try:
                     results[number] = work(item)
                 except BaseException as exc:
                     errors.append(exc)
+                finally:
+                    with changed:
+                        ended += 1
+                        changed.notify_all()
 
-        if len(inputs) <= alone_max:
+        if len(inputs) <= alone_max or not self._submit(run, min(THREADS, len(inputs))):
             run()
-        else:
-            pool = self._threads()
-            for running in [pool.submit(run) for _ in range(min(THREADS, len(inputs)))]:
-                running.result()
+        with changed:
+            changed.wait_for(lambda: ended == begun and (errors or begun == len(inputs)))
         if errors:
             raise errors[0]
         return [results[number] for number in range(len(inputs))]
+
+    def _submit(self, run: Callable[[], None], threads: int) -> bool:
+        """Let so many threads do it; false if the interpreter is ending, and perhaps none does."""
+        pool = self._threads()
+        try:
+            for _ in range(threads):
+                pool.submit(run)
+        except RuntimeError as exc:
+            if REFUSAL not in str(exc):
+                raise
+            return False
+        return True
 
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:

@@ -1,0 +1,102 @@
+"""What must be finished before a process ends in order.
+
+A process ends in order when its main thread returns, raises an error or exits by `sys.exit`, also
+out of a handler of a signal. A process that is killed finishes nothing, nor does one that calls
+`os._exit`.
+
+The interpreter says so by `atexit`. Children of `multiprocessing` that were forked (the methods
+``fork`` and ``forkserver``, and with them pools) end by `os._exit` and call no handler of `atexit`,
+but the finalizers of `multiprocessing.util`. Both may come before other code of the program: in a
+child, threads that are not daemons go on, and other handlers of `atexit` follow. So nothing is
+closed here: an item finishes what it was given, and from then on each call finishes what it brings
+before it returns.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import weakref
+from typing import Protocol
+
+__all__ = ["EndAware", "discard", "register"]
+
+logger = logging.getLogger(__name__)
+
+
+class EndAware(Protocol):
+    def at_end(self) -> None:
+        """Finish what was begun, in a bounded time, and finish at once what comes later. Called by
+        any thread, perhaps more than once.
+        """
+
+
+class _Process:
+    """What is to be finished in one process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.items: weakref.WeakSet[EndAware] = weakref.WeakSet()
+        self.ending = False
+        self._hooked = False
+
+    def hook(self) -> None:
+        """Have `finish` called as a child of `multiprocessing`, if this is one. Elsewhere `atexit`
+        comes, and later.
+        """
+        util = sys.modules.get("multiprocessing.util")  # Each child has it.
+        if self._hooked or util is None:
+            return
+        self._hooked = True
+        # The modules of a program are imported before a child begins, which forgets finalizers.
+        util.register_after_fork(self, _finalize)
+        _finalize(self)
+
+    def finish(self) -> None:
+        if os.getpid() != self.pid:
+            return
+        self.ending = True
+        for item in list(self.items):
+            try:
+                item.at_end()
+            except Exception:
+                logger.exception("not all was finished before the end of the process")
+
+
+def _finalize(_: _Process) -> None:
+    from multiprocessing.process import parent_process  # noqa: PLC0415  (it is there)
+    from multiprocessing.util import Finalize  # noqa: PLC0415
+
+    if parent_process() is not None:
+        Finalize(None, _here().finish, exitpriority=0)
+
+
+_process = _Process()
+
+
+def register(item: EndAware) -> None:
+    """Call ``item.at_end()`` before this process ends, or now if it is ending, for as long as the
+    item lives; not in a forked child.
+    """
+    process = _here()
+    process.items.add(item)
+    process.hook()
+    if process.ending:
+        item.at_end()
+
+
+def discard(item: EndAware) -> None:
+    """Nothing of this item is to be finished any more."""
+    _here().items.discard(item)
+
+
+def _here() -> _Process:
+    global _process  # noqa: PLW0603  (another one in a forked child)
+    if _process.pid != os.getpid():
+        _process = _Process()
+    return _process
+
+
+atexit.register(lambda: _here().finish())

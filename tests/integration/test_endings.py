@@ -1,0 +1,83 @@
+"""A program that ends in order loses nothing that it sent, however it ends, on every Python."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import hqueue
+from tests.support import pythons
+
+ENDINGS = {
+    "script": 0,
+    "client_used_before": 0,
+    "error": 1,
+    "sys_exit": 7,
+    "handled_signal": 7,
+    "signal_without_handler": -15,
+    "daemon_thread": 0,
+    "late_thread": 0,
+    "exit_handlers": 0,
+    "os_fork": 0,
+    "forked_child": 0,
+    "served_child": 0,
+    "spawned_child": 0,
+    "child_with_a_thread": 0,
+    "pool": 0,
+    "executor": 0,
+}
+"""Each way to end, and the exit code."""
+
+SENT = [b"%d" % n for n in range(100)]
+TOGETHER = 4
+ENDING_S = 120
+PROGRAM = Path(__file__).parent / "programs" / "end.py"
+
+MakeQueue = Callable[..., hqueue.Queue]
+
+
+@pytest.fixture(scope="module", params=pythons.versions())
+def python(request: pytest.FixtureRequest) -> Path:
+    """A Python that has the library: each that is on this machine."""
+    return pythons.environment_of(request.param)
+
+
+@pytest.mark.parametrize("endings", [list(ENDINGS)[n::TOGETHER] for n in range(TOGETHER)])
+def test_what_was_sent_before_the_end_of_a_program_is_in_the_log(
+    endings: list[str],
+    python: Path,
+    make_queue: MakeQueue,
+    process_environment: dict[str, str],
+) -> None:
+    queues = {ending: make_queue() for ending in endings}
+    processes = {
+        ending: subprocess.Popen(
+            [python, PROGRAM, ending, queue.name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=process_environment,
+        )
+        for ending, queue in queues.items()
+    }
+    try:
+        for ending, process in processes.items():
+            said, errors = process.communicate(timeout=ENDING_S)
+            assert process.returncode == ENDINGS[ending], (ending, errors.decode())
+            assert ending == "error" or not errors, (ending, errors.decode())
+            values: dict[str, list[bytes]] = {}
+            for message in queues[ending].scan():
+                values.setdefault(message.topic, []).append(message.value)
+            assert sorted(values["t"], key=int) == SENT, ending
+            if ending == "daemon_thread":
+                acknowledged = said.split()
+                assert acknowledged
+                assert values["daemon"][: len(acknowledged)] == acknowledged
+            if ending == "exit_handlers":
+                assert sorted(values["handler"]) == [b"put"] * 16 + [b"sent"] * 8
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
