@@ -24,6 +24,7 @@ from hqueue import local
 from hqueue.local.jars import HBASE
 from hqueue.local.versions import hbase_jars
 from hqueue.store import StorePort
+from tests.support import pythons
 from tests.support.backends import (
     Backend,
     GatewayBackend,
@@ -73,6 +74,15 @@ def pytest_report_header() -> list[str]:
     """Which HBase runs, if it is not that of all tests."""
     chosen = hbase_jars()
     return [] if chosen is HBASE else [f"servers: {chosen.name}"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say by which versions of Python the endings of programs were tried, if they were."""
+    reporter = terminalreporter
+    reports = [*reporter.getreports("passed"), *reporter.getreports("failed")]
+    if any("test_endings.py" in report.nodeid for report in reports):
+        found = ", ".join(pythons.versions())
+        reporter.write_line(f"endings of programs: tried on the Pythons here, {found}")
 
 
 ON_SERVERS = ("hbase", "native")

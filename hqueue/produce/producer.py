@@ -31,8 +31,8 @@ class Producer:
     at a time: the next batch's place is where that one ends.
 
     Use it as a context manager, or `close` it: what is in the buffer is lost if the process is
-    killed, and written when it exits in order. In a forked child it can't be used. Made by
-    `Queue.producer`.
+    killed, and written before it ends in order; so is each message that is sent after that, before
+    `send` returns. In a forked child it can't be used. Made by `Queue.producer`.
 
     Args:
         appender: appends to the queue.

@@ -24,8 +24,9 @@ class HubProducer:
     produce, this costs less than each putting for itself: a hub writes what they all send.
 
     Use it as a context manager, or `close` it: what is in the buffer is lost if the process is
-    killed, and published when it exits in order, if its client is still open. In a forked child it
-    can't be used. Made by `HubClient.producer`.
+    killed, and published before it ends in order, if its client is still open; so is each message
+    that is sent after that, before `send` returns. In a forked child it can't be used. Made by
+    `HubClient.producer`.
 
     Args:
         publish: publishes messages of a topic, all or none; their IDs.

@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 import socket
 import struct
-from typing import Any
 
-from kazoo.exceptions import EXCEPTIONS, KazooException, MarshallingError, NoNodeError
-from kazoo.protocol.serialization import Auth, CloseInstance, Connect, GetData
+from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
@@ -18,17 +16,20 @@ from hqueue.zookeeper.translation import is_refusal, refused
 
 __all__ = ["ZooKeeperNodes"]
 
-AUTH_XID = -4
-READ_XID = 1
-CLOSE_XID = 2
+AUTH_XID, AUTH = -4, 100
+READ_XID, READ = 1, 4
+CLOSE_XID, CLOSE = 2, -11
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 """Of what a server sends. ZooKeeper's own bound on a node is 1 MiB, unless set."""
 
+_CONNECT = struct.Struct("!iqiqi16s?")
+"""Version 0, no transaction seen, the time-out, no session yet, its password, no reading alone."""
+_ACCEPTED = struct.Struct("!ii")
 _LENGTH = struct.Struct("!i")
 _REQUEST = struct.Struct("!ii")
 _REPLY = struct.Struct("!iqi")
 
-NoAnswer = (OSError, struct.error, ValueError, IndexError)
+NoAnswer = (OSError, struct.error, ValueError)
 """What reading an answer raises when none comes, or what comes is none."""
 
 
@@ -41,8 +42,8 @@ class ZooKeeperNodes:
 
     ```
     client                                    server
-    length │ connect (protocol, time-out)  →
-                                           ←  length │ connect (time-out, session)
+    length │ version, time-out │ no session →
+                                           ←  length │ version, time-out, session, password
     length │ xid -4, 100 │ credential      →  for each of ``zookeeper_auth``
                                            ←  length │ xid -4, zxid, error
     length │ xid 1, 4 │ path               →
@@ -92,21 +93,24 @@ class ZooKeeperNodes:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = _Connection(opened, deadline)
             connection.send(
-                Connect(
-                    0, 0, settings.zookeeper_session_timeout_ms, 0, bytes(16), False
-                ).serialize()
+                _CONNECT.pack(0, 0, settings.zookeeper_session_timeout_ms, 0, 16, b"", False)
             )
-            accepted, _ = Connect.deserialize(connection.receive(), 0)
-            if accepted.time_out <= 0:
+            _, timeout_ms = _ACCEPTED.unpack_from(connection.receive())
+            if timeout_ms <= 0:
                 raise ConnectionError("the server takes no session")
             for rule in settings.zookeeper_auth:
-                connection.request(AUTH_XID, Auth(0, rule.scheme, rule.credential))
+                connection.request(
+                    AUTH_XID, AUTH, _LENGTH.pack(0) + _text(rule.scheme) + _text(rule.credential)
+                )
                 connection.reply(AUTH_XID)
-            connection.request(READ_XID, GetData(path, None))
-            answer, offset = connection.reply(READ_XID)
-            data, _ = GetData.deserialize(answer, offset)
-            connection.request(CLOSE_XID, CloseInstance)
-            return bytes(data or b"")
+            connection.request(READ_XID, READ, _text(path) + b"\0")
+            answer = connection.reply(READ_XID)
+            connection.request(CLOSE_XID, CLOSE)
+        (length,) = _LENGTH.unpack_from(answer)  # -1 for no data, else so many bytes and the stat.
+        data = answer[_LENGTH.size :][: max(0, length)]
+        if len(data) < length:
+            raise ValueError("the reply breaks off")
+        return data
 
 
 class _Connection:
@@ -116,20 +120,22 @@ class _Connection:
         self._socket = opened
         self._deadline = deadline
 
-    def request(self, xid: int, what: Any) -> None:
-        self.send(_REQUEST.pack(xid, what.type) + what.serialize())
+    def request(self, xid: int, kind: int, body: bytes = b"") -> None:
+        self.send(_REQUEST.pack(xid, kind) + body)
 
-    def reply(self, xid: int) -> tuple[bytes, int]:
-        """The reply to a request, and where its body begins."""
+    def reply(self, xid: int) -> bytes:
+        """The body of the reply to a request."""
         frame = self.receive()
         of, _, code = _REPLY.unpack_from(frame)
         if of != xid:
             raise ValueError("the reply is to another request")
         if code:
-            raise EXCEPTIONS[code] if code in EXCEPTIONS else MarshallingError(f"code {code}")
-        return frame, _REPLY.size
+            if code not in EXCEPTIONS:
+                raise ValueError(f"the reply has an unknown code: {code}")
+            raise EXCEPTIONS[code]
+        return frame[_REPLY.size :]
 
-    def send(self, frame: bytes | bytearray) -> None:
+    def send(self, frame: bytes) -> None:
         self._socket.settimeout(_seconds(self._deadline))
         self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
 
@@ -148,6 +154,11 @@ class _Connection:
                 raise ConnectionError("the server ended the connection")
             data += part
         return bytes(data)
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
 
 
 def _seconds(deadline: Deadline) -> float:

@@ -81,3 +81,19 @@ def test_what_was_sent_before_the_end_of_a_program_is_in_the_log(
         for process in processes.values():
             process.kill()
             process.wait()
+
+
+@pytest.mark.parametrize("ending", ["commits", "committing_child"])
+def test_what_was_to_be_committed_later_is_committed_before_a_program_ends(
+    ending: str,
+    python: Path,
+    client: hqueue.Client,
+    make_queue: MakeQueue,
+    server_environment: dict[str, str],
+) -> None:
+    queue = make_queue()
+    last = [queue.put(hqueue.Message("t", value)) for value in SENT][-1]
+    command = [python, PROGRAM, ending, queue.name]
+    subprocess.run(command, check=True, env=server_environment, timeout=ENDING_S)
+    with hqueue.Consumer(group=queue.name, client=client) as consumer:
+        assert consumer.committed([(queue.name, 0)]) == {(queue.name, 0): last.next()}

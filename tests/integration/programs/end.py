@@ -158,6 +158,22 @@ def os_fork() -> None:
     send()
 
 
+def commits(queue: str = QUEUE) -> None:
+    """Commit each message that was handed out, and wait for none of the commits."""
+    import hqueue
+
+    consumer = hqueue.Consumer(queue, group=queue)
+    kept.append(consumer)
+    while len(kept) <= SENT:
+        for message in consumer.poll(1_000):
+            kept.append(message)
+            consumer.commit_async(message)
+
+
+def committing_child() -> None:
+    child("fork", commits)
+
+
 def child(method: str, target: Callable[..., object]) -> None:
     process = multiprocessing.get_context(method).Process(target=target, args=(QUEUE,))
     process.start()

@@ -1,0 +1,196 @@
+"""What an ending process finishes, and how it goes on where no more threads are started."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+import pytest
+
+from hqueue import ClosedError, InvalidInputError, MessageID
+from hqueue.groups.committer import Committer
+from hqueue.groups.offsets import Position
+from hqueue.hbase.thrift.side_by_side import SideBySide
+from hqueue.message_id import MessageIDs
+from hqueue.metadata import PartitionKey
+from hqueue.produce.buffer import BatchingBuffer
+from hqueue.produce.delivery import PendingBatch
+from hqueue.runtime import ending, threads
+
+KEY = PartitionKey("q", 0)
+LONG_MS = 60_000
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python 3.12 does it when the main thread has ended."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError(f"can't create new thread at {threads.REFUSAL}")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+class Log:
+    """What was written, and by which thread."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.writers: set[threading.Thread] = set()
+
+    def write(self, batch: PendingBatch[int]) -> MessageIDs:
+        self.values += batch.values
+        self.writers.add(threading.current_thread())
+        return MessageIDs(1, len(batch.values))
+
+
+def test_a_process_that_ends_writes_what_is_buffered_and_then_each_message_at_once() -> None:
+    log = Log()
+    buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 1, linger_ms=LONG_MS)
+    buffer.take("t", b"1", None, 0, None)
+    assert not log.values
+    buffer.at_end()
+    assert log.values == [b"1"]
+    assert buffer.take("t", b"2", None, 0, None).done()
+    assert log.values == [b"1", b"2"]
+    assert buffer.close()
+
+
+def test_a_delivery_callback_of_an_ended_process_sends_nothing_and_hangs_nobody() -> None:
+    refused: list[str] = []
+
+    def send_again(*_: object) -> None:
+        try:
+            buffer.take("t", b"again", None, 0, None)
+        except ClosedError as exc:
+            refused.append(str(exc))
+
+    log = Log()
+    buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 1, linger_ms=LONG_MS)
+    buffer.take("t", b"1", None, 0, send_again)
+    buffer.at_end()
+    assert log.values == [b"1"]
+    assert "the program is ending" in refused[0]
+    assert buffer.close()
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_without_threads_whoever_sends_writes() -> None:
+    log = Log()
+    asked: list[str] = []
+
+    def ask(*_: object) -> None:
+        try:
+            buffer.flush()
+        except InvalidInputError as exc:
+            asked.append(str(exc))
+
+    buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 4, linger_ms=LONG_MS)
+    for n in range(10):
+        assert buffer.take("t", b"%d" % n, None, n % 2 or None, ask).done()
+    assert log.values == [b"%d" % n for n in range(10)]
+    assert log.writers == {threading.current_thread()}
+    assert len(asked) == 10
+    assert buffer.flush(0)
+    assert buffer.close(0)
+
+
+def test_a_system_that_has_no_thread_left_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError, match="can't start"):
+        threads.try_start(print, name="a thread")
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_what_needs_a_thread_says_that_it_is_too_late() -> None:
+    with pytest.raises(ClosedError, match="too late"):
+        threads.start(print, name="a thread")
+
+
+class Offsets:
+    """Commits; slowly, if asked."""
+
+    def __init__(self, pause_s: float = 0.0) -> None:
+        self.committed: list[int] = []
+        self._pause_s = pause_s
+
+    def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
+        time.sleep(self._pause_s)
+        self.committed += [int(position.next) for position in positions.values()]
+        return []
+
+
+def _to(number: int) -> dict[PartitionKey, Position]:
+    return {KEY: Position(MessageID.from_int(number), None)}
+
+
+def test_a_process_that_ends_commits_what_was_to_be_committed_later_and_calls_back() -> None:
+    offsets, called = Offsets(0.05), []
+    committer = Committer(offsets.commit)
+    for number in range(1, 4):
+        committer.commit_later(_to(number), lambda moves, _: called.append(int(moves[KEY].next)))
+    committer.at_end()
+    assert offsets.committed == called == [1, 2, 3]
+    committer.commit_later(_to(4))
+    assert offsets.committed[-1] == 4
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_without_threads_whoever_commits_later_commits_now() -> None:
+    offsets, called = Offsets(), []
+    committer = Committer(offsets.commit)
+    lock = threading.Lock()  # As whoever decides what to commit holds, and a callback may need.
+
+    def on_commit(moves: Mapping[PartitionKey, Position], _: object) -> None:
+        with lock:
+            called.append(int(moves[KEY].next))
+
+    for number in range(1, 4):
+        committer.await_room()
+        with lock:
+            committer.commit_later(_to(number), on_commit)
+        assert offsets.committed[-1] == number
+    committer.at_end()
+    assert called == [1, 2, 3]
+
+
+@pytest.mark.parametrize("refuses", [threading.Thread, concurrent.futures.ThreadPoolExecutor])
+def test_requests_side_by_side_are_made_one_after_the_other_without_threads(
+    refuses: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError(f"nothing new after {threads.REFUSAL}")
+
+    name = "start" if refuses is threading.Thread else "submit"
+    monkeypatch.setattr(refuses, name, refuse)
+    side_by_side = SideBySide()
+    double: Callable[[int], int] = lambda number: 2 * number  # noqa: E731
+    assert side_by_side.each(range(1, 20), double) == [2 * n for n in range(1, 20)]
+    with pytest.raises(ZeroDivisionError):
+        side_by_side.each([1, 0, 2, 3], lambda number: 1 // number)
+
+
+def test_what_begins_in_a_process_that_is_ending_is_finished_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Item:
+        ended = 0
+
+        def at_end(self) -> None:
+            self.ended += 1
+
+    process = ending._Process()
+    monkeypatch.setattr(ending, "_process", process)
+    early, discarded = Item(), Item()
+    for item in (early, discarded):
+        ending.register(item)
+    ending.discard(discarded)
+    process.finish()
+    late = Item()
+    ending.register(late)
+    assert (early.ended, discarded.ended, late.ended) == (1, 0, 1)
