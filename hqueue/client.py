@@ -143,6 +143,12 @@ class Client:
         """
         check_queue_name(name)
         check_partitions(partitions)
+        if name == self.settings.metadata_table:
+            raise InvalidInputError(
+                "this name is reserved for the table of topics' metadata, by the setting "
+                "metadata_table: choose another name",
+                queue=name,
+            )
         checked = check_attributes(attributes)
         self.cluster.tables.create(name, partitions, ttl_seconds(ttl), checked)
         return self.queue(name)

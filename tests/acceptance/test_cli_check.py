@@ -62,5 +62,5 @@ def test_ranges_of_topics_are_compared_with_the_log_where_that_is_wanted(
     (finding,) = map(json.loads, checked.lines)
     assert finding["partition"] == 9
     assert "does not exist" in finding["problem"]
-    assert "1 topics with owners; 3 messages of theirs lie outside" in checked.err
+    assert "1 topics with owners; 3 messages under their names were put" in checked.err
     assert run("check", name).code == 0

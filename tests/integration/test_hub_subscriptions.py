@@ -61,6 +61,7 @@ def test_a_subscriber_gets_all_in_order_while_its_topic_goes_from_hub_to_hub(
     with contextlib.ExitStack() as stack:
         hubs = Hubs(stack, backend, queue, store)
         sub = stack.enter_context(Subscriber(queue, lambda: [hubs.hubs[0].address]))
+        directly = hubs.client.queue(queue)
         assert sub.subscribe("t", 0, consumeInterval=5).created
         sent: list[bytes] = []
         last = MessageID(0)
@@ -68,6 +69,9 @@ def test_a_subscriber_gets_all_in_order_while_its_topic_goes_from_hub_to_hub(
             for number in range(20):
                 sent.append(b"%d-%d" % (round_, number))
                 last = hubs.publisher.publish("t", sent[-1])
+                if number % 5 == 0:  # Past the hub: nothing of the topic, for any reader.
+                    direct = hqueue.Message("t", b"direct", headers=[("n", b"v")])
+                    directly.put(direct, partition=number % 2)
             at = sub.owner
             hubs.abandon("t")
             assert ("t", IDL.TDetachedReason.TOPIC_LEFT) in sub.detached(30_000, at)
@@ -76,6 +80,7 @@ def test_a_subscriber_gets_all_in_order_while_its_topic_goes_from_hub_to_hub(
             sub.subscribe("t", 1, at=other)
         wait_for(lambda: list(dict.fromkeys(sub.values)) == sent, "none is lost, in order")
         wait_for(lambda: hubs.mark("t") == last, "its mark is stored")
+        assert [each.value for each in directly.scan_topic("t")] == sent
         ids = [each.id for each in sub.messages]
         assert len(ids) == len(set(ids)), "hubs that leave in order deliver nothing twice"
 
@@ -164,3 +169,30 @@ def test_a_client_that_knows_hubs_alone_follows_its_topic_from_hub_to_hub(
         wait_for(lambda: [each.value for each in taken] == sent, "the other hub delivers")
         subscription.close()
         wait_for(lambda: hubs.mark("t") == last, "its mark is stored")
+
+
+def test_copies_that_are_put_past_hubs_number_nothing(
+    backend: Backend, queue: str, store: str
+) -> None:
+    copied = [("hqueue.publisher", b"me"), ("hqueue.number", b"9")]
+    with contextlib.ExitStack() as stack:
+        hubs = Hubs(stack, backend, queue, store)
+        directly = hubs.client.queue(queue)
+        addresses = [hub.address for hub in hubs.hubs]
+        for number in range(1, 4):
+            with hqueue.connect(hubs=addresses, queue=queue, publisher="me") as me:
+                assert me.newest_number("t") == (number - 1 or None)
+                done = me.publish_once("t", [b"%d" % (number - 1), b"%d" % number],
+                                       number=number - 1)  # fmt: skip
+                assert done.dropped == (0 if number == 1 else 1)
+            for partition in range(2):
+                # As a release did that refused no such headers.
+                copy = hqueue.Message("t", b"copy", headers=copied)
+                directly._log.appender.put_system([copy], partition)
+            hubs.abandon("t")
+        assert [each.value for each in directly.scan_topic("t")] == [b"0", b"1", b"2", b"3"]
+        known = hubs.metadata.persistence.read_topic_persistence_info("t").result(WAIT_S)
+        assert known is not None
+        last = {each.partition: each for each in directly.check(ranges={"t": known.value.ranges})}
+        assert [each.findings for each in last.values()] == [[], []]
+        assert sum(each.outside for each in last.values()) >= 5

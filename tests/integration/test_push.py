@@ -19,6 +19,7 @@ from hqueue import (
     local,
 )
 from hqueue.metadata import DeliveryOptions
+from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from tests.support.proxy import Proxies
 from tests.support.waiting import wait_for
@@ -191,9 +192,22 @@ def test_what_is_rejected_lies_with_the_dead_letters_and_can_be_put_back(
         queue.subscriber(Subscription("other"), other),
     ):
         values = [b"1", b"bad", b"2"]
+        # Put by somebody before such topics were the system's own.
+        forged = [
+            Message(topic("choosy"), value)
+            for topic in (redrive_topic, dead_letter_topic)
+            for value in (b"anything", b"[" * 100_000 + b"\n", b'{"version":1}\n')
+        ]
+        queue._log.appender.put_system(forged, 0)
         queue.put([Message("t", value) for value in values])
         choosy.await_values([b"2"])
-        (letter,) = waiting = list(queue.dead_letters.waiting("choosy"))
+        unreadable: list[bytes] = []
+        (letter,) = waiting = list(
+            queue.dead_letters.waiting(
+                "choosy", on_unreadable=lambda message, error: unreadable.append(message.value)
+            )
+        )
+        assert sorted(unreadable) == sorted(each.value for each in forged)
         assert (letter.message.value, letter.message.topic) == (b"bad", "t")
         assert letter.message.id == choosy.messages[1].id
         assert (letter.subscriber, letter.attempts) == ("choosy", 1)

@@ -47,11 +47,13 @@ def test_a_topic_is_read_over_all_its_ranges_and_a_deposed_owner_is_fenced(
     a.take()
     a.publish(b"1", b"2")
     queue.put(Message("u", b"another topic's"), partition=0)
+    queue.put([Message("t", b"put past the owner")] * 3, partition=0)
     b.take()
     with pytest.raises(TopicFencedError):
         a.publish(b"late")
     assert a.fenced == [("t", 2)]
     b.publish(b"3")
+    queue.put(Message("t", b"past this one, too"), partition=1)
     b.take()  # From itself, as after a session that it lost.
     b.publish(b"4")
     a.take()
@@ -63,7 +65,9 @@ def test_a_topic_is_read_over_all_its_ranges_and_a_deposed_owner_is_fenced(
     assert [each.epoch for each in ranges] == [1, 2, 3, 4]
     assert values(queue, start=ranges[1].first, stop=ranges[3].first) == [b"3", b"4"]
     assert values(queue, start=ranges[3].first) == [b"5"]
-    assert not [finding for check in queue.check() for finding in check.findings]
+    last = {check.partition: check for check in queue.check(ranges={"t": ranges})}
+    assert [(each.findings, each.unfinished) for each in last.values()] == [([], [])] * 2
+    assert sum(each.outside for each in last.values()) == 4
     with queue.scan_topic("t") as scanner:
         rows = [row for batch in scanner.arrow_batches() for row in batch.to_pylist()]
     assert [row["value"] for row in rows] == [b"1", b"2", b"3", b"4", b"5"]

@@ -82,8 +82,8 @@ def check(
     if known is not None:
         outside = sum(result.outside for result in results.values())
         print(
-            f"{len(known):,} topics with owners; {outside:,} messages of theirs lie outside of "
-            "their ranges.",
+            f"{len(known):,} topics with owners; {outside:,} messages under their names were put "
+            "into the queue directly.",
             file=sys.stderr,
         )
     if findings or broken:

@@ -27,6 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from hqueue import InvalidInputError
+from hqueue.settings.numbers import whole_number
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.rounds import Round, Rounds
 from pyspark_hqueue.jobs.sizes import message_bytes
@@ -221,7 +222,8 @@ class Archive:
             if source.removeprefix(f"{STAGING}/{record.attempt}/") in there:
                 self.folder.move(source, target)
         for attempt in self.folder.names(STAGING):
-            if int(attempt.partition("-")[0]) <= record.number:
+            number = whole_number(attempt.partition("-")[0])  # What is no try's is left alone.
+            if number is not None and number <= record.number:
                 self.folder.delete(f"{STAGING}/{attempt}")
 
 

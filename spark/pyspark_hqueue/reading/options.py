@@ -177,7 +177,7 @@ def _boundary(value: object) -> Boundary:
 def _by_partition(text: str, read: Callable[[object], Boundary], must: str) -> dict[int, Boundary]:
     try:
         given = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise _wrong(must) from exc
     if not isinstance(given, dict) or not given:
         raise _wrong(must)

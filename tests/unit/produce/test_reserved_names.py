@@ -179,3 +179,8 @@ def test_a_copied_document_of_a_dead_letter_is_left_out_and_a_made_one_is_refuse
 def test_other_names_are_everybodys(name: str, place: Place) -> None:
     assert not is_reserved(name)
     place.queue.put(Message(name, b"v", headers=[(name, b"")]))
+
+
+def test_no_queue_has_the_name_of_the_table_of_metadata(place: Place) -> None:
+    with pytest.raises(InvalidInputError, match="metadata_table"):
+        place.store.create_queue("hqueue_metadata", partitions=1)

@@ -121,6 +121,8 @@ def test_an_option_that_only_kafka_has_says_what_is_there_instead(given: str) ->
         ("assign", "3-1", r"\[0, 1, 2\] or 0-2,5"),
         ("startingOffsets", "newest", "earliest, latest, a MessageID"),
         ("startingOffsets", '{"0": -3}', "-2 is earliest"),
+        ("startingOffsets", '{"a":' * 100_000, "earliest, latest, a MessageID"),
+        ("startingOffsets", '{"%s": -1}' % ("9" * 5_000), "earliest, latest, a MessageID"),
         ("startingOffsets", '{"a": 1}', "JSON that gives each"),
         ("startingOffsets", "{", "JSON that gives each"),
         ("startingOffsets", "{}", "JSON that gives each"),
