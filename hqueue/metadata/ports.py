@@ -29,6 +29,7 @@ __all__ = [
     "Change",
     "Ephemerals",
     "Group",
+    "Guard",
     "GuardedWrite",
     "MetadataStore",
     "Obstacle",
@@ -70,6 +71,15 @@ class Change(NamedTuple):
     """What a record becomes, if it is of this version."""
 
     value: bytes
+    version: Version
+
+
+class Guard(NamedTuple):
+    """Another record, which must have this version at the moment of a change: else nothing is
+    changed. With the creation of a registration it is written, too, and has the next version then.
+    """
+
+    key: str
     version: Version
 
 
@@ -135,8 +145,11 @@ class Records(Protocol):
     def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
         """Create records where there are none; returns what is there now for each key."""
 
-    def write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
-        """Change records, each on its own, if it is of the version that is known.
+    def write(
+        self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, Version | None]:
+        """Change records, each on its own, if it is of the version that is known, and its guard,
+        if it has one, of its version.
 
         When an answer is lost it is looked up: a record with the version after the one that was
         known, and with the very value, was written by this call. Where several may write the same
@@ -151,8 +164,11 @@ class Records(Protocol):
             StoreUnavailableError: with an outcome; some may have been written.
         """
 
-    def remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
-        """Delete records, each if it is of the version that is known.
+    def remove(
+        self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, bool | None]:
+        """Delete records, each if it is of the version that is known, and its guard, if it has one,
+        of its version.
 
         Returns:
             Whether this call did; None for one that has something below it, and stays.
@@ -194,12 +210,16 @@ class Ephemerals(Protocol):
         before. What is missing above them is created.
         """
 
-    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Version | None]:
+    def create(
+        self, values: Mapping[str, bytes], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, Version | None]:
         """Register keys that nobody has, not even this session. What is missing above them is
-        created. An answer that is lost is looked up: each value names its writer.
+        created. An answer that is lost is looked up: each value names its writer. A guard is
+        written together with its registration: of two registrations with one guard, one is made.
 
         Returns:
-            The version of each; None for those that somebody had.
+            The version of each; None for those that somebody had, and those whose guard has
+            another version.
         """
 
     def release(self, keys: Iterable[str], *, wait: bool = True) -> None:

@@ -24,6 +24,7 @@ from hqueue.metadata.ports import (
     Attempt,
     Change,
     Group,
+    Guard,
     GuardedWrite,
     Obstacle,
     Record,
@@ -70,7 +71,9 @@ class ZooKeeperEphemerals:
         deadline = self._session.deadline()
         return deadline.run(partial(self._claim, values, deadline))
 
-    def create(self, values: Mapping[str, bytes]) -> dict[str, Version | None]:
+    def create(
+        self, values: Mapping[str, bytes], guards: Mapping[str, Guard] | None = None
+    ) -> dict[str, Version | None]:
         """As `Ephemerals.create`."""
         deadline = self._session.deadline()
         created: dict[str, Version | None] = {}
@@ -78,7 +81,7 @@ class ZooKeeperEphemerals:
             changes = {path: Change(values[path], NEW) for path in portion}
             try:
                 with unknown_if_made(created):
-                    done = Writing(self._session, changes, deadline, ephemeral=True).run()
+                    done = Writing(self._session, changes, deadline, guards, ephemeral=True).run()
                     created |= done
                     refused = [path for path, version in done.items() if version is None]
                     if refused:

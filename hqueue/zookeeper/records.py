@@ -16,7 +16,7 @@ from kazoo.exceptions import BadVersionError, NoNodeError, NotEmptyError
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.metadata.outcomes import PartlyDoneError, partly_done
-from hqueue.metadata.ports import ANY, Change, Record, Version
+from hqueue.metadata.ports import ANY, Change, Guard, Record, Version
 from hqueue.runtime.clock import Deadline
 from hqueue.zookeeper.requests import children, create, delete, get, sync
 from hqueue.zookeeper.session import Session
@@ -67,14 +67,18 @@ class ZooKeeperRecords:
 
         return deadline.run(create_missing)
 
-    def write(self, changes: Mapping[str, Change]) -> dict[str, Version | None]:
+    def write(
+        self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
+    ) -> dict[str, Version | None]:
         """As `Records.write`."""
-        return Writing(self._session, changes, self._session.deadline()).run()
+        return Writing(self._session, changes, self._session.deadline(), guards).run()
 
-    def remove(self, versions: Mapping[str, Version]) -> dict[str, bool | None]:
+    def remove(
+        self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
+    ) -> dict[str, bool | None]:
         """As `Records.remove`."""
         changes = {key: Change(b"", version) for key, version in versions.items()}
-        removal = Writing(self._session, changes, self._session.deadline(), removal=True)
+        removal = Writing(self._session, changes, self._session.deadline(), guards, removal=True)
 
         def said(key: str, answer: object) -> Any:
             if isinstance(answer, StoreUnavailableError):

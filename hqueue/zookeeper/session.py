@@ -19,7 +19,14 @@ from hqueue.zookeeper.members import Members
 from hqueue.zookeeper.states import StateListener
 from hqueue.zookeeper.translation import ANSWERS, translate
 
-__all__ = ["PIPELINED_MAX", "TRANSACTION_BYTES_MAX", "Request", "Session", "Transaction"]
+__all__ = [
+    "PIPELINED_MAX",
+    "TRANSACTION_BYTES_MAX",
+    "Request",
+    "Session",
+    "Transaction",
+    "verdict",
+]
 
 PIPELINED_MAX = 256
 """Requests under way at a time: what bounds the memory that they and their answers take."""
@@ -190,8 +197,7 @@ class Session:
         committed = self.run([(path, request(fill)) for path, fill in placed], deadline, by)
         try:
             return [
-                _verdict(path, results)
-                for (path, _), results in zip(placed, committed, strict=True)
+                verdict(path, results) for (path, _), results in zip(placed, committed, strict=True)
             ]
         except RequestRefusedError as exc:
             if len(placed) > 1:  # Others may have been done.
@@ -224,7 +230,7 @@ class Session:
             raise translate(exc, path) from exc
 
 
-def _verdict(path: str, results: Sequence[Any]) -> Any:
+def verdict(path: str, results: Sequence[Any]) -> Any:
     """What stopped a transaction; None if nothing did."""
     for result in results:
         if isinstance(result, ANSWERS):

@@ -17,11 +17,11 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.metadata.outcomes import answers_of, is_made, partly_done
-from hqueue.metadata.ports import ANY, NEW, Change, Version
+from hqueue.metadata.ports import ANY, NEW, Change, Guard, Version
 from hqueue.runtime.clock import Deadline
 from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get, put, sync
-from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Request, Session
+from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Request, Session, verdict
 
 __all__ = ["FIRST_VERSION", "Writing", "expected"]
 
@@ -56,6 +56,8 @@ class Writing:
         session: with ZooKeeper.
         changes: what is to be changed.
         deadline: the bound on all of it.
+        guards: what else must have which version, by the keys of changes. Where an ephemeral node
+            is created its guard is written, too.
         ephemeral: whether nodes that are created are to be this session's.
         removal: whether the nodes are deleted: what is done has the version that it had.
     """
@@ -65,6 +67,7 @@ class Writing:
         session: Session,
         changes: Mapping[str, Change],
         deadline: Deadline,
+        guards: Mapping[str, Guard] | None = None,
         *,
         ephemeral: bool = False,
         removal: bool = False,
@@ -72,6 +75,7 @@ class Writing:
         self._session = session
         self._changes = changes
         self._deadline = deadline
+        self._guards = guards or {}
         self._ephemeral = ephemeral
         self._removal = removal
         self.with_children: set[str] = set()
@@ -140,7 +144,11 @@ class Writing:
         requests += [(key, self._request(key)) for key in alone]
         answers = self._run(requests, by)[len(above) :]
         missing = []
-        for key, answer in zip(alone, answers, strict=True):
+        for key, each in zip(alone, answers, strict=True):
+            answer = each
+            if isinstance(each, list):  # Of a transaction: the change, then its guard.
+                refusal = verdict(key, each)
+                answer = each[0] if refusal is None else refusal
             if isinstance(answer, NoNodeError) and self._left[key].version == NEW:
                 missing.append(key)
                 continue
@@ -159,8 +167,11 @@ class Writing:
             if any(isinstance(result, Exception) for result in results):
                 refused += of
                 continue
-            for key, result in zip(of, results, strict=True):
-                self._take(key, result)
+            own = iter(results)
+            for key in of:
+                self._take(key, next(own))
+                if key in self._guards:
+                    next(own)
         return refused
 
     def _portions(
@@ -171,6 +182,8 @@ class Writing:
         size_of: dict[Member | None, int] = {}
         for key, member in placed:
             size = CHANGE_BYTES + len(self._left[key].value) + len(key.encode())
+            if key in self._guards:
+                size += CHANGE_BYTES + len(self._guards[key].key.encode())
             portion = open_of.setdefault(member, [])
             if portion and (
                 size_of[member] + size > TRANSACTION_BYTES_MAX or len(portion) == TOGETHER_MAX
@@ -194,6 +207,11 @@ class Writing:
                     transaction.create(key, change.value, ephemeral=self._ephemeral)
                 else:
                     transaction.set_data(key, change.value, expected(change.version))
+                guard = self._guards.get(key)
+                if guard is not None and self._ephemeral:
+                    transaction.set_data(guard.key, b"", guard.version)
+                elif guard is not None:
+                    transaction.check(guard.key, guard.version)
             return transaction.commit_async()
 
         return send
@@ -219,6 +237,8 @@ class Writing:
 
     def _request(self, key: str) -> Request:
         change = self._left[key]
+        if key in self._guards:
+            return self._transaction([key])
         if self._removal:
             return delete(key, expected(change.version))
         if change.version == NEW:

@@ -18,7 +18,7 @@ from hqueue.metadata.managers import (
     Tree,
     Versioned,
 )
-from hqueue.metadata.ports import ANY, NEW, Change
+from hqueue.metadata.ports import ANY, NEW, Change, Version
 from hqueue.zookeeper import ZooKeeperStore
 from tests.support.metadata_kinds import owner
 from tests.support.waiting import wait_for
@@ -161,3 +161,60 @@ def test_a_forked_child_goes_on_with_a_session_of_its_own(
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert one.read_owner_info("t").result() is not None
+
+
+def test_a_version_of_an_owner_is_no_later_owner_s(
+    metadata_backend: MetadataBackend, open_store: Open, layout: Tree
+) -> None:
+    """One hub stands still between reading an owner's record and changing it."""
+    stores = [open_store() for _ in range(3)]
+    gone, later, standing = (hub(store, layout) for store in stores)
+    read, nodes = set(), set()
+    for number in range(3):
+        version = gone.write_owner_info("t", owner(number), NEW).result()
+        found = standing.read_owner_info("t").result()
+        assert found == Versioned(owner(number), version)
+        nodes.add(stores[2].records.read([layout.owner("t")])[layout.owner("t")].version)
+        read.add(version)
+        metadata_backend.expire(stores[0])
+        wait_for(lambda: later.read_owner_info("t").result() is None, "it has no owner")
+    assert (len(read), len(nodes)) == (3, 1), "the store counts from the beginning, and is not seen"
+    current = later.write_owner_info("t", owner(9), NEW).result()
+    for version in read:
+        with pytest.raises(BadVersionError):
+            standing.write_owner_info("t", owner(1), version).result()
+        with pytest.raises(BadVersionError):
+            standing.delete_owner_info("t", version).result()
+    assert later.read_owner_info("t").result() == Versioned(owner(9), current)
+    changed = later.write_owner_info("t", owner(9), current).result()
+    assert changed not in read | {current}
+    later.delete_owner_info("t", changed).result()
+    assert later.read_owner_info("t").result() is None
+
+
+def test_owners_that_an_earlier_release_wrote_are_changed_by_their_versions(
+    open_store: Open, layout: Tree
+) -> None:
+    old, new = open_store(), open_store()
+    value = b'{"version": 1, "writer": "00", "owner": {"version": 1, "address": "host0:4080", '
+    value += b'"incarnation": "start-0"}}'
+    old.ephemerals.create({layout.owner("t"): value})
+    owning = hub(new, layout)
+    wait_for(lambda: owning.read_owner_info("t").result(), "it is there")
+    found = owning.read_owner_info("t").result()
+    assert found is not None
+    assert found.version == 0
+    with pytest.raises(BadVersionError):
+        owning.delete_owner_info("t", Version(1)).result()
+    changed = owning.write_owner_info("t", owner(2), found.version).result()
+    owning.delete_owner_info("t", changed).result()
+    version = owning.write_owner_info("t", owner(1), NEW).result()
+    assert version not in (found.version, changed)
+    with pytest.raises(BadVersionError):
+        owning.delete_owner_info("t", found.version).result()
+    owning.delete_owner_info("t", version).result()
+    old.ephemerals.create({layout.owner("t"): value})
+    wait_for(lambda: owning.read_owner_info("t").result(), "it is there, in the same generation")
+    with pytest.raises(BadVersionError):
+        owning.delete_owner_info("t", Version(0)).result()
+    owning.delete_owner_info("t", ANY).result()

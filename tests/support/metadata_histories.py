@@ -24,7 +24,7 @@ from hqueue.metadata.managers import (
     TopicPersistenceInfo,
 )
 from hqueue.metadata.outcomes import partly_done
-from hqueue.metadata.ports import ANY, NEW, Change, Record, Records, Version
+from hqueue.metadata.ports import ANY, NEW, Change, Guard, Record, Records, Version
 from tests.support.linearizability import SOME, History, Operation, State
 from tests.support.metadata_kinds import MetadataKind
 from tests.support.topic_managers import TopicManagers
@@ -235,11 +235,15 @@ class FaultyRecords:
     def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
         return self._losing.call(lambda: self._store.create(values))
 
-    def write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
-        return self._losing.change(self._store.write, changes)
+    def write(
+        self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, Version | None]:
+        return self._losing.change(lambda kept: self._store.write(kept, guards), changes)
 
-    def remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
-        return self._losing.change(self._store.remove, versions)
+    def remove(
+        self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, bool | None]:
+        return self._losing.change(lambda kept: self._store.remove(kept, guards), versions)
 
     def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
         return self._losing.call(lambda: self._store.delete(versions, levels_above=levels_above))

@@ -39,6 +39,7 @@ __all__ = [
     "Subject",
     "Tree",
     "key_in",
+    "owners_generation",
     "place_in",
     "places",
     "segment",
@@ -166,6 +167,13 @@ class Rows:
             case ["subscriptions", topic, subscriber]:
                 return _subject(SUBSCRIPTION, topic, subscriber)
         return None
+
+
+def owners_generation(key: str) -> str:
+    """The node of a tree that is written with each owner's record that is created at a key: that
+    which a topic's subscriptions lie below. It has no value, and is deleted with the queue alone.
+    """
+    return f"{key.rpartition('/')[0]}/subscribers"
 
 
 def key_in(layout: Layout, key: str, *, of: Layout) -> str:

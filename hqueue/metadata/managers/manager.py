@@ -119,6 +119,19 @@ class Kind(Generic[Value]):
             if found is None:
                 raise self._missing("there is none", path=key)
             there = found.version if isinstance(found, FieldRecord) else None
-            raise BadVersionError("it has another version", path=key, version=there)
+            if there == version:
+                # It was deleted, or never had this version, and has come to it since.
+                raise BadVersionError(
+                    "the record did not have this version when it was to be changed, and was "
+                    "changed by others since: read it again",
+                    path=key,
+                    given=version,
+                )
+            raise BadVersionError(
+                "the record has another version than the one that was given: read it again",
+                path=key,
+                given=version,
+                version=there,
+            )
 
         return self._pipeline.read(key, why)

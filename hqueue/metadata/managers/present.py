@@ -6,10 +6,12 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.errors import HQueueError, InvalidInputError, StoreUnavailableError
 from hqueue.metadata.blobs import BlobRecords
+from hqueue.metadata.managers.generations import GenerationRecords, check_parts
+from hqueue.metadata.managers.layout import owners_generation
 from hqueue.metadata.outcomes import PartlyDoneError, answers_of, partly_done, unknown_if_made
-from hqueue.metadata.ports import NEW, Change, MetadataStore, Version
+from hqueue.metadata.ports import ANY, NEW, Change, MetadataStore, Version
 from hqueue.runtime.fork import register
 
 __all__ = ["PresentRecords"]
@@ -21,21 +23,31 @@ class PresentRecords(BlobRecords):
     """`FieldRecords` of which each disappears with the session that created it.
 
     A change of one leaves it the session's that created it: to take a record over is to delete
-    and to create it. All that change a session's records do so by one object of this class.
+    and to create it. No version comes a second time, also of a record that went and was created
+    again: see `hqueue.metadata.managers.generations`. All that change a session's records do so by
+    one object of this class.
 
     Args:
         store: the session.
-        version_max: as `BlobRecords` takes it.
+        version_max: the largest version that a node can have there.
     """
 
-    def __init__(self, store: MetadataStore, version_max: int = 2**63 - 1) -> None:
-        super().__init__(store.records, version_max)
+    def __init__(self, store: MetadataStore, version_max: int = 2**31 - 1) -> None:
+        self._generations = GenerationRecords(store, owners_generation)
+        super().__init__(self._generations)
+        self._node_version_max = version_max
         self._store = store
         self._lock = threading.Lock()
         register(self)
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
+
+    def check_version(self, version: Version) -> None:
+        """As `FieldRecords.check_version`."""
+        super().check_version(version)
+        if version not in (ANY, NEW) and not check_parts(version, self._node_version_max):
+            raise InvalidInputError("no record of this store has such a version", version=version)
 
     def _write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
         new = {key: each.value for key, each in changes.items() if each.version == NEW}
@@ -44,7 +56,7 @@ class PresentRecords(BlobRecords):
         if new:
             try:
                 with unknown_if_made(done), self._lock:
-                    done |= self._store.ephemerals.create(new)
+                    done |= self._generations.create_present(new)
             except StoreUnavailableError as exc:
                 raise partly_done(exc, answers_of(exc, new) | done) from exc
         return done

@@ -12,6 +12,7 @@ from hqueue.metadata import Coordination
 from hqueue.metadata.ports import (
     Attempt,
     Group,
+    Guard,
     GuardedWrite,
     Obstacle,
     Record,
@@ -320,16 +321,21 @@ class MemoryEphemerals:
 
         return self._store.ask(claim)
 
-    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Version | None]:
+    def create(
+        self, values: Mapping[str, bytes], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, Version | None]:
         """As `Ephemerals.create`."""
 
+        def create_one(key: str, value: bytes) -> Version | None:
+            guard = (guards or {}).get(key)
+            if self._tree.get(key) or not self._tree.holds(guard):
+                return None
+            if guard is not None:
+                self._tree.put(guard.key, b"")
+            return self._tree.put(key, value, self._store.session_id)
+
         def create() -> Mapping[str, Version | None]:
-            return {
-                key: None
-                if self._tree.get(key)
-                else self._tree.put(key, value, self._store.session_id)
-                for key, value in values.items()
-            }
+            return {key: create_one(key, value) for key, value in values.items()}
 
         return self._store.ask(create)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from hqueue.metadata.ports import ANY, NEW, Change, Record, Version
+from hqueue.metadata.ports import ANY, NEW, Change, Guard, Record, Version
 from tests.support.memory.tree import MemoryTree
 
 __all__ = ["Ask", "MemoryRecords"]
@@ -59,14 +59,26 @@ class MemoryRecords:
 
         return self._ask(create_missing)
 
-    def write(self, changes: Mapping[str, Change]) -> Mapping[str, Version | None]:
+    def write(
+        self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, Version | None]:
         """As `Records.write`."""
-        return self._ask(lambda: {key: self._write(key, change) for key, change in changes.items()})
+        return self._ask(
+            lambda: {
+                key: self._write(key, change) if self._tree.holds((guards or {}).get(key)) else None
+                for key, change in changes.items()
+            }
+        )
 
-    def remove(self, versions: Mapping[str, Version]) -> Mapping[str, bool | None]:
+    def remove(
+        self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, bool | None]:
         """As `Records.remove`."""
         return self._ask(
-            lambda: {key: self._remove(key, version) for key, version in versions.items()}
+            lambda: {
+                key: self._tree.holds((guards or {}).get(key)) and self._remove(key, version)
+                for key, version in versions.items()
+            }
         )
 
     def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:

@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
-from hqueue.metadata.ports import Record, Version
+from hqueue.metadata.ports import Guard, Record, Version
 
 __all__ = ["Entry", "MemoryTree"]
 
@@ -67,6 +67,11 @@ class MemoryTree:
         """Remove what a session owns."""
         for key in [key for key, entry in self._entries.items() if entry.owner == owner]:
             self.remove(key)
+
+    def holds(self, guard: Guard | None) -> bool:
+        """Whether a change with this guard may be made."""
+        found = None if guard is None else self.get(guard.key)
+        return guard is None or (found is not None and found.version == guard.version)
 
     def below(self, key: str) -> list[str]:
         return [each for each in self._entries if each.startswith(f"{key}/")]

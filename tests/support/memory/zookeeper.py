@@ -36,6 +36,7 @@ NO_NODE, NO_AUTH, BAD_VERSION, NO_CHILDREN, NODE_EXISTS, NOT_EMPTY = (
     -111,
 )
 UNIMPLEMENTED, ROLLED_BACK, INCONSISTENT = -6, 0, -2
+CHECK = 13
 CREATE, DELETE, EXISTS, GET, SET, CHILDREN, SYNC, PING, MULTI, CLOSE = (
     1,
     2,
@@ -184,6 +185,7 @@ class MemoryZooKeeper:
             DELETE: self._delete,
             SET: self._set,
             MULTI: self._multi,
+            CHECK: self._check,
         }
 
     def __enter__(self) -> MemoryZooKeeper:
@@ -312,6 +314,11 @@ class MemoryZooKeeper:
         )
         self._events.append((path, CHANGED, False))
         return self._nodes[path].stat
+
+    def _check(self, fields: Fields, session: Session) -> bytes:
+        path, version = fields.text(), fields.int()
+        self._node(path, version)
+        return b""
 
     def _multi(self, fields: Fields, session: Session) -> bytes:
         before, answers = dict(self._nodes), []

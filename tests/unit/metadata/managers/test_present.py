@@ -24,7 +24,7 @@ def test_what_is_refused_behind_a_record_that_was_written_has_a_doubt(
     version = records.write({"/a": OLD})["/a"]
     assert version is not None
 
-    def refuse(values: Mapping[str, bytes]) -> None:
+    def refuse(values: Mapping[str, bytes], guards: object) -> None:
         raise type(error)(error.text)
 
     monkeypatch.setattr(store.ephemerals, "create", refuse)

@@ -1,0 +1,177 @@
+"""Records that disappear and are made again, and whose versions never come a second time.
+
+ZooKeeper counts a node's versions from 0 each time that the node is created. So a process that
+stood still between reading a record and changing it could change another record: one that was
+created at the same key meanwhile, and has the same number. A *generation* tells them apart:
+
+- Beside the record lies a node that stays, and is written once for each record that is created, in
+  the same transaction. Its own version is the generation, and the record's value names it:
+  ``{"version": 1, "generation": 7, …}``.
+- What others see as the record's version is its generation and the node's own version.
+- A record is changed or deleted by a transaction that also compares the generation.
+
+A record that names none, of an earlier release or one that can't be read, has the generation that
+was found there before the record was read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from hqueue.errors import HQueueError, Outcome
+from hqueue.metadata.ports import ANY, Change, Guard, MetadataStore, Record, Version
+
+__all__ = ["GENERATION", "GenerationRecords", "check_parts"]
+
+GENERATION = 2**32
+"""A version is a node's own, and the generation times this."""
+
+_HEAD = b'{"version": 1, '
+_NAMED = re.compile(rb'\{"version": 1, "generation": ([0-9]{1,10}), ')
+
+
+def check_parts(version: Version, version_max: int) -> bool:
+    """Whether a record may have this version, which is none of the special ones."""
+    return all(part <= version_max for part in divmod(version, GENERATION))
+
+
+class GenerationRecords:
+    """`Records` of which those that are created are this session's, each in a generation of its
+    own. Thread-safe.
+
+    Args:
+        store: the session.
+        beside: the key of the node whose version is a record's generation.
+    """
+
+    def __init__(self, store: MetadataStore, beside: Callable[[str], str]) -> None:
+        self._store = store
+        self._records = store.records
+        self._beside = beside
+
+    def keys(self, prefix: str, depth: int) -> Sequence[str]:
+        """As `Records.keys`."""
+        return self._records.keys(prefix, depth)
+
+    def list(self, prefix: str, depth: int) -> dict[str, Record]:
+        """As `Records.list`."""
+        return self.read(self._records.keys(prefix, depth))
+
+    def read(self, keys: Iterable[str]) -> dict[str, Record]:
+        """As `Records.read`."""
+        found = self._records.read(keys)
+        known = {key: _known_as(each) for key, each in found.items()}
+        unnamed = [key for key, each in known.items() if each is None]
+        if unnamed:
+            # The record is read after the generation: a later one has another.
+            there = self._records.read({self._beside(key) for key in unnamed})
+            for key, each in self._records.read(unnamed).items():
+                node = there.get(self._beside(key))
+                generation = 0 if node is None else node.version
+                known[key] = _known_as(each) or _of_generation(each, generation)
+        return {key: each for key, each in known.items() if each is not None}
+
+    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
+        """Not of a generation: nothing that is one is created so."""
+        raise NotImplementedError
+
+    def write(
+        self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
+    ) -> dict[str, Version | None]:
+        """As `Records.write`, of records that are there."""
+        sent: dict[str, Change] = {}
+        held: dict[str, Guard] = {}
+        for key, (value, version) in changes.items():
+            generation, own = _parts(version)
+            sent[key] = Change(_named(value, generation), own)
+            held[key] = Guard(self._beside(key), Version(generation))
+        self._prepare(held)
+        written = self._records.write(sent, {**held, **(guards or {})})
+        return {key: _label(_parts(changes[key].version)[0], own) for key, own in written.items()}
+
+    def create_present(self, values: Mapping[str, bytes]) -> dict[str, Version | None]:
+        """As `Ephemerals.create`; None also where another was created and is gone again."""
+        with _nothing_is_made():
+            guards = self._newest({key: self._beside(key) for key in values})
+        created = self._store.ephemerals.create(
+            {key: _named(value, guards[key].version + 1) for key, value in values.items()}, guards
+        )
+        return {key: _label(guards[key].version + 1, own) for key, own in created.items()}
+
+    def remove(
+        self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
+    ) -> Mapping[str, bool | None]:
+        """As `Records.remove`."""
+        sent: dict[str, Version] = {}
+        held: dict[str, Guard] = {}
+        for key, version in versions.items():
+            generation, sent[key] = _parts(version)
+            held[key] = Guard(self._beside(key), Version(generation))
+        self._prepare(held)
+        return self._records.remove(sent, {**held, **(guards or {})})
+
+    def delete(
+        self, versions: Mapping[str, Version], *, levels_above: int = 0
+    ) -> Sequence[str] | set[str]:
+        """As `Records.delete`, whatever the versions: for those that nobody uses any more."""
+        anyhow = dict.fromkeys(versions, ANY)
+        return {*self._records.delete(anyhow, levels_above=levels_above)}
+
+    def _newest(self, beside: Mapping[str, str]) -> dict[str, Guard]:
+        """The guards of records that are to be created, given the nodes beside them."""
+        nodes = set(beside.values())
+        there = dict(self._records.read(nodes))
+        if missing := nodes - there.keys():
+            there |= self._records.create(dict.fromkeys(missing, b""))
+        return {key: Guard(node, there[node].version) for key, node in beside.items()}
+
+    def _prepare(self, guards: Mapping[str, Guard]) -> None:
+        """Create the nodes of generations that are compared, and were never there."""
+        first = {guard.key: b"" for guard in guards.values() if guard.version == 0}
+        if first:
+            with _nothing_is_made():
+                self._records.create(first)
+
+
+def _parts(version: Version) -> tuple[int, Version]:
+    """A version's generation, and the node's own version."""
+    generation, own = divmod(version, GENERATION)
+    return generation, Version(own)
+
+
+def _label(generation: int, own: Version | None) -> Version | None:
+    return None if own is None else Version(generation * GENERATION + own)
+
+
+def _named(value: bytes, generation: int) -> bytes:
+    """A value that names its record's generation."""
+    if not generation or not value.startswith(_HEAD):
+        return value
+    return b'%s"generation": %d, %s' % (_HEAD, generation, value[len(_HEAD) :])
+
+
+def _known_as(record: Record) -> Record | None:
+    """A record as others see it; None if its value does not name its generation."""
+    named = _NAMED.match(record.value)
+    if named is None:
+        return None
+    unnamed = dataclasses.replace(record, value=_HEAD + record.value[named.end() :])
+    return _of_generation(unnamed, int(named[1]))
+
+
+def _of_generation(record: Record, generation: int) -> Record:
+    version = Version(generation * GENERATION + record.version)
+    return dataclasses.replace(record, version=version)
+
+
+@contextlib.contextmanager
+def _nothing_is_made() -> Iterator[None]:
+    """Errors here come before any change: nodes beside records are none."""
+    try:
+        yield
+    except HQueueError as exc:
+        exc.outcome = Outcome.NOT_APPLIED
+        raise
