@@ -77,7 +77,7 @@ class Kind(Generic[Value]):
             if done is not None:
                 return done
             if version == NEW:
-                raise self._exists("there is one already", path=key)
+                raise self._exists("the record is there already", path=key)
             return self._refused(key, version)
 
         return self._pipeline.write(key, FieldChange(fields, version, whole), verdict)
@@ -113,11 +113,11 @@ class Kind(Generic[Value]):
     def _refused(self, key: str, version: Version) -> Future[After]:
         """Why something was not done."""
         if version == ANY:
-            raise self._missing("there is none", path=key)
+            raise self._missing("there is no such record", path=key)
 
         def why(found: Found | None) -> After:
             if found is None:
-                raise self._missing("there is none", path=key)
+                raise self._missing("there is no such record", path=key)
             there = found.version if isinstance(found, FieldRecord) else None
             if there == version:
                 # It was deleted, or never had this version, and has come to it since.

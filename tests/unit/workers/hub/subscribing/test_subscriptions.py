@@ -434,7 +434,7 @@ def test_bad_input_is_refused_before_anything_happens(place: Place) -> None:
         ("sub", "t", 2, IDL.TDelivery("h h", 1, "s"), None),
         ("sub", "t", 2, IDL.TDelivery("h", 0, "s"), None),
         ("sub", "t", 2, IDL.TDelivery("h", 1, "\n"), None),
-        ("sub", "t", 2, IDL.TDelivery(None, None, None), None),
+        ("sub", "t", 2, IDL.TDelivery("h", None, None), None),
         ("sub", "t", 2, good, IDL.TPreferences(messageBound=0)),
         ("sub", "t", 2, good, IDL.TPreferences(application={"a": "b" * 2_000})),
     ):
