@@ -8,6 +8,7 @@ import threading
 from hqueue.errors import ClockSkewError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.log.ports import AppendPort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.held import Held
 
 __all__ = ["SkewGuard", "StoreClock"]
 
@@ -33,8 +34,8 @@ class SkewGuard:
         self._port = port
         self._skew_ms_max = skew_ms_max
         self._clock = clock
-        self._measured_ms: float | None = None
-        self._start_ms = 0.0
+        self._measured: tuple[float, float] | None = None
+        """When that was, and the wall clock's time minus the monotonic clock's then."""
         self.after_fork_in_child()
 
     def after_fork_in_child(self) -> None:
@@ -49,13 +50,10 @@ class SkewGuard:
         """
         if self._is_fresh():
             return
-        if not self._lock.acquire(timeout=deadline.remaining_ms / 1e3):
-            raise StoreUnavailableError("the clock was not measured in time by who had begun it")
-        try:
+        late = StoreUnavailableError("another thread did not measure the clock in time")
+        with Held(self._lock, deadline.remaining_ms / 1e3, lambda: late):
             if not self._is_fresh():
                 self._measure(deadline)
-        finally:
-            self._lock.release()
 
     def now_ms(self, deadline: Deadline) -> int:
         """The wall clock's time, as if nobody had set it since it was found good.
@@ -64,7 +62,8 @@ class SkewGuard:
             As `check`.
         """
         self.check(deadline)
-        return int(self._start_ms + self._clock.monotonic_ms())
+        assert self._measured is not None
+        return int(self._measured[1] + self._clock.monotonic_ms())
 
     def _measure(self, deadline: Deadline) -> None:
         try:
@@ -81,15 +80,16 @@ class SkewGuard:
                 error_ms=round(error_ms),
                 clock_skew_ms_max=self._skew_ms_max,
             )
-        self._measured_ms = self._clock.monotonic_ms()
-        self._start_ms = self._clock.wall_ms() - self._measured_ms
+        now_ms = self._clock.monotonic_ms()
+        self._measured = now_ms, self._clock.wall_ms() - now_ms
 
     def _is_fresh(self) -> bool:
-        if self._measured_ms is None:
+        if self._measured is None:
             return False
+        measured_ms, start_ms = self._measured
         now_ms = self._clock.monotonic_ms()
-        jumped_ms = abs(self._clock.wall_ms() - now_ms - self._start_ms)
-        return now_ms - self._measured_ms < MEASURED_EVERY_MS and jumped_ms < JUMP_MS
+        jumped_ms = abs(self._clock.wall_ms() - now_ms - start_ms)
+        return now_ms - measured_ms < MEASURED_EVERY_MS and jumped_ms < JUMP_MS
 
 
 class StoreClock:

@@ -145,17 +145,18 @@ class Appender:
         self._context.check_open()
         bodies = compressed(bodies, self._codec)
         deadline = self._context.deadline()
-        pooled = self._writers.acquire(partition, deadline)
-        try:
+
+        def append(writer: PartitionWriter) -> tuple[PartitionWriter, Appended]:
             self._skew.check(deadline)
             if search is None:
-                appended = pooled.writer.append(bodies, deadline)
+                appended = writer.append(bodies, deadline)
             else:
-                appended = pooled.writer.append_once(bodies, deadline, search.nonce, search.since)
-            self._on_append(pooled.writer.partition, appended, bodies)
-        finally:
-            pooled.lock.release()
-        self._reaper.collect_if_due(pooled.writer)
+                appended = writer.append_once(bodies, deadline, search.nonce, search.since)
+            self._on_append(writer.partition, appended, bodies)
+            return writer, appended
+
+        writer, appended = self._writers.use(partition, deadline, append)
+        self._reaper.collect_if_due(writer)
         if partition is None and appended.contended:
             self._writers.move_on()
         return appended

@@ -87,7 +87,8 @@ class BatchingBuffer(Generic[Target]):
         self._busy: set[Target] = set()
         self._buffered = 0
         self._unfinished: set[PendingBatch[Target]] = set()
-        self._flushing = 0
+        self._flushing: set[object] = set()
+        """Those who wait for all that was sent: nothing lingers."""
         self._closed = False
         self._ending = False
         """Whether what is taken is written before the call returns."""
@@ -142,18 +143,16 @@ class BatchingBuffer(Generic[Target]):
                 batch is None
                 or size > batch.room
                 or topic not in batch.kinds
+                or len(batch.taken) >= self._batch_messages_max
                 or self._buffered >= self._buffer_bytes_max
             ):
                 batch = self._batch_with_room(target, topic, value, size)
-            index = len(batch.values)
-            batch.topics.append(topic)
-            batch.values.append(value)
-            if extra is not None:
-                batch.extras[index] = extra
+            index = len(batch.taken)
+            # The sender may be interrupted after each call, and nowhere else: so this is one step.
             batch.room -= size
+            batch.buffered += size + MESSAGE_OVERHEAD_BYTES
             self._buffered += size + MESSAGE_OVERHEAD_BYTES
-            if callback is not None:
-                batch.callbacks.append((index, callback))
+            batch.taken.append((topic, value, extra, callback))
             if index + 1 >= self._batch_messages_max:
                 self._seal(batch)
         if self._ending:
@@ -171,15 +170,17 @@ class BatchingBuffer(Generic[Target]):
             self._wait_for_room()
         batch = self._open.get(target)
         if batch is not None and (
-            size > batch.room or len(batch.kinds) - (topic in batch.kinds) >= TOPICS_PER_BATCH_MAX
+            size > batch.room
+            or len(batch.kinds) - (topic in batch.kinds) >= TOPICS_PER_BATCH_MAX
+            or len(batch.taken) >= self._batch_messages_max
         ):
             self._seal(batch)
             batch = None
         if batch is None:
             batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max)
+            self._work.notify()  # First: then an interruption leaves nothing that nobody sees.
             self._open[target] = batch
             self._unfinished.add(batch)
-            self._work.notify()
         batch.kinds.add(topic)
         return batch
 
@@ -199,10 +200,11 @@ class BatchingBuffer(Generic[Target]):
                 self._wait_for_room()
             if target in self._open:
                 self._seal(self._open[target])
-            self._unfinished.add(batch)
-            self._sealed.append(batch)
-            self._buffered += bodies.size
             self._work.notify()
+            batch.buffered = bodies.size
+            self._buffered += bodies.size
+            self._sealed.append(batch)
+            self._unfinished.add(batch)
         if self._ending:
             self.flush()
         return Delivery(batch.future)
@@ -218,11 +220,12 @@ class BatchingBuffer(Generic[Target]):
             raise ClosedError("the producer belongs to the parent process: flush it there")
         self._check_waiter()
         ends_ms = _ends_ms(timeout_s)
-        with self._lock:
-            self._flushing += 1
-            self._work.notify_all()
-            sent = set(self._unfinished)
+        flushing = object()
         try:
+            with self._lock:
+                self._flushing.add(flushing)
+                self._work.notify_all()
+                sent = set(self._unfinished)
             if not self._threads:
                 self._write_all(sent, ends_ms)
             with self._lock:
@@ -230,8 +233,7 @@ class BatchingBuffer(Generic[Target]):
                     lambda: sent.isdisjoint(self._unfinished), _left_s(ends_ms)
                 )
         finally:
-            with self._lock:
-                self._flushing -= 1
+            self._flushing.discard(flushing)
 
     def at_end(self) -> None:
         """Write what is buffered, and from now on each message before the call that takes it
@@ -292,9 +294,9 @@ class BatchingBuffer(Generic[Target]):
 
     def _seal(self, batch: PendingBatch[Target]) -> None:
         """Let a batch take no more messages. The lock is held."""
+        self._work.notify()
         del self._open[batch.target]
         self._sealed.append(batch)
-        self._work.notify()
 
     def _run(self) -> None:
         while True:
@@ -362,23 +364,24 @@ class BatchingBuffer(Generic[Target]):
         error: BaseException | None = None
         ids = MessageIDs(0, 0)
         try:
-            ids = self._write(batch)
+            if batch.taken or batch.bodies is not None:  # Else its sender was interrupted.
+                ids = self._write(batch)
         except BaseException as exc:  # Whatever it is, the senders must learn it.
             error = exc
-            count = len(batch.values) if batch.bodies is None else batch.bodies.count
+            count = len(batch.taken) if batch.bodies is None else batch.bodies.count
             logger.warning("a batch of %d messages was not written: %s", count, exc)
         if error is None:
             batch.future.set_result(ids)
         else:
             batch.future.set_exception(error)
-        for index, callback in batch.callbacks:
-            message_id = ids[index] if error is None else None
-            call_foreign("a delivery callback", callback, message_id, error)
+        for index, (_, _, _, callback) in enumerate(batch.taken):
+            if callback is not None:
+                message_id = ids[index] if error is None else None
+                call_foreign("a delivery callback", callback, message_id, error)
         with self._lock:
             if batch.target is not None:
                 self._busy.discard(batch.target)
-            self._buffered -= self._batch_bytes_max - batch.room
-            self._buffered -= MESSAGE_OVERHEAD_BYTES * len(batch.values)
+            self._buffered -= batch.buffered
             self._unfinished.discard(batch)
             self._room.notify_all()
             self._work.notify()

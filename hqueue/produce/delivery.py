@@ -16,6 +16,13 @@ __all__ = ["BatchFuture", "Delivery", "DeliveryCallback", "PendingBatch", "Targe
 DeliveryCallback = Callable[[MessageID | None, BaseException | None], object]
 """What a producer calls with (ID, None) or (None, error)."""
 
+Extra = tuple[bytes | None, Headers]
+"""A message's key and headers."""
+
+# No `Message` is kept: those are what Python's garbage collection looks through.
+Taken = tuple[str, bytes, Extra | None, DeliveryCallback | None]
+"""A message's topic and value, what it has besides, and what is called in the end."""
+
 Target = TypeVar("Target")
 _IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
 
@@ -37,8 +44,7 @@ class PendingBatch(Generic[Target]):
     """
 
     __slots__ = (
-        "bodies", "callbacks", "extras", "future", "kinds", "opened_ms", "room", "target", "topics",
-        "values",
+        "bodies", "buffered", "future", "kinds", "opened_ms", "room", "taken", "target",
     )  # fmt: skip
 
     def __init__(self, target: Target | None, opened_ms: float, room: int) -> None:
@@ -46,15 +52,13 @@ class PendingBatch(Generic[Target]):
         self.opened_ms = opened_ms
         self.room = room
         """How many bytes of messages it may still take, about."""
-        # No `Message` is kept: those are what Python's garbage collection looks through.
-        self.topics: list[str] = []
-        self.values: list[bytes] = []
-        self.extras: dict[int, tuple[bytes | None, Headers]] = {}
-        """The key and the headers of those messages that have any, by their positions."""
+        self.buffered = 0
+        """How many of the buffer's bytes are its own, about."""
+        self.taken: list[Taken] = []
+        """What it has of each message, in one piece: a sender may be interrupted anywhere."""
         self.kinds: set[str] = set()
         """The topics, each once."""
         self.bodies: Bodies | None = None
-        self.callbacks: list[tuple[int, DeliveryCallback]] = []
         self.future = BatchFuture()
 
     def encoded(self) -> Bodies:
@@ -65,13 +69,12 @@ class PendingBatch(Generic[Target]):
         """
         if self.bodies is not None:
             return self.bodies
-        if not self.extras:
-            return encode_values(self.topics, self.values)
-        keys: list[bytes | None] = [None] * len(self.values)
-        headers: list[Headers] = [()] * len(self.values)
-        for index, extra in self.extras.items():
-            keys[index], headers[index] = extra
-        return encode_values(self.topics, self.values, keys, headers)
+        topics, values, extras, _ = zip(*self.taken, strict=True)
+        if not any(extras):
+            return encode_values(topics, values)
+        keys = [None if extra is None else extra[0] for extra in extras]
+        headers: list[Headers] = [() if extra is None else extra[1] for extra in extras]
+        return encode_values(topics, values, keys, headers)
 
 
 class Delivery(Generic[_IDs]):

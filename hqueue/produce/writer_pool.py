@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.log import PartitionWriter
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.held import AT_ONCE, Held
 
 __all__ = ["PooledWriter", "WriterPool"]
+
+Result = TypeVar("Result")
 
 STAY_APPENDS = 64
 
@@ -43,8 +48,13 @@ class WriterPool:
         self._any = random.randrange(partitions)
         self._any_left = STAY_APPENDS
 
-    def acquire(self, partition: int | None, deadline: Deadline) -> PooledWriter:
-        """A partition's writer, locked for the caller until it releases ``pooled.lock``.
+    def use(
+        self,
+        partition: int | None,
+        deadline: Deadline,
+        work: Callable[[PartitionWriter], Result],
+    ) -> Result:
+        """Do something with a partition's writer, which nobody else uses meanwhile.
 
         Without a partition it is one that is free: the same for 64 appends, for a reader does
         better with many batches in one partition than with a few in each.
@@ -54,16 +64,22 @@ class WriterPool:
         """
         for candidate in self._candidates(partition):
             pooled = self._pooled(candidate)
-            if pooled.lock.acquire(blocking=False):
-                return pooled
+            held: list[bool] = []
+            try:
+                held.extend(map(pooled.lock.acquire, AT_ONCE))
+                if held == [True]:
+                    return work(pooled.writer)
+            finally:
+                if held == [True]:
+                    pooled.lock.release()
         if partition is None:
             pooled = self._pooled(random.randrange(self._partitions))
-        if not pooled.lock.acquire(timeout=deadline.remaining_ms / 1e3):
-            raise StoreUnavailableError(
-                "this process's other appends to the partition took too long",
-                partition=pooled.writer.partition,
-            )
-        return pooled
+        number = pooled.writer.partition
+        late = StoreUnavailableError(
+            "this process's other appends to the partition took too long", partition=number
+        )
+        with Held(pooled.lock, deadline.remaining_ms / 1e3, lambda: late):
+            return work(pooled.writer)
 
     def move_on(self) -> None:
         """Prefer another partition from now on: some other writer was met in this one."""
@@ -76,7 +92,8 @@ class WriterPool:
         if self._any_left <= 0:
             self._any = (self._any + 1) % self._partitions
             self._any_left = STAY_APPENDS
-        return ((self._any + step) % self._partitions for step in range(self._partitions))
+        first = self._any
+        return itertools.chain(range(first, self._partitions), range(first))
 
     def _pooled(self, partition: int) -> PooledWriter:
         pooled = self._writers.get(partition)

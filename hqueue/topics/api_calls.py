@@ -20,6 +20,7 @@ from hqueue.errors import (
 from hqueue.rpc.connection import ThriftError
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.topics.connections import HubConnections
 from hqueue.topics.settings import HubClientSettings
@@ -108,6 +109,8 @@ class ApiCalls:
         try:
             connection = self._connections.take(at, bound_ms)
         except (OSError, UnicodeError) as exc:
+            if is_interruption(exc):
+                raise
             self._lost(at)
             raise HubUnavailableError(
                 "no connection to the hub's Thrift API",
@@ -130,6 +133,8 @@ class ApiCalls:
             raise self._translated(exc, at, queue) from exc
         except (OSError, ThriftError, EOFError, ValueError) as exc:
             connection.close()
+            if is_interruption(exc):
+                raise
             self._lost(at)
             raise HubUnavailableError(
                 "a hub did not answer: what was called for may be done, or come to be",
@@ -156,6 +161,8 @@ class ApiCalls:
             try:
                 found = self._find(hub, deadline)
             except Exception as exc:  # Another may answer.
+                if is_interruption(exc):
+                    raise
                 refused = exc
                 continue
             if found is not None:

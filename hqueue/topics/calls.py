@@ -23,6 +23,7 @@ from hqueue.rpc.connection import ThriftError
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.topics.connections import HubConnections
 from hqueue.topics.settings import HubClientSettings
@@ -172,6 +173,8 @@ class HubCalls:
         try:
             connection = self._connections.take(hub, bound_ms)
         except (OSError, UnicodeError) as exc:
+            if is_interruption(exc):
+                raise
             self._connections.forget(hub)
             raise _RefusedError(f"{hub}: {exc}") from exc
         connection.socket.settimeout(bound_ms / 1e3)
@@ -182,6 +185,8 @@ class HubCalls:
             raise self._translated(exc, hub, queue, topic) from exc
         except (OSError, ThriftError, EOFError, ValueError) as exc:
             connection.close()
+            if is_interruption(exc):
+                raise
             self._connections.forget(hub)
             self._forget((queue, topic))
             raise HubUnavailableError(

@@ -90,7 +90,6 @@ class HubProducer:
 
     def _write(self, batch: PendingBatch[str]) -> MessageIDs:
         messages = [
-            Message(topic, value, *batch.extras.get(index, (None, ())))
-            for index, (topic, value) in enumerate(zip(batch.topics, batch.values, strict=True))
+            Message(topic, value, *(extra or (None, ()))) for topic, value, extra, _ in batch.taken
         ]
         return self._publish(messages[0].topic, messages)

@@ -1,11 +1,13 @@
-"""A region server for tests: true answers about one table's regions and rows, without a put."""
+"""A region server for tests: true answers about one table's regions and rows."""
 
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hqueue.hbase.native.cells import CellReader
 from hqueue.hbase.native.protocol import pb
 from hqueue.settings.addresses import Address
 from tests.support.registries import node
@@ -59,6 +61,7 @@ class RegionServer:
 
     def __post_init__(self) -> None:
         self.asked: list[Asked] = []
+        self._lock = threading.Lock()
         self._scans: dict[int, tuple[int, list[Row], bytes | None]] = {}
         """Of each open scan how often it was gone on with, the rows that are left, and the row of
         which it said that there may be more.
@@ -67,10 +70,10 @@ class RegionServer:
     def __call__(self, asked: Asked) -> list[bytes]:
         self.asked.append(asked)
         method: Any = getattr(self, f"_{asked.method.lower()}")
-        message, cells = method(asked.message)
+        message, cells = method(asked.message, asked.cells)
         return [answer(asked, message, cells)]
 
-    def _scan(self, message: bytes) -> tuple[Any, bytes]:
+    def _scan(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
         said = pb.ScanRequest.FromString(message)
         if said.HasField("scanner_id"):
             number = said.scanner_id
@@ -127,13 +130,13 @@ class RegionServer:
             return [row for row in rows if scan.stop_row < row[0] <= scan.start_row]
         return [row for row in rows if scan.start_row <= row[0] < scan.stop_row]
 
-    def _get(self, message: bytes) -> tuple[Any, bytes]:
+    def _get(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
         key = pb.GetRequest.FromString(message).get.row
         cells = self.rows.get(key, [])
         result = pb.Result(associated_cell_count=len(cells))
         return pb.GetResponse(result=result), _block((key, cells))
 
-    def _multi(self, message: bytes) -> tuple[Any, bytes]:
+    def _multi(self, message: bytes, _: bytes = b"") -> tuple[Any, bytes]:
         response, block = pb.MultiResponse(), b""
         for region in pb.MultiRequest.FromString(message).regionAction:
             result = response.regionActionResult.add()
@@ -144,7 +147,20 @@ class RegionServer:
                 block += _block((action.get.row, cells))
         return response, block
 
-    def _mutate(self, message: bytes) -> tuple[Any, bytes]:
+    def _mutate(self, message: bytes, cells: bytes) -> tuple[Any, bytes]:
+        """A put, perhaps on condition that a cell is absent; others are answered alone."""
+        said = pb.MutateRequest.FromString(message)
+        mutation, condition = said.mutation, said.condition
+        if mutation.mutate_type != pb.MutationProto.PUT:
+            return pb.MutateResponse(processed=True), b""
+        with self._lock:
+            there = self.rows.get(mutation.row, ())
+            column = condition.family, condition.qualifier
+            if condition.row and any(each[:2] == column for each in there):
+                return pb.MutateResponse(processed=False), b""
+            put = CellReader(memoryview(cells)).take(mutation.associated_cell_count)
+            now = [(bytes(each.family), bytes(each.qualifier), bytes(each.value)) for each in put]
+            self.rows = {**self.rows, mutation.row: sorted(now)}
         return pb.MutateResponse(processed=True), b""
 
 

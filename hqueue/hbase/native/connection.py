@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from hqueue.hbase.native.receiving import Receiver
 from hqueue.hbase.native.wire import Answer, RemoteError, read_answer, request_front
+from hqueue.runtime.held import AT_ONCE, Held
+from hqueue.runtime.interrupts import is_interruption
 
 __all__ = ["REQUESTS_MAX", "Call", "Connection", "NoAnswerError", "UnsentError"]
 
@@ -18,6 +20,11 @@ REQUESTS_MAX = 256
 """Requests under way on a connection. Those that were given up count until they are answered."""
 
 CALL_NUMBER_MAX = 2**31 - 1
+LOOK_EVERY_S = 0.25
+"""How often a caller that waits looks whether anybody reads: who read for it may have been
+interrupted."""
+LEAVE_S = 1.0
+"""A caller has left by then, after the time of its request."""
 PIECES_MAX = 512
 """Of a request, that are given to the system at once; less than ``IOV_MAX``."""
 
@@ -33,10 +40,13 @@ class NoAnswerError(ConnectionError):
 class Call:
     """A request under way."""
 
-    def __init__(self, number: int, ends_s: float) -> None:
-        self.number = number
+    def __init__(self, ends_s: float) -> None:
+        self.number = 0
         self.ends_s = ends_s
         self.sent_s = 0.0
+        self.awaited = False
+        """Whether its caller waits for the answer: others may still be sending, and would not read.
+        """
         self.result: Answer | RemoteError | BaseException | None = None
         self._signal = threading.Lock()
         self._signal.acquire()
@@ -47,8 +57,9 @@ class Call:
             self._signal.release()
 
     def wait(self) -> None:
-        """Until it is woken, or its time is over."""
-        self._signal.acquire(timeout=max(0.0, self.ends_s - time.monotonic()))
+        """Until it is woken, or its time is over; for a moment at most."""
+        left_s = min(LOOK_EVERY_S, self.ends_s - time.monotonic())
+        self._signal.acquire(timeout=max(0.0, left_s))
 
 
 class Connection:
@@ -57,6 +68,10 @@ class Connection:
     Requests are told apart by their numbers; each has a bound of its own, and holds up no other.
     There is no thread: of those that wait for answers one reads, for all; when it has its own,
     another goes on. What comes too late is thrown away.
+
+    A caller may be interrupted anywhere, by a handler of a signal. What it leaves behind is a
+    request that nobody waits for, which is given up when its time is over; and where it was sending
+    or reading, the connection is closed.
 
     Args:
         opened: the socket; from now on the connection's.
@@ -68,13 +83,12 @@ class Connection:
         self._receiver = Receiver(opened)
         self._lock = threading.Lock()
         self._sending = threading.Lock()
-        self._room = threading.Semaphore(REQUESTS_MAX)
-        self._waiting: dict[int, Call] = {}
-        self._awaited: dict[int, Call] = {}
-        """Those whose callers are in `finish`: others may still be sending, and would not read."""
+        self._reading = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._calls: dict[int, Call] = {}
+        """Those whose callers have not left."""
         self._given_up: set[int] = set()
-        self._users = 0
-        self._reading = False
+        """The numbers of those that may still be answered, and that nobody waits for."""
         self._failure: BaseException | None = None
         self._number = 0
         self._heard_s = self.used_s = time.monotonic()
@@ -96,16 +110,14 @@ class Connection:
         Raises:
             UnsentError: it was not sent.
         """
-        if not self._room.acquire(timeout=max(0.0, ends_s - time.monotonic())):
-            raise UnsentError("too many requests are under way to this server")
-        with self._lock:
-            if self._failure is not None:
-                self._room.release()
-                raise UnsentError("the connection is closed") from self._failure
-            self._number = self._number % CALL_NUMBER_MAX + 1
-            call = self._waiting[self._number] = Call(self._number, ends_s)
-            self._users += 1
+        call = Call(ends_s)
         try:
+            with self._lock:
+                self._await_room(ends_s)
+                if self._failure is not None:
+                    raise UnsentError("the connection is closed") from self._failure
+                self._number = call.number = self._number % CALL_NUMBER_MAX + 1
+                self._calls[call.number] = call
             left_ms = max(1, int((ends_s - time.monotonic()) * 1e3))
             front = request_front(call.number, method, message, cell_bytes, left_ms)
             self._send(call, [front, *cells])
@@ -121,17 +133,18 @@ class Connection:
             NoAnswerError: none came in time, or the connection ended.
         """
         try:
-            while call.result is None:
-                with self._lock:
-                    self._awaited[call.number] = call
-                    reads = not self._reading and call.result is None
-                    self._reading = self._reading or reads
-                if reads:
-                    self._read_until(call)
-                else:
+            call.awaited = True
+            while call.result is None and time.monotonic() < call.ends_s:
+                reads: list[bool] = []
+                try:
+                    reads.extend(map(self._reading.acquire, AT_ONCE))
+                    if reads == [True]:
+                        self._read_until(call)
+                finally:
+                    if reads == [True]:
+                        self._reading.release()
+                if reads != [True]:
                     call.wait()
-                if call.result is None and time.monotonic() >= call.ends_s:
-                    break
             result = call.result
         finally:
             self._leave(call)
@@ -149,7 +162,8 @@ class Connection:
         with self._lock:
             if self._failure is not None or self.retired:
                 return False
-            if self._users:
+            self._bury()
+            if self._calls:
                 return True
             if self._given_up:
                 # Late answers lie there, maybe: they are read with the next request's.
@@ -171,11 +185,20 @@ class Connection:
         self._failure = ConnectionError("this is the parent process's connection")
         self._socket.close()
 
+    def _await_room(self, ends_s: float) -> None:
+        """Wait until one more request may be under way. The lock is held."""
+        while len(self._calls) + len(self._given_up) >= REQUESTS_MAX:
+            self._bury()
+            left_s = ends_s - time.monotonic()
+            if left_s <= 0:
+                raise UnsentError("too many requests are under way to this server")
+            self._room.wait(min(LOOK_EVERY_S, left_s))
+
     def _send(self, call: Call, pieces: list[bytes]) -> None:
-        left_s = call.ends_s - time.monotonic()
-        if left_s <= 0 or not self._sending.acquire(timeout=left_s):
-            raise UnsentError("there was no time left to send it")
-        try:
+        late = UnsentError("there was no time left to send it")
+        if (left_s := call.ends_s - time.monotonic()) <= 0:
+            raise late
+        with Held(self._sending, left_s, lambda: late):
             begun = False
             try:
                 views = [memoryview(piece) for piece in pieces if piece]
@@ -192,16 +215,14 @@ class Connection:
                     if sent:
                         views[0] = views[0][sent:]
                 call.sent_s = time.monotonic()
-            except OSError as exc:
+            except BaseException as exc:
                 # Half a request is never done; but nothing can follow it on this connection.
+                if is_interruption(exc) or not isinstance(exc, OSError):
+                    self._fail(exc)
+                    raise
                 if begun or not isinstance(exc, TimeoutError):
                     self._fail(exc)
                 raise UnsentError(f"{type(exc).__name__}: {exc}") from exc
-            except BaseException as exc:
-                self._fail(exc)
-                raise
-        finally:
-            self._sending.release()
 
     def _read_until(self, call: Call) -> None:
         """Read answers, for whomever, until this one has its own or its time is over."""
@@ -212,45 +233,51 @@ class Connection:
                     break
                 self._heard_s = time.monotonic()
                 self._deliver(*read_answer(frame))
-        except (OSError, ValueError) as exc:
-            self._fail(exc)
         except BaseException as exc:
             self._fail(exc)
-            raise
-        finally:
-            with self._lock:
-                self._reading = False
+            if is_interruption(exc) or not isinstance(exc, (OSError, ValueError)):
+                raise
 
     def _deliver(self, number: int, result: Answer | RemoteError) -> None:
         with self._lock:
-            call = self._waiting.pop(number, None)
+            call = self._calls.get(number)
             if call is not None:
-                call.result = result
+                call.result = call.result or result
                 call.wake()
             elif number in self._given_up:
                 self._given_up.remove(number)
-                self._room.release()
+                self._room.notify()
             else:
                 raise ValueError("an answer to a request that was never made")
 
     def _leave(self, call: Call) -> None:
         """A caller goes, with an answer or without; another reads on."""
         with self._lock:
-            self._users -= 1
-            self._awaited.pop(call.number, None)
+            if self._calls.get(call.number) is not call:
+                return
             self.used_s = time.monotonic()
-            if self._waiting.pop(call.number, None) is None or not call.sent_s:
-                self._room.release()
-            else:
-                self._given_up.add(call.number)
-                # A server that is gone says nothing any more; one that is slow has said something.
-                silent = self._heard_s < call.sent_s
-                self.retired |= silent or len(self._given_up) > REQUESTS_MAX // 2
-            if not self._reading:
-                for other in self._awaited.values():
+            self._forget(call)
+            for other in self._calls.values():
+                if other.awaited and other.result is None:
                     other.wake()
                     break
             self._close_if_unused()
+
+    def _bury(self) -> None:
+        """Give up requests whose callers were interrupted: their time is over. The lock is held."""
+        over_s = time.monotonic() - LEAVE_S
+        for call in [each for each in self._calls.values() if each.ends_s < over_s]:
+            self._forget(call)
+
+    def _forget(self, call: Call) -> None:
+        """Nobody waits for this one. The lock is held."""
+        if call.result is None and call.sent_s:
+            self._given_up.add(call.number)
+            # A server that is gone says nothing any more; one that is slow has said something.
+            silent = self._heard_s < call.sent_s
+            self.retired |= silent or len(self._given_up) > REQUESTS_MAX // 2
+        self._calls.pop(call.number, None)
+        self._room.notify()
 
     def _fail(self, failure: BaseException) -> None:
         with self._lock:
@@ -258,18 +285,16 @@ class Connection:
                 self._failure = failure
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
-            for call in self._waiting.values():
-                call.result = self._failure
+            for call in self._calls.values():
+                call.result = call.result or self._failure
                 call.wake()
-            self._waiting.clear()
-            for _ in self._given_up:
-                self._room.release()
             self._given_up.clear()
+            self._room.notify_all()
             self._close_if_unused()
 
     def _close_if_unused(self) -> None:
         """Nobody may close what another thread waits at."""
-        if not self._users and (self.retired or self._failure is not None):
+        if not self._calls and (self.retired or self._failure is not None):
             self._failure = self._failure or ConnectionError("the connection was closed")
             self._socket.close()
 

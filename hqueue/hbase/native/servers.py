@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
@@ -21,6 +20,8 @@ from hqueue.hbase.native.opening import OpenSocket, open_socket
 from hqueue.hbase.native.translation import translate_answer, translate_silence
 from hqueue.hbase.native.wire import Answer, RemoteError
 from hqueue.runtime.fork import register
+from hqueue.runtime.held import Held
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
 
@@ -166,6 +167,8 @@ class Servers:
             connection = self._connection(request.address, request.service, ends_s)
             return connection, connection.begin(method, message, cells, request.cell_bytes, ends_s)
         except OSError as exc:
+            if is_interruption(exc):
+                raise
             return _silence(exc, request, table, sent=False)
 
     def _finish(
@@ -197,7 +200,8 @@ class Servers:
         if connection is not None and self._is_good(connection):
             return connection
         asked_s = time.monotonic()
-        with _held(server.opening, ends_s):
+        late = UnsentError("the connection is not opened in time")
+        with Held(server.opening, ends_s - time.monotonic(), lambda: late):
             connection = server.connection
             if connection is not None and self._is_good(connection):
                 return connection
@@ -210,10 +214,15 @@ class Servers:
             try:
                 opened = self._opener(address, service, max(0.001, left_s))
             except OSError as exc:
-                server.failed_s, server.failure = time.monotonic(), exc
+                if not is_interruption(exc):
+                    server.failed_s, server.failure = time.monotonic(), exc
                 raise
             server.failure = None
-            server.connection = Connection(opened)
+            try:
+                server.connection = Connection(opened)
+            except BaseException:
+                opened.close()
+                raise
             if self._closed:
                 server.connection.close()
             return server.connection
@@ -221,16 +230,6 @@ class Servers:
     def _is_good(self, connection: Connection) -> bool:
         idle_ms = (time.monotonic() - connection.used_s) * 1e3
         return idle_ms <= self.settings.connection_idle_ms and connection.usable
-
-
-@contextlib.contextmanager
-def _held(lock: threading.Lock, ends_s: float) -> Iterator[None]:
-    if not lock.acquire(timeout=max(0.0, ends_s - time.monotonic())):
-        raise UnsentError("the connection is not opened in time")
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _silence(error: OSError, request: Request, table: str, *, sent: bool) -> StoreUnavailableError:

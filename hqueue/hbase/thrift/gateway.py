@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.thrift.connection import Connection, Service, connect
@@ -11,9 +12,24 @@ from hqueue.runtime.clock import Clock
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
 
-__all__ = ["Gateway", "Run"]
+__all__ = ["Gateway", "Run", "Use"]
 
 AVOIDED_MS_MAX = 30_000
+
+
+LOOK_EVERY_S = 0.25
+"""A caller that waits looks so often by itself whether a connection came back: who gave it back may
+have been interrupted before it said so."""
+
+
+class Use:
+    """One caller's use of a gateway's connections: of one at a time."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        """None while it is opened."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -56,9 +72,9 @@ class Gateway:
         self._returned = threading.Condition(self._lock)
         self._idle: list[Connection] = []
         """In the order in which they were used."""
-        self._used: set[int] = set()
-        """The numbers of those in use."""
-        self._in_use = self._opened = 0
+        self.uses: set[Use] = set()
+        """Those of callers that have a connection, or are opened one."""
+        self._opened = 0
         self._failures = 0
         self.avoided_until_ms = 0.0
 
@@ -67,10 +83,14 @@ class Gateway:
         """Whether it failed just now."""
         return self._clock.monotonic_ms() < self.avoided_until_ms
 
-    def acquire(self, run: Run | None = None, timeout_ms: int | None = None) -> Connection:
-        """An open connection for the caller alone, until `release` or `discard`.
+    def acquire(
+        self, use: Use, run: Run | None = None, timeout_ms: int | None = None
+    ) -> Connection:
+        """An open connection for the caller alone, until it takes its use out of `uses`. It does so
+        in a ``finally`` that begins before this is called, and `notify` follows.
 
         Args:
+            use: the caller's.
             run: the process that it must lead to.
             timeout_ms: how long to wait while all that will do are in use, if not
                 ``operation_timeout_ms``.
@@ -84,14 +104,9 @@ class Gateway:
         with self._lock:
             self._close_stale()
             self._await(opened_max, timeout_ms or self._settings.operation_timeout_ms)
-            self._in_use += 1
-            connection = self._take_idle(opened_max)
-        try:
-            if connection is None:
-                connection = self._open(run)
-        except BaseException:
-            self._give_back()
-            raise
+            self.uses.add(use)
+            use.connection = self._take_idle(opened_max)
+        connection = use.connection or self._open(run, use)
         if run is not None and run.connections is None:
             run.connections = self._opened
         return connection
@@ -106,11 +121,10 @@ class Gateway:
         """The one that was used last of those that were opened first; of all if None."""
         for at in reversed(range(len(self._idle))):
             if opened_max is None or self._idle[at].number < opened_max:
-                self._used.add(self._idle[at].number)
                 return self._idle.pop(at)
         return None
 
-    def _open(self, run: Run | None) -> Connection:
+    def _open(self, run: Run | None, use: Use) -> Connection:
         if run is not None and run.connections is not None:
             raise StoreUnavailableError(
                 "the gateway may have been started again", gateway=str(self.address)
@@ -119,48 +133,43 @@ class Gateway:
         with self._lock:
             connection.number = self._opened
             self._opened += 1
-            self._used.add(connection.number)
+            use.connection = connection
         return connection
 
     def _await(self, opened_max: int | None, timeout_ms: int) -> None:
         """Wait while one that will do may come back."""
 
         def has_any() -> bool:
-            if self._in_use >= self._settings.connections_max:
+            uses = list(self.uses)
+            if len(uses) >= self._settings.connections_max:
                 return False
             if opened_max is None or any(each.number < opened_max for each in self._idle):
                 return True
-            return all(number >= opened_max for number in self._used)
+            used = [use.connection.number for use in uses if use.connection is not None]
+            return all(number >= opened_max for number in used)
 
-        if not has_any() and not self._returned.wait_for(has_any, timeout_ms / 1e3):
-            # Not a failure of the gateway's.
-            raise StoreUnavailableError(
-                "all connections to the gateway stay in use", gateway=str(self.address)
-            )
+        ends_s = time.monotonic() + timeout_ms / 1e3
+        while not has_any():
+            left_s = ends_s - time.monotonic()
+            if left_s <= 0:
+                # Not a failure of the gateway's.
+                raise StoreUnavailableError(
+                    "all connections to the gateway stay in use", gateway=str(self.address)
+                )
+            self._returned.wait(min(LOOK_EVERY_S, left_s))
 
-    def release(self, connection: Connection) -> None:
-        """Give back a connection whose last request was answered."""
+    def keep(self, connection: Connection) -> None:
+        """Keep a connection whose last request was answered for the next one."""
         connection.used_ms = self._clock.monotonic_ms()
         with self._lock:
-            self._idle.append(connection)
             self._failures = 0
             self.avoided_until_ms = 0.0
-            self._end_use(connection)
+            self._idle.append(connection)
 
-    def discard(self, connection: Connection) -> None:
-        """Give back a connection that may hold half an answer."""
-        connection.close()
-        self._give_back(connection)
-
-    def _give_back(self, connection: Connection | None = None) -> None:
+    def notify(self) -> None:
+        """A use is over."""
         with self._lock:
-            self._end_use(connection)
-
-    def _end_use(self, connection: Connection | None) -> None:
-        self._in_use -= 1
-        if connection is not None:
-            self._used.discard(connection.number)
-        self._returned.notify_all()  # Not each that waits can use it.
+            self._returned.notify_all()  # Not each that waits can use it.
 
     def avoid(self) -> None:
         """Note a failure: ask others for a while, and drop connections of the same age."""

@@ -6,14 +6,16 @@ import functools
 import itertools
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from hqueue.errors import ClosedError
 from hqueue.hbase.thrift.connection import Service
-from hqueue.hbase.thrift.gateway import Gateway, Run
+from hqueue.hbase.thrift.gateway import Gateway, Run, Use
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS, translate_answer, translate_silence
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.fork import register
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.connection import Settings
 
 __all__ = ["Gateways"]
@@ -90,27 +92,55 @@ class Gateways:
         if self._closed:
             raise ClosedError("the client is closed")
         gateway = run.gateway if run else self.choose(service, host)
+        use = Use()
         try:
-            connection = gateway.acquire(run, timeout_ms)
+            return self._ask(
+                gateway,
+                use,
+                lambda client: getattr(client, method)(*arguments),
+                about=(table, method),
+                run=run,
+                timeout_ms=timeout_ms,
+                bulk=bulk,
+            )
+        finally:
+            gateway.uses.discard(use)
+            gateway.notify()
+
+    def _ask(
+        self,
+        gateway: Gateway,
+        use: Use,
+        request: Callable[[Any], Any],
+        *,
+        about: tuple[str, str],
+        run: Run | None,
+        timeout_ms: int | None,
+        bulk: bool,
+    ) -> Any:
+        """Make a request by a connection of the gateway's, which is kept where it was answered."""
+        table, method = about
+        try:
+            connection = gateway.acquire(use, run, timeout_ms)
         except OSError as exc:
+            if is_interruption(exc):
+                raise
             gateway.avoid()
             raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc
         try:
             connection.socket.settimeout((timeout_ms or self.settings.request_timeout_ms) / 1e3)
-            client = connection.bulk_client if bulk else connection.client
-            answer = getattr(client, method)(*arguments)
+            answer = request(connection.bulk_client if bulk else connection.client)
         except DECLARED_ERRORS as exc:
-            gateway.release(connection)
+            gateway.keep(connection)
             raise translate_answer(exc, table, method) from exc
-        except Exception as exc:
-            gateway.discard(connection)
+        except BaseException as exc:
+            connection.close()  # It may hold half an answer.
+            if is_interruption(exc):
+                raise
             gateway.avoid()
             logger.debug("gateway %s failed", gateway.address, exc_info=True)
             raise translate_silence(exc, table, method, str(gateway.address), sent=True) from exc
-        except BaseException:
-            gateway.discard(connection)
-            raise
-        gateway.release(connection)
+        gateway.keep(connection)
         return answer
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from hqueue import (
     StoreUnavailableError,
 )
 from hqueue.hbase.thrift.connection import Service
-from hqueue.hbase.thrift.gateway import Gateway
+from hqueue.hbase.thrift.gateway import Gateway, Use
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
 from hqueue.hbase.thrift.translation import translate_answer
@@ -121,13 +121,16 @@ def test_no_more_connections_are_in_use_than_may_be(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("hqueue.hbase.thrift.gateway.connect", FakeConnection)
     settings = Settings(connections_max=2, operation_timeout_ms=30)
     gateway = Gateway(GatewayAddress(HOSTS[0]), Service.THRIFT1, settings, SteppedClock())
-    first, second = gateway.acquire(), gateway.acquire()
-    for give_back in (gateway.release, gateway.discard):
+    uses = [Use(), Use()]
+    first, second = map(gateway.acquire, uses)
+    for keeps in (True, False):
         with pytest.raises(StoreUnavailableError):
-            gateway.acquire()
+            gateway.acquire(Use())
         assert not gateway.is_avoided
-        give_back(first)
-        first = gateway.acquire()
+        if keeps:
+            gateway.keep(first)
+        gateway.uses.discard(uses[0])
+        first = gateway.acquire(uses[0])
     assert second is not first
 
 

@@ -14,7 +14,8 @@ from Hbase_thrift import TCell, TRowResult
 from hqueue import StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.schema import HEADER_COLUMN
-from hqueue.hbase.thrift.connection import Service
+from hqueue.hbase.thrift.connection import Connection, Service
+from hqueue.hbase.thrift.gateway import Gateway, Use
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.locations import Locations
 from hqueue.hbase.thrift.reads import TableReads
@@ -67,24 +68,37 @@ def test_a_scan_does_not_go_on_in_another_process_that_numbers_its_scans_alike(
     assert slots(after.read(2)) == [5, 6]
 
 
+def end(gateway: Gateway, use: Use, connection: Connection) -> None:
+    gateway.keep(connection)
+    gateway.uses.discard(use)
+    gateway.notify()
+
+
+def use_once(gateway: Gateway) -> None:
+    use = Use()
+    end(gateway, use, gateway.acquire(use))
+
+
 def test_a_scan_goes_on_over_any_connection_that_is_older(
     gateways: Gateways, reads: TableReads
 ) -> None:
     before = reads.open(0, 0, ROWS, None)
     gateway = gateways.choose(Service.THRIFT1)
-    first = gateway.acquire()
-    gateway.release(gateway.acquire())
+    first = Use()
+    oldest = gateway.acquire(first)
+    use_once(gateway)
     after = reads.open(0, 0, ROWS, None)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(before.read, 1)  # For the first connection.
-        gateway.release(first)
+        end(gateway, first, oldest)
         assert slots(waiting.result())
     for _ in range(2):
-        held = gateway.acquire()
+        use = Use()
+        held = gateway.acquire(use)
         assert slots(after.read(1))
-        gateway.release(held)
+        end(gateway, use, held)
     gateway.close()
-    gateway.release(gateway.acquire())
+    use_once(gateway)
     with pytest.raises(StoreUnavailableError):
         before.read(1)  # It might be another process that this connection leads to.
 

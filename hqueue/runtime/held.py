@@ -1,0 +1,59 @@
+"""Locks that are waited for no longer than a bound, and never left behind by an interruption.
+
+A handler of a signal runs in the main thread, between any two steps of it, and may raise: Ctrl-C
+does, and the time limits of Celery and RQ do. Then
+
+    lock.acquire(timeout=…)
+    try:                        ← raised just before this line, the lock stays held for ever
+
+CPython runs handlers after a call of a function that is written in C, where a function written in
+Python begins, and where a loop goes on; not between the `__enter__` of a lock and the block, nor
+before its `__exit__`, for these are written in C. So ``with lock:`` is safe, and so is `Held`: what
+leaves it is the lock's own `__exit__`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+__all__ = ["AT_ONCE", "Held"]
+
+AT_ONCE = (False,)
+"""The argument of `acquire` that doesn't wait, for ``held.extend(map(lock.acquire, AT_ONCE))``:
+that takes a lock and notes that it did in one step, for a ``finally`` which looks at ``held``.
+"""
+
+_WAIT = (True,)
+
+
+class Held:
+    """Holds a lock for a block of code, if it can be had in time.
+
+    Args:
+        lock: the lock.
+        timeout_s: how long to wait for it.
+        error: makes what is raised if it is not to be had.
+    """
+
+    __slots__ = ("__exit__", "_error", "_lock", "_timeout_s")
+
+    def __init__(
+        self, lock: threading.Lock, timeout_s: float, error: Callable[[], BaseException]
+    ) -> None:
+        self._lock = lock
+        self._timeout_s = max(0.0, timeout_s)
+        self._error = error
+        # The `with` statement looks it up in the class, finds the slot, and calls what lies there.
+        self.__exit__ = lock.__exit__
+
+    def __enter__(self) -> None:
+        held: list[bool] = []
+        try:
+            held.extend(map(self._lock.acquire, _WAIT, (self._timeout_s,)))
+            if held != [True]:
+                raise self._error()
+        except BaseException:
+            if held == [True]:
+                self._lock.release()
+            raise

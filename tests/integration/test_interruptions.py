@@ -1,0 +1,184 @@
+"""A handler of a signal that raises, at every place of an operation where CPython may call it: what
+comes after it works, in a bounded time, and the log is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import hqueue
+from hqueue import Message, Settings
+from hqueue.client import Client
+from hqueue.hbase.native.appends import TableAppends
+from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.reads import TableReads
+from hqueue.hbase.native.regions import Meta, RegionMap
+from hqueue.hbase.native.servers import Servers
+from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
+from tests.support.backends import GatewayBackend, MemoryBackend
+from tests.support.interrupting import each_interruption
+from tests.support.memory.cluster import MemoryCluster
+from tests.support.memory.gateway import GatewayPair
+from tests.support.memory.metadata import MemoryCoordination, MemoryServer
+from tests.support.memory.store import MemoryStore
+from tests.support.region_server import RegionServer, meta_node, region_row
+from tests.support.scripted_server import ScriptedServer
+
+BOUNDS = {"request_timeout_ms": 1_000, "operation_timeout_ms": 4_000}
+QUICK_S = 3.0
+QUEUE = "interrupted"
+
+
+class NativeLog(TableAppends, TableReads):
+    """A log on a scripted region server, whose clock is this machine's."""
+
+    def clock_offset_ms(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+
+class NativeStore(MemoryStore):
+    """A store whose rows lie on a scripted region server, and all else in memory."""
+
+    def __init__(self, settings: Settings, server: ScriptedServer) -> None:
+        super().__init__(MemoryCluster(), settings)
+        self.servers = Servers(settings)
+        registry = ZooKeeperRegistry(lambda _: meta_node(server.address), "/hbase")
+        self._meta = Meta(self.servers, registry)
+
+    def log(self, queue: str) -> NativeLog:  # type: ignore[override]
+        return NativeLog(self.servers, queue, RegionMap(self._meta, queue))
+
+    def close(self) -> None:
+        self.servers.close()
+        super().close()
+
+
+@contextlib.contextmanager
+def natively() -> Iterator[Client]:
+    region_server = RegionServer(QUEUE, state=pb.TableState.ENABLED)
+    with contextlib.closing(ScriptedServer(region_server)) as server:
+        region_server.regions = [region_row(QUEUE, b"", b"", server.address)]
+        settings = Settings(hbase="native", notify_workers=False, **BOUNDS)  # type: ignore[arg-type]
+        coordination = MemoryServer()
+        store = NativeStore(settings, server)
+        with Client(settings, store, lambda: MemoryCoordination(coordination)) as client:
+            yield client
+
+
+@contextlib.contextmanager
+def by_gateways() -> Iterator[Client]:
+    cluster = MemoryCluster()
+    with (
+        contextlib.closing(GatewayPair(cluster)) as pair,
+        GatewayBackend(pair, cluster).connect(**BOUNDS) as client,
+    ):
+        yield client
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[Client]:
+    with MemoryBackend().connect(**BOUNDS) as client:
+        yield client
+
+
+Connect = Callable[[], contextlib.AbstractContextManager[Client]]
+
+
+@pytest.fixture(params=[natively, by_gateways, in_memory])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    kind: Connect = request.param
+    return kind
+
+
+def quickly(call: Callable[[], object], where: str) -> None:
+    """What is done next works, and doesn't wait for what was interrupted."""
+    began_s = time.monotonic()
+    try:
+        call()
+    except hqueue.HQueueError as exc:
+        raise AssertionError(f"after an interruption at {where}") from exc
+    took_s = time.monotonic() - began_s
+    assert took_s < QUICK_S, f"{took_s:.1f} s after an interruption at {where}"
+
+
+class Numbers:
+    """Puts and sends each number once, and compares the log with what is known of them."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.acknowledged: list[tuple[str, bytes]] = []
+
+    def message(self) -> Message:
+        """Each has a topic of its own number."""
+        self.next += 1
+        return Message(f"topic-{self.next}", b"%d" % self.next)
+
+    def check(self, queue: hqueue.Queue) -> None:
+        log = [(each.topic, each.value) for each in queue.scan()]
+        assert all(topic == f"topic-{value.decode()}" for topic, value in log)
+        assert len(set(log)) == len(log), "something is there twice"
+        assert set(self.acknowledged) <= set(log), "something acknowledged is missing"
+
+
+def test_puts_go_on_after_one_was_interrupted_anywhere(connect: Connect) -> None:
+    numbers = Numbers()
+    with connect() as client:
+        queue = client.create_queue(QUEUE, partitions=1)
+
+        def put() -> None:
+            message = numbers.message()
+            queue.put(message, partition=0)
+            numbers.acknowledged.append((message.topic, message.value))
+
+        put()
+        for where in each_interruption(put):
+            quickly(put, where)
+        numbers.check(queue)
+
+
+def test_a_first_put_that_was_interrupted_anywhere_is_no_hindrance(connect: Connect) -> None:
+    numbers = Numbers()
+    with connect() as client:
+        client.create_queue(QUEUE, partitions=2)
+        opened = [client.queue(QUEUE)]
+
+        def put() -> None:
+            message = numbers.message()
+            opened[-1].put(message)
+            numbers.acknowledged.append((message.topic, message.value))
+
+        def put_first() -> None:
+            opened.append(client.queue(QUEUE))
+            put()
+
+        for where in each_interruption(put_first, every=3):
+            quickly(put, where)
+        numbers.check(client.queue(QUEUE))
+
+
+def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(connect: Connect) -> None:
+    numbers = Numbers()
+    sent: list[tuple[Message, hqueue.Delivery[hqueue.MessageID]]] = []
+    with connect() as client:
+        queue = client.create_queue(QUEUE, partitions=1)
+        producer = queue.producer(linger_ms=2, batch_messages_max=3)
+
+        def send() -> None:
+            message = numbers.message()
+            sent.append((message, producer.send(message, partition=0, callback=lambda *_: None)))
+
+        def is_written() -> None:
+            send()
+            sent[-1][1].result(QUICK_S)
+
+        for where in each_interruption(send):
+            quickly(is_written, where)
+        assert producer.close(QUICK_S)
+        for message, delivery in sent:
+            delivery.result(0)
+            numbers.acknowledged.append((message.topic, message.value))
+        numbers.check(queue)
