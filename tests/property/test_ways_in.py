@@ -118,12 +118,12 @@ def as_values_of_a_topic(given_raws: Sequence[Raw]) -> Bodies:
 
 def by_a_producer(given_raws: Sequence[Raw]) -> Bodies:
     batch: PendingBatch[int] = PendingBatch(None, 0.0, 1 << 20)
-    for index, raw in enumerate(given_raws):
+    for raw in given_raws:
         message = Message(text(raw.topic), raw.value, raw.key, headers_of(raw))
-        batch.topics.append(message.topic)
-        batch.values.append(message.value)
-        if message.key is not None or message.headers:
-            batch.extras[index] = message.key, message.headers
+        extra = (
+            (message.key, message.headers) if message.key is not None or message.headers else None
+        )
+        batch.taken.append((message.topic, message.value, extra, None))
     return batch.encoded()
 
 

@@ -41,9 +41,9 @@ class Log:
         self.writers: set[threading.Thread] = set()
 
     def write(self, batch: PendingBatch[int]) -> MessageIDs:
-        self.values += batch.values
+        self.values += [value for _, value, _, _ in batch.taken]
         self.writers.add(threading.current_thread())
-        return MessageIDs(1, len(batch.values))
+        return MessageIDs(1, len(batch.taken))
 
 
 def test_a_process_that_ends_writes_what_is_buffered_and_then_each_message_at_once() -> None:
