@@ -272,7 +272,7 @@ class GroupOffsets:
         return {
             key: dataclasses.replace(offset, claim=refused[key].claim)
             for key, offset in self._decoded(found).items()
-            if self._is_by(consumer, key, refused[key], found)
+            if offset.unreadable is None and self._is_by(consumer, key, refused[key], found)
         }
 
     def _is_of_claim(self, key: PartitionKey, offset: Offset) -> bool:

@@ -57,7 +57,7 @@ class GroupPlan:
         def on_change(found: Mapping[str, Record]) -> None:
             record = found.get(self._paths.plan)
             plan: Assignment | None = {}
-            if record is not None and record.value:
+            if record is not None:
                 try:
                     plan = decode_plan(record.value, self._paths.plan)
                 except UnsupportedFormatError as exc:

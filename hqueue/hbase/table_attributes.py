@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
-from hqueue.errors import InvalidInputError, NotAQueueError
+from hqueue.errors import InvalidInputError, NotAQueueError, UnsupportedFormatError
 from hqueue.settings.attributes import ATTRIBUTES, QueueDescription
 from hqueue.settings.limits import PARTITIONS_MAX, TTL_SECONDS_MAX
 
@@ -18,8 +20,13 @@ __all__ = [
     "RECORDS_FORMAT",
     "SMALL_BLOCK_BYTES",
     "describe",
+    "describe_all",
     "text",
 ]
+
+logger = logging.getLogger(__name__)
+
+_Table = TypeVar("_Table")
 
 FORMAT = b"hqueue.format"
 PARTITIONS = b"hqueue.partitions"
@@ -66,12 +73,20 @@ def describe(
 
     Raises:
         NotAQueueError: it is no queue's.
+        UnsupportedFormatError: a later release made it.
     """
     values = {text(key): text(value) for key, value in table.items()}
     partitions = values.get(PARTITIONS.decode(), "")
     counted = re.fullmatch(r"\d{1,5}", partitions) and 1 <= int(partitions) <= PARTITIONS_MAX
     if message is None or not counted:
         raise NotAQueueError("this table was not created as a queue", queue=name)
+    known = text(FIXED_ATTRIBUTES[FORMAT])
+    if values.get(FORMAT.decode(), known) != known:
+        raise UnsupportedFormatError(
+            "a queue's table has a format that this release does not know",
+            queue=name,
+            format=values.get(FORMAT.decode()),
+        )
     attributes: dict[str, int | str] = {}
     for attribute in ATTRIBUTES.values():
         value = values.get(attribute.table_key)
@@ -84,3 +99,18 @@ def describe(
                 attributes[attribute.name] = value
     kept = None if ttl_seconds in (None, TTL_SECONDS_MAX) else ttl_seconds
     return QueueDescription(name, int(partitions), kept, attributes, enabled)
+
+
+def describe_all(
+    tables: Iterable[_Table], describe_one: Callable[[_Table], QueueDescription]
+) -> list[QueueDescription]:
+    """The queues among these tables, by name. One whose attributes can't be read is left out, and
+    logged: it hides no other.
+    """
+    queues: list[QueueDescription] = []
+    for table in tables:
+        try:
+            queues.append(describe_one(table))
+        except (NotAQueueError, UnsupportedFormatError, ValueError) as exc:
+            logger.warning("a table that is marked as a queue is left out: %s", exc)
+    return sorted(queues, key=lambda queue: queue.name)

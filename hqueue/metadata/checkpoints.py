@@ -10,6 +10,7 @@ from hqueue.errors import (
     InvalidInputError,
     SubscriberConnectedError,
     SubscriberNotFoundError,
+    UnsupportedFormatError,
 )
 from hqueue.message_id import MessageID
 from hqueue.metadata.encoding import decode_checkpoint, encode_checkpoint
@@ -31,25 +32,49 @@ class Checkpoints:
         self._paths = paths
 
     def read(self, key: SubscriptionKey) -> Checkpoint | None:
-        """A checkpoint as it is now; None if there is none."""
+        """A checkpoint as it is now; None if there is none.
+
+        Raises:
+            UnsupportedFormatError: its record can't be read.
+        """
         return self.read_many([key]).get(key)
 
     def read_many(self, keys: Iterable[SubscriptionKey]) -> Mapping[SubscriptionKey, Checkpoint]:
-        """Those of these checkpoints that exist, in a few round trips."""
+        """Those of these checkpoints that exist, in a few round trips.
+
+        Raises:
+            UnsupportedFormatError: the record of one can't be read; `inspect` has the others.
+        """
+        found, unreadable = self.inspect(keys)
+        for key in sorted(unreadable):
+            raise unreadable[key]
+        return found
+
+    def inspect(
+        self, keys: Iterable[SubscriptionKey]
+    ) -> tuple[
+        Mapping[SubscriptionKey, Checkpoint], Mapping[SubscriptionKey, UnsupportedFormatError]
+    ]:
+        """Those of these checkpoints that exist, in a few round trips; and what is wrong with those
+        that can't be read. `seek` repairs them.
+        """
         wanted = {self._paths.subscriber(key): key for key in keys}
         return _decoded(wanted, self._store.records.read(wanted))
 
     def create(
         self, starts: Mapping[SubscriptionKey, MessageID]
     ) -> Mapping[SubscriptionKey, Checkpoint]:
-        """Create checkpoints where there are none; returns what is there now for each key."""
+        """Create checkpoints where there are none; returns what is there now for each key. What was
+        there, and can't be read, is left out.
+        """
         wanted = {self._paths.subscriber(key): key for key in starts}
-        return _decoded(
+        found, _ = _decoded(
             wanted,
             self._store.records.create(
                 {path: encode_checkpoint(starts[key]) for path, key in wanted.items()}
             ),
         )
+        return found
 
     def compare_and_set(
         self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
@@ -128,9 +153,16 @@ class Checkpoints:
 
 def _decoded(
     wanted: Mapping[str, SubscriptionKey], found: Mapping[str, Record]
-) -> dict[SubscriptionKey, Checkpoint]:
-    return {
-        key: Checkpoint(decode_checkpoint(found[path].value, path), found[path].version)
-        for path, key in wanted.items()
-        if path in found
-    }
+) -> tuple[dict[SubscriptionKey, Checkpoint], dict[SubscriptionKey, UnsupportedFormatError]]:
+    """What records say; and what is wrong with those that can't be read."""
+    readable: dict[SubscriptionKey, Checkpoint] = {}
+    unreadable: dict[SubscriptionKey, UnsupportedFormatError] = {}
+    for path, key in wanted.items():
+        record = found.get(path)
+        if record is None:
+            continue
+        try:
+            readable[key] = Checkpoint(decode_checkpoint(record.value, path), record.version)
+        except UnsupportedFormatError as exc:
+            unreadable[key] = exc
+    return readable, unreadable

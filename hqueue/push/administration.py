@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Collection, Mapping
 
 from hqueue.errors import (
@@ -10,6 +11,7 @@ from hqueue.errors import (
     SubscriberConnectedError,
     SubscriberExistsError,
     SubscriberNotFoundError,
+    UnsupportedFormatError,
 )
 from hqueue.handle import QueueLog
 from hqueue.handle.start import LATEST, Start, check_start
@@ -27,6 +29,8 @@ __all__ = [
     "seek_subscriber",
 ]
 
+logger = logging.getLogger(__name__)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriberState:
@@ -36,23 +40,28 @@ class SubscriberState:
     partition: int
     presence: Presence | None
     """None while it is not connected."""
-    checkpoint: MessageID
-    """The first ID that is not yet delivered, as far as a worker has written it down."""
+    checkpoint: MessageID | None
+    """The first ID that is not yet delivered, as far as a worker has written it down. None if its
+    record can't be read."""
     lag: int | None
-    """Messages of all topics from there to the end of the partition. None if the queue can't be
-    read now."""
+    """Messages of all topics from there to the end of the partition. None if the queue, or the
+    checkpoint, can't be read now."""
+    unreadable: UnsupportedFormatError | None = None
+    """Why the checkpoint's record can't be read; None if it can."""
 
 
 def list_subscribers(log: QueueLog, coordination: Coordination) -> list[SubscriberState]:
     """Every subscriber in every partition that it has a checkpoint in, by name and partition."""
     present = coordination.subscriptions.list(log.name)
-    checkpoints = coordination.checkpoints.read_many(present)
+    checkpoints, unreadable = coordination.checkpoints.inspect(present)
     states = []
-    for key in sorted(checkpoints, key=lambda key: (key.subscriber, key.partition)):
-        at = checkpoints[key].next
+    known = checkpoints.keys() | unreadable.keys()
+    for key in sorted(known, key=lambda key: (key.subscriber, key.partition)):
+        at = checkpoints[key].next if key in checkpoints else None
+        lag = None if at is None else _lag(log, key.partition, at)
         states.append(
             SubscriberState(
-                key.subscriber, key.partition, present[key], at, _lag(log, key.partition, at)
+                key.subscriber, key.partition, present[key], at, lag, unreadable.get(key)
             )
         )
     return states
@@ -135,12 +144,21 @@ def create_checkpoints(
     *,
     reset: bool,
 ) -> None:
-    """Create the checkpoints that don't exist; with `reset` also set those that do.
+    """Create the checkpoints that don't exist; with `reset` also set those that do. One that can't
+    be read is set by `reset` alone; without it that partition is not delivered.
 
     Raises:
         SubscriberConnectedError: with `reset`, that the subscriber is connected.
     """
-    existing = coordination.checkpoints.read_many(starts)
+    found, unreadable = coordination.checkpoints.inspect(starts)
+    existing = found.keys() | unreadable.keys()
+    for key in sorted(unreadable):
+        if not reset:
+            logger.error(
+                "a partition is not delivered, for its checkpoint can't be read; seek the "
+                "subscriber to where it goes on: %s",
+                unreadable[key],
+            )
     ids = _ids(log, {k: start for k, start in starts.items() if reset or k not in existing})
     coordination.checkpoints.create({k: at for k, at in ids.items() if k not in existing})
     moved = {k: at for k, at in ids.items() if k in existing}

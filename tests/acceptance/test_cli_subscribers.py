@@ -67,6 +67,7 @@ def test_a_subscriber_that_is_away_is_added_listed_moved_and_deleted(
         "topics": None,
         "checkpoint": str(ids[1]),
         "lag": 2,
+        "unreadable": None,
     }
     assert (second["partition"], second["lag"]) == (1, 0)
     assert run("seek", queue.name, "s", "latest", "--partition", "0").code == 0

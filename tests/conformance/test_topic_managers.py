@@ -191,6 +191,9 @@ def test_a_damaged_record_names_itself_and_stops_no_other(
         "t7": b'{"version": 1, "state": "\\ud800", "owner": "\\udfff", "ranges": "\\ud800"}',
         "t8": b"{" * 10_000,
         "t9": b"[" * 100_000,
+        "t10": b"9" * 5_000,
+        "t11": b'{"version": 1, "address": 1e999, "ranges": 1e999, "consumed": 1e999}',
+        "t12": b'{"version": 1, "' + b"x" * 400_000 + b'": 1}',
     }
     for topic, data in damaged.items():
         managers_backend.damage(kind.key(managers, topic), kind.field, data)

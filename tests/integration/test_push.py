@@ -18,9 +18,11 @@ from hqueue import (
     Subscription,
     local,
 )
-from hqueue.metadata import DeliveryOptions
+from hqueue.metadata import DeliveryOptions, SubscriptionKey
+from hqueue.metadata.ports import ANY, Change
 from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
 from hqueue.settings.limits import BATCH_BYTES_MAX
+from tests.support.garbage import GARBAGE, garbled
 from tests.support.proxy import Proxies
 from tests.support.waiting import wait_for
 
@@ -441,3 +443,32 @@ def test_what_comes_with_a_notification_is_delivered_without_a_read(
                 assert len(values) < 1_000, "each message is read, though it came along"
     assert got.values == values
     assert got.check_order() == 0
+
+
+@pytest.mark.in_memory_first
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_a_checkpoint_that_can_not_be_read_stops_its_partition_alone_and_a_seek_repairs_it(
+    make: Make, start: Start, pushing: hqueue.Client, kind: str
+) -> None:
+    queue = make(2)
+    pushing.add_subscriber(queue.name, "s")
+    path = pushing.coordination.paths.subscriber(SubscriptionKey(queue.name, 1, "s"))
+    records = pushing.coordination.store.records
+    garbage = garbled(kind, records.read([path])[path].value)
+    records.write({path: Change(garbage, ANY)})
+    start()
+    got = Received()
+    with queue.subscriber(Subscription("s"), got):
+        for partition in (1, 0):
+            queue.put(Message("t", b"%d" % partition), partition=partition)
+        got.await_values([b"0"])
+    assert got.values == [b"0"]
+    first, second = pushing.list_subscribers(queue.name)
+    assert (first.unreadable, second.checkpoint, second.lag) == (None, None, None)
+    assert second.unreadable is not None
+    assert second.unreadable.path == path
+    assert records.read([path])[path].value == garbage
+    pushing.seek_subscriber(queue.name, "s", "earliest", partitions=[1])
+    assert [each.unreadable for each in pushing.list_subscribers(queue.name)] == [None, None]
+    with queue.subscriber(Subscription("s"), got):
+        got.await_values([b"1"])

@@ -49,7 +49,7 @@ class _Row(NamedTuple):
     """The worker that delivers to a subscriber, or the consumer that has a group's partition."""
     connected: bool
     lag: PartitionLag | None
-    """None where the queue can't be read now."""
+    """None where the queue, or how far one is, can't be read now."""
 
 
 def register(app: typer.Typer) -> None:
@@ -106,18 +106,20 @@ def _subscribers(client: Client, queue: str | None, subscriber: str | None) -> I
     coordination = client.coordination
     present = coordination.subscriptions.list(queue)
     wanted = [key for key in present if subscriber in (None, key.subscriber)]
-    checkpoints = coordination.checkpoints.read_many(wanted)
+    checkpoints, unreadable = coordination.checkpoints.inspect(wanted)
     owners = coordination.owners.list()
     by_queue: dict[str, list[SubscriptionKey]] = defaultdict(list)
-    for key in sorted(checkpoints):
+    for key in sorted(checkpoints.keys() | unreadable.keys()):
         by_queue[key.queue].append(key)
     for name, keys in by_queue.items():
         with client.queue(name) as opened:
             for key in keys:
                 if key.partition >= opened.partitions:
                     continue  # The queue was made again with fewer.
-                at = checkpoints[key].next
-                found = opened.lag({key.partition: at})[key.partition]
+                found = None
+                if key in checkpoints:
+                    at = checkpoints[key].next
+                    found = opened.lag({key.partition: at})[key.partition]
                 worker = owners.get(PartitionKey(name, key.partition))
                 reader = _Reader(name, key.partition, key.subscriber, None)
                 yield _Row(reader, worker, present[key] is not None, found)

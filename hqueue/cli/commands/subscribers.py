@@ -47,7 +47,8 @@ def subscribers(
     """List a queue's subscribers, in each partition.
 
     "checkpoint" is the first ID that is not yet delivered, as far as it was written down; "lag"
-    counts the messages of all topics from there on. Without a terminal: subscriber, partition,
+    counts the messages of all topics from there on. A checkpoint that can't be read is named on
+    stderr, and shown as "unreadable". Without a terminal: subscriber, partition,
     address, topics with commas between, checkpoint, lag; with tabs between.
     """
     states = session_of(context).client.list_subscribers(queue)
@@ -63,13 +64,16 @@ def subscribers(
                 state.partition,
                 state.presence.address if state.presence else None,
                 _topics(state),
-                state.checkpoint,
+                "unreadable" if state.unreadable else state.checkpoint,
                 state.lag,
             )
             for state in states
         ),
         numbers=("partition", "lag"),
     )
+    for state in states:
+        if state.unreadable:
+            print(f"{state.subscriber} {state.partition}: {state.unreadable}", file=sys.stderr)
 
 
 def add_subscriber(
@@ -142,6 +146,7 @@ def _as_json(state: SubscriberState) -> dict[str, Any]:
         "connected": presence is not None,
         "address": str(presence.address) if presence else None,
         "topics": sorted(presence.topics) if presence and presence.topics else None,
-        "checkpoint": str(state.checkpoint),
+        "checkpoint": None if state.checkpoint is None else str(state.checkpoint),
         "lag": state.lag,
+        "unreadable": None if state.unreadable is None else str(state.unreadable),
     }

@@ -43,6 +43,7 @@ from hqueue.hbase.table_attributes import (
     RECORDS,
     RECORDS_FORMAT,
     SMALL_BLOCK_BYTES,
+    describe_all,
     text,
 )
 from hqueue.runtime.clock import Deadline
@@ -142,9 +143,10 @@ class Tables:
 
         def ask() -> list[QueueDescription]:
             found = self._schemas(pb.GetTableDescriptorsRequest(), "", deadline)
-            return [description(each, None) for each in found if FORMAT in attributes_of(each)]
+            marked = [each for each in found if FORMAT in attributes_of(each)]
+            return describe_all(marked, lambda each: description(each, None))
 
-        return sorted(self._run(deadline, ask), key=lambda queue: queue.name)
+        return self._run(deadline, ask)
 
     def alter(
         self,

@@ -31,6 +31,7 @@ from hqueue.hbase.table_attributes import (
     RECORDS_FORMAT,
     SMALL_BLOCK_BYTES,
     describe,
+    describe_all,
     text,
 )
 from hqueue.hbase.thrift.connection import Service
@@ -173,8 +174,8 @@ class Tables:
         found = self._deadline().run(
             lambda: self._call("getTableDescriptorsByPattern", "", ".*", False)
         )
-        queues = [_description(d, None) for d in found if FORMAT in (d.attributes or {})]
-        return sorted(queues, key=lambda description: description.name)
+        marked = [each for each in found if FORMAT in (each.attributes or {})]
+        return describe_all(marked, lambda each: _description(each, None))
 
     @reads_answer
     def alter(
