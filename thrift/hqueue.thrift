@@ -74,7 +74,10 @@ enum TQueueCondition {
   NOT_A_QUEUE = 2
 }
 
-/** An argument is missing or out of range. Nothing was done, and the same call won't ever be. */
+/**
+ * An argument is missing or out of range: also a topic or a header's name that begins with "hqueue.",
+ * which are the system's own. Nothing was done, and the same call won't ever be.
+ */
 exception TIllegalArgument {
   1: Text message
 }

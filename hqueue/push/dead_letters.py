@@ -29,7 +29,12 @@ from typing import Any, NamedTuple
 
 from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import PartitionScanner, QueueScanner, open_scanner
-from hqueue.errors import InvalidInputError, MessageTooLargeError, UnsupportedFormatError
+from hqueue.errors import (
+    CorruptLogError,
+    InvalidInputError,
+    MessageTooLargeError,
+    UnsupportedFormatError,
+)
 from hqueue.format import encode_message
 from hqueue.handle import QueueLog
 from hqueue.message import Message, ReceivedMessage, topic_bytes
@@ -64,7 +69,7 @@ _IN_THE_LOG = "in the log"
 _PUT_BYTES_MAX = BATCH_BYTES_MAX // 2
 _PUT_MESSAGES_MAX = 1_000
 
-OnUnreadable = Callable[[ReceivedMessage, UnsupportedFormatError], object]
+OnUnreadable = Callable[[ReceivedMessage, CorruptLogError], object]
 
 
 def dead_letter_topic(subscriber: str) -> str:
@@ -127,8 +132,8 @@ class DeadLetters:
             subscriber: the subscriber's name.
             partition: which; all if None.
             on_unreadable: called with each message under the subscriber's topics that is no dead
-                letter and no redrive, and with the reason. It hides none of the others. If None,
-                each is logged.
+                letter and no redrive, or whose original can't be read, and with the reason. It
+                hides none of the others. If None, each is logged.
 
         Raises:
             As `Queue.scan`.
@@ -153,7 +158,7 @@ class DeadLetters:
             if (message.partition, message.id) not in redriven:
                 try:
                     letter = self._letter(message, wrapping)
-                except UnsupportedFormatError as exc:
+                except CorruptLogError as exc:  # Also where the original lies, in the log.
                     report(message, exc)
                 else:
                     yield letter
@@ -383,7 +388,7 @@ def _unreadable(message: ReceivedMessage, reason: str) -> UnsupportedFormatError
     return UnsupportedFormatError("this is no dead letter", path=_place_of(message), reason=reason)
 
 
-def _log_unreadable(message: ReceivedMessage, error: UnsupportedFormatError) -> None:
+def _log_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:
     logger.warning(
         "passed over a message that is no dead letter: partition %d, %s: %s",
         message.partition,

@@ -13,6 +13,7 @@ import pytest
 
 import hqueue
 from hqueue import DeliveryOptions, Message, ReceivedMessage, Status, Subscription
+from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
 from tests.acceptance.commands import Run, Running, Start
 from tests.support.waiting import wait_for
 
@@ -115,6 +116,17 @@ def test_a_worker_delivers_and_shows_what_it_does(
         assert run("dead-letters", name, "s", "--redrive-all").code == 0
         wait_for(lambda: len(listener.values) == 9, "all came back")
         assert run("dead-letters", name, "s").lines == []
+        opened._log.appender.put_system([Message(dead_letter_topic("s"), b"anything")], 1)
+        shown = run("dead-letters", name, "s")
+        assert (shown.code, shown.lines) == (0, [])
+        assert "No dead letter: partition 1, " in shown.err
+        refused = run("put", name, "anything", "--topic", redrive_topic("s"))
+        assert refused.code == 2
+        assert "system's own" in refused.err
+        # A copy has the messages, and none of the system's own.
+        scanned = run("scan", name, "--format", "json").out
+        copied = run("put", name, "--format", "json", stdin=scanned)
+        assert (copied.code, "Left out: 7 " in copied.err) == (0, True)
     worker.terminate()
     assert worker.end().code == 0
 

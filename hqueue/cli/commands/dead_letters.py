@@ -16,7 +16,7 @@ from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
-from hqueue.errors import InvalidInputError, UnsupportedFormatError
+from hqueue.errors import CorruptLogError, InvalidInputError
 from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def dead_letters(
             show_table((*columns, "value"), rows, numbers=("partition", "attempts"))
 
 
-def _report_unreadable(message: ReceivedMessage, error: UnsupportedFormatError) -> None:
+def _report_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:
     reason = error.facts.get("reason", error.args[0] if error.args else "")
     print(
         f"No dead letter: partition {message.partition}, {message.id}, "

@@ -21,6 +21,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from hqueue import InvalidInputError, MessageID
 from hqueue.metadata import check_name
+from hqueue.settings.reserved import check_topic
 from pyspark_hqueue.jobs.archive import FILES, archived_queue, placed_rounds
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.targets import Target
@@ -96,6 +97,8 @@ class Replay:
         given = dict(options or {})
         checked = WriteOptions.of({**given, "queue": queue}, "batch")
         self._queue = client_of(checked.settings).queue(queue)
+        if topic is not None:
+            check_topic(topic)
         self._topics, self._topic = tuple(sorted(topics)), topic
         self._span = (start, stop)
         self._is_archive = archived_queue(self._folder) is not None

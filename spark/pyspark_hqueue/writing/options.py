@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 from hqueue import InvalidInputError, Settings
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
+from hqueue.settings.reserved import check_topic
 from pyspark_hqueue.reading.options import Option, parse_options, whole
 from pyspark_hqueue.reading.schema import HEADERS
 
@@ -47,6 +48,7 @@ def _name(text: str) -> str:
 
 def _topic(text: str) -> str:
     topic_bytes(text)
+    check_topic(text)
     return text
 
 

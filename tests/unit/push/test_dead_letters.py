@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from hqueue import (
+    CorruptLogError,
     DeadLetter,
     DeadLetters,
     InvalidInputError,
@@ -167,6 +168,25 @@ def test_a_chain_of_redrives_that_is_too_long_ends_and_a_long_one_is_followed(
     assert found.value == b"v"
     with pytest.raises(UnsupportedFormatError):
         letters.unwrap(log.messages[21])
+
+
+def test_a_dead_letter_whose_original_can_not_be_read_hides_no_other(
+    log: Log, letters: DeadLetters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = original(log, bytes(BATCH_BYTES_MAX))
+    kept = original(log, b"v")
+    letters.put(DeadLetter(each, "s", "why", 1) for each in (lost, kept))
+
+    def torn(log: Log, partition: int | None, scan: Scan) -> Scanner:
+        if scan.start == lost.id:
+            raise CorruptLogError("the bodies fail their checksum")
+        return scanner(log, partition, scan)
+
+    monkeypatch.setattr(dead_letters, "open_scanner", torn)
+    unreadable: list[str] = []
+    waiting = letters.waiting("s", on_unreadable=lambda _, exc: unreadable.append(exc.text))
+    assert [each.message for each in waiting] == [kept]
+    assert unreadable == ["the bodies fail their checksum"]
 
 
 def original(log: Log, value: bytes, partition: int = 0, **more: Any) -> ReceivedMessage:
