@@ -20,6 +20,7 @@ from hqueue.consume.scanners import (
     QueueScanner,
     ScannerOptions,
 )
+from hqueue.consume.skipped_batches import SkippedBatches
 from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.consumer import Consumer, Partition, ToCommit
 from hqueue.consumer_stream import ConsumerStream
@@ -79,6 +80,7 @@ from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import Row
+from hqueue.log.skipping import Skips
 from hqueue.log.store import PartitionLocation
 from hqueue.message import ConsumedMessage, Headers, Message, Messages, ReceivedMessage
 from hqueue.message_id import MessageID, MessageIDs, Moment
@@ -218,6 +220,8 @@ __all__ = [
     "ScannerOptions",
     "Settings",
     "SettingsError",
+    "SkippedBatches",
+    "Skips",
     "Start",
     "Status",
     "StoreError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from hqueue import groups, push
@@ -92,6 +92,12 @@ class Client:
         Connects when it is first used. What is present by it is so until the client is closed.
         """
         return self._coordination
+
+    def skipped_messages(self) -> Mapping[PartitionKey, int]:
+        """How many messages this process could not read, and passed by because an operator decided
+        so (`Queue.skipped_batches`), by partition, since this client was made.
+        """
+        return self.cluster.skip_counts.messages()
 
     def queue(self, name: str) -> Queue:
         """Open a queue.

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from hqueue.errors import InvalidInputError
+from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.groups import Consumption, Handout, Position, Stream
 from hqueue.message import ConsumedMessage
 from hqueue.metadata import PartitionKey
@@ -91,10 +91,19 @@ class ConsumerStream:
 
         idle_ms = _idle(idle_ms_max)
         while (handout := self._next(idle_ms)) is not None:
-            rest = handout.rest()
-            columns = with_queue(rest, handout.key.queue) if rest else None
-            handout.over = True
-            if columns is not None:
+            rest, is_all = handout.rest(), True
+            try:
+                columns = with_queue(rest, handout.key.queue) if rest else None
+            except HQueueError:
+                if len(rest) == 1:
+                    raise
+                # What can be read before it is handed out, each batch by itself.
+                columns, is_all = with_queue(rest[:1], handout.key.queue), False
+            if is_all:
+                handout.over = True
+            else:
+                handout.finish_first()
+            if columns is not None and columns.num_rows:
                 yield columns
             if self._consumption.closed:
                 return
@@ -127,7 +136,15 @@ class ConsumerStream:
             if taken:
                 handout.last = taken[-1]
                 messages = messages + taken if messages else taken
-            if len(messages) == messages_max or not handout.advance():
+            if len(messages) == messages_max:
+                return messages
+            try:
+                goes_on = handout.advance()
+            except HQueueError:
+                if not messages:
+                    raise
+                return messages  # What can't be read comes after them, with the next call.
+            if not goes_on:
                 return messages
 
     def _next(self, timeout_ms: float | None) -> Handout | None:

@@ -13,6 +13,7 @@ from hqueue.consume.scanners import (
     QueueScanner,
     ScannerOptions,
 )
+from hqueue.consume.skipped_batches import SkippedBatches
 from hqueue.consume.topic_scanner import TopicScanner, scans_of
 from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError
 from hqueue.format import Header
@@ -228,6 +229,11 @@ class Queue:
     def dead_letters(self) -> DeadLetters:
         """What subscribers of this queue did not take."""
         return DeadLetters(self._log)
+
+    @property
+    def skipped_batches(self) -> SkippedBatches:
+        """Batches that readers pass by where they can't read them: none, unless it was decided."""
+        return self._log.reader.skipped
 
     def scan(
         self,

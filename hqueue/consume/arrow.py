@@ -55,7 +55,9 @@ def record_batch(batches: Sequence[Batch]) -> pa.RecordBatch:
 
     Raises:
         CorruptLogError: the offsets or positions in a cell make no sense, although its checksum
-            fits: a writer with a fault wrote it. Nothing is read outside of a cell.
+            fits: a writer with a fault wrote it. Nothing is read outside of a cell. Where an
+            operator decided so, there is no error, and that cell's messages are passed by.
+        StoreUnavailableError: it is not known whether one did.
     """
     pieces: list[_Columns] = []
     for small, run in groupby(batches, lambda batch: batch.header.count < SMALL_BATCH):
@@ -75,7 +77,7 @@ def record_batches(batches: Sequence[Batch]) -> list[pa.RecordBatch]:
     for large, run in groupby(batches, lambda batch: _bytes_of(batch) >= LARGE_BYTES):
         together = list(run)
         found += map(record_batch, ([batch] for batch in together) if large else [together])
-    return found
+    return [batch for batch in found if batch.num_rows]
 
 
 def _bytes_of(batch: Batch) -> int:
@@ -109,11 +111,15 @@ def _by_message(batches: Iterable[Batch]) -> _Columns:
 
 
 def _by_cell(batch: Batch) -> _Columns:
-    try:
-        parts = [_columns(batch, entry, cell) for entry, cell in batch.cells]
-    except CorruptLogError as exc:
-        exc.facts["row"] = batch.key.hex()
-        raise
+    parts = []
+    for entry, cell in batch.cells:
+        try:
+            parts.append(_columns(batch, entry, cell))
+        except CorruptLogError as exc:
+            exc.facts["row"] = batch.key.hex()
+            batch.skips.pass_by(batch.key, batch.header, entry, exc)
+    if not parts:  # All of it is passed by.
+        return _by_message([])
     columns = parts[0] if len(parts) == 1 else _merged(parts)
     if batch.start > batch.header.base or batch.stop < batch.header.end:
         ids = columns[0]

@@ -44,7 +44,9 @@ def each_message_of(batch: Batch) -> Iterator[ReceivedMessage]:
 
     Raises:
         CorruptLogError: the offsets or positions in a cell make no sense, although its checksum
-            fits: a writer with a fault wrote it. This is found before the first is given.
+            fits: a writer with a fault wrote it. This is found before the first is given. Where
+            an operator decided so, there is no error, and that cell's messages are passed by.
+        StoreUnavailableError: it is not known whether one did.
     """
     return _decoded(batch, ReceivedMessage)
 
@@ -55,11 +57,13 @@ def consumed_messages_of(batch: Batch, queue: str) -> Iterator[ConsumedMessage]:
 
 
 def _decoded(batch: Batch, kind: type[MessageT], *more: object) -> Iterator[MessageT]:
-    try:
-        parts = [_messages_of_cell(batch, entry, cell, kind, more) for entry, cell in batch.cells]
-    except CorruptLogError as exc:
-        exc.facts["row"] = batch.key.hex()
-        raise
+    parts = []
+    for entry, cell in batch.cells:
+        try:
+            parts.append(_messages_of_cell(batch, entry, cell, kind, more))
+        except CorruptLogError as exc:
+            exc.facts["row"] = batch.key.hex()
+            batch.skips.pass_by(batch.key, batch.header, entry, exc)
     if len(parts) == 1:
         return parts[0]
     return iter(sorted(chain.from_iterable(parts), key=_id_of))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hqueue.consume.follow import follow
 from hqueue.consume.polling import appended_since, poll
 from hqueue.consume.scan import Scan
+from hqueue.consume.skipped_batches import SkipCounts, SkippedBatches, SkipRecord
 from hqueue.format import Header
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import Finding, PartitionCheck, PartitionChecker
@@ -16,7 +17,7 @@ from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
-from hqueue.log.ports import ReadPort
+from hqueue.log.ports import ReadPort, RecordPort
 from hqueue.log.ranges import OwnedRange, RangeCheck
 from hqueue.message_id import MessageID, Moment
 from hqueue.runtime.clock import Deadline
@@ -30,14 +31,21 @@ class QueueReader:
     Args:
         context: the queue.
         port: its rows.
+        records: what lies with them.
+        counts: learns what is passed by.
     """
 
-    def __init__(self, context: QueueContext, port: ReadPort) -> None:
+    def __init__(
+        self, context: QueueContext, port: ReadPort, records: RecordPort, counts: SkipCounts
+    ) -> None:
         self.partitions = context.partitions
         self.deadline = context.deadline
         self.clock = context.clock
         self._context = context
         self._port = port
+        self._decisions = SkipRecord(context, records, counts)
+        self.skipped = SkippedBatches(context, port, self._decisions)
+        """The batches that are passed by where they can't be read."""
 
     def open(
         self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None
@@ -55,6 +63,7 @@ class QueueReader:
             bytes_max=bytes_max,
             ordinal=ordinal,
             owner_epoch=scan.owner_epoch,
+            decisions=self._decisions,
         )
 
     def poll(
@@ -162,6 +171,7 @@ class QueueReader:
                 now_ms=lambda: now_ms(self.deadline()),
                 ranges=None if ranges is None else RangeCheck(partition, ranges),
                 moved=moved,
+                decisions=self._decisions,
             ).run()
         yield from self._nowhere(ranges or {}, moved)
 

@@ -168,6 +168,13 @@ class CombinedPartitionScanner:
         """Messages that were in the log's count but had expired before they could be read."""
         return sum(reader.expired for reader in self._readers)
 
+    @property
+    def skipped(self) -> int:
+        """Messages that could not be read, and were passed by because an operator decided so
+        (`Queue.skip_batch`).
+        """
+        return sum(reader.skipped for reader in self._readers)
+
     def positions(self) -> dict[int, MessageID]:
         """For each partition the ID from which on nothing was fetched yet.
 

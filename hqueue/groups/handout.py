@@ -23,6 +23,9 @@ class Handout:
 
     Args:
         portion: it has a batch at least.
+
+    Raises:
+        CorruptLogError, StoreUnavailableError: as `advance`.
     """
 
     __slots__ = (
@@ -76,21 +79,40 @@ class Handout:
         return Position(last.id, passed_by(batch.header, last.id))
 
     def advance(self) -> bool:
-        """Go on to the next batch; whether there is one."""
+        """Go on to the next batch; whether there is one.
+
+        Raises:
+            CorruptLogError, StoreUnavailableError: as `consumed_messages_of`. It stays where it is:
+                the same comes again with the next call.
+        """
         if not self._left:
             self.over = True
             return False
+        messages = consumed_messages_of(self._left[0], self.key.queue)
         if self._passed is not None or self.last is not None:
-            header = self.batch.header
-            self._passed = Position(MessageID.from_int(header.end), header.next_ordinal)
-        self.batch = self._left.popleft()
-        self.messages = consumed_messages_of(self.batch, self.key.queue)
-        self.last = None
+            self.finish_batch()
+        self.batch, self.messages = self._left.popleft(), messages
         return True
+
+    def finish_batch(self) -> None:
+        """All of the batch was handed out."""
+        header = self.batch.header
+        self._passed = Position(MessageID.from_int(header.end), header.next_ordinal)
+        self.batch = dataclasses.replace(self.batch, start=self.batch.stop)
+        self.messages, self.last = iter(()), None
 
     def rest(self) -> list[Batch]:
         """All of the portion that was not handed out."""
-        batch = self.batch
-        if self.last is not None:
-            batch = dataclasses.replace(batch, start=int(self.last.id) + 1)
-        return [each for each in (batch, *self._left) if each.start < each.stop]
+        return [each for each in (self._rest_of_batch(), *self._left) if each.start < each.stop]
+
+    def finish_first(self) -> None:
+        """The first batch of the `rest` was handed out."""
+        batch = self._rest_of_batch()
+        if batch.start >= batch.stop:
+            self.batch = self._left.popleft()
+        self.finish_batch()
+
+    def _rest_of_batch(self) -> Batch:
+        if self.last is None:
+            return self.batch
+        return dataclasses.replace(self.batch, start=int(self.last.id) + 1)

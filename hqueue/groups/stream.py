@@ -71,6 +71,8 @@ class Stream:
         Raises:
             OffsetOutOfRangeError: as `Positions.lose` and `Positions.begin_again`. It comes again
                 until somebody seeks.
+            CorruptLogError, StoreUnavailableError: as `Handout`. It comes again as long as its
+                first batch can't be read.
         """
         key = portion.key
         if key not in self._intake:
@@ -93,7 +95,11 @@ class Stream:
                 self.restart([key])
             raise
         if portion.batches:
-            self.handout = Handout(portion)
+            try:
+                self.handout = Handout(portion)
+            except HQueueError:
+                self.restart([key])
+                raise
         else:
             self._positions[key] = Position(MessageID.from_int(portion.cursor), portion.ordinal)
 

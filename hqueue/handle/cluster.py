@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.format import Bodies
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
@@ -46,6 +47,8 @@ class Cluster:
         self._store = store
         self._on_append = on_append
         self.clock = clock
+        self.skip_counts = SkipCounts()
+        """What readers have passed by in all queues."""
         self._id: str | None = None
 
     @property
@@ -80,6 +83,7 @@ class Cluster:
             on_append=self._on_append(name),
             settings=self.settings,
             clock=self.clock,
+            skip_counts=self.skip_counts,
         )
 
     def describe(self, name: str) -> QueueDescription:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.consume.topic_past import TopicPast
 from hqueue.format import Bodies
 from hqueue.log import Appended
@@ -28,6 +29,7 @@ class QueueLog:
         on_append: called after each append; see `Appender`.
         settings: the connection's.
         clock: where time comes from.
+        skip_counts: learns what readers pass by.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class QueueLog:
         on_append: Callable[[int, Appended, Bodies], None],
         settings: Settings,
         clock: Clock = SYSTEM_CLOCK,
+        skip_counts: SkipCounts | None = None,
     ) -> None:
         self.name = description.name
         self.partitions = description.partitions
@@ -47,7 +50,7 @@ class QueueLog:
         self._context = QueueContext(description, describe, settings, clock)
         self.appender = Appender(self._context, appends, on_append)
         """The part that writes."""
-        self.reader = QueueReader(self._context, reads)
+        self.reader = QueueReader(self._context, reads, appends, skip_counts or SkipCounts())
         """The part that reads."""
 
     def close(self) -> None:

@@ -21,10 +21,11 @@ from hqueue.format import (
 from hqueue.log.ports import ReadPort, Row
 from hqueue.log.ranges import RangeCheck, Verdict
 from hqueue.log.rows import header_of
+from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Deadline
 
-__all__ = ["Finding", "PartitionCheck", "PartitionChecker"]
+__all__ = ["Finding", "PartitionCheck", "PartitionChecker", "problems_in"]
 
 HEADERS_READ = 500
 BYTES_READ = 4 * 1024 * 1024
@@ -59,6 +60,8 @@ class PartitionCheck:
     unfinished: list[Finding] = dataclasses.field(default_factory=list)
     """What is no damage: a take-over that the topic's next owner finishes, or a topic that moved
     during the check, so that its ranges were not judged."""
+    skipped: list[Finding] = dataclasses.field(default_factory=list)
+    """What can't be read, and is passed by, for an operator decided so: no finding any more."""
 
 
 class PartitionChecker:
@@ -77,6 +80,7 @@ class PartitionChecker:
         now_ms: tells the time by the store's clock, by which bodies expire.
         ranges: topics' ranges; None if they are not compared.
         moved: whether a topic's ranges are others by now: then they are not judged.
+        decisions: which batches readers pass by.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class PartitionChecker:
         now_ms: Callable[[], int],
         ranges: RangeCheck | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
+        decisions: SkipDecisions = NO_DECISIONS,
     ) -> None:
         self.result = PartitionCheck(partition)
         self._partition = partition
@@ -98,6 +103,7 @@ class PartitionChecker:
         self._now_ms = now_ms
         self._ranges = ranges
         self._moved = moved
+        self._decisions = decisions
 
     def run(self) -> Iterator[PartitionCheck]:
         """Yield the same, growing result after every few hundred batches, and at the end.
@@ -217,23 +223,32 @@ class PartitionChecker:
         return {row.slot: row for row in found}
 
     def _check_cells(self, row: Row, header: Header, cells: Mapping[str, bytes]) -> None:
-        if set(cells) != {entry.topic for entry in header.topics}:
-            self._find(row, "it has other topics than its header says")
+        problems = problems_in(row, header, cells)
+        if problems and self._decisions.is_skipped(row.key, header, one_try=False):
+            self.result.skipped += (Finding(self._partition, row.key.hex(), p) for p in problems)
             return
-        places: list[int] = []
-        intact = True
-        for entry in header.topics:
-            try:
-                cell = plain_cell(row.key, header, entry, cells[entry.topic])
-                decode_bodies(entry, cell)
-                decode_keys(entry, cell)
-                decode_headers(entry, cell)
-                places.extend(positions(header, entry, cell))
-            except CorruptLogError as exc:
-                self._find(row, exc.text)
-                intact = False
-        if intact and sorted(places) != list(range(header.count)):
-            self._find(row, "the positions of its topics' messages do not fill it")
+        for problem in problems:
+            self._find(row, problem)
+
+
+def problems_in(row: Row, header: Header, cells: Mapping[str, bytes]) -> list[str]:
+    """What is wrong with the cells of a batch of messages; nothing if all of it can be read."""
+    if set(cells) != {entry.topic for entry in header.topics}:
+        return ["it has other topics than its header says"]
+    places: list[int] = []
+    problems: list[str] = []
+    for entry in header.topics:
+        try:
+            cell = plain_cell(row.key, header, entry, cells[entry.topic])
+            decode_bodies(entry, cell)
+            decode_keys(entry, cell)
+            decode_headers(entry, cell)
+            places.extend(positions(header, entry, cell))
+        except CorruptLogError as exc:
+            problems.append(exc.text)
+    if not problems and sorted(places) != list(range(header.count)):
+        return ["the positions of its topics' messages do not fill it"]
+    return problems
 
 
 def _groups(headers: Sequence[tuple[Row, Header]]) -> Iterator[list[tuple[Row, Header]]]:

@@ -6,9 +6,10 @@ import dataclasses
 import logging
 
 from hqueue.errors import CorruptLogError, HQueueError
-from hqueue.format import CONTROL, Header, TopicEntry, owners_of, plain_cell
+from hqueue.format import CONTROL, Header, TopicEntry, owners_of
 from hqueue.log.ports import ReadPort, Row, RowStream
 from hqueue.log.rows import header_of
+from hqueue.log.skipping import NO_DECISIONS, SkipDecisions, Skips, missing
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX
 
@@ -34,6 +35,8 @@ class Batch:
     cells: tuple[tuple[TopicEntry, bytes], ...]
     start: int
     stop: int
+    skips: Skips = dataclasses.field(default_factory=Skips, compare=False, repr=False)
+    """What the reader passes by, of cells whose content makes no sense."""
 
 
 class PartitionReader:
@@ -55,6 +58,7 @@ class PartitionReader:
             collected from there on is counted in `expired`, too.
         owner_epoch: only messages that the owner of their topic with this epoch appended; whoever
             wrote them if None.
+        decisions: which batches are passed by where they can't be read.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class PartitionReader:
         bytes_max: int = 4 * 1024 * 1024,
         ordinal: int | None = None,
         owner_epoch: int | None = None,
+        decisions: SkipDecisions = NO_DECISIONS,
     ) -> None:
         self.partition = partition
         self.topics = topics
@@ -76,6 +81,8 @@ class PartitionReader:
         """Wanted messages that were gone before they could be read."""
         self.at_tail = False
         """Whether the last read met the end of the log, or the stop."""
+        self._decisions = decisions
+        self._skips = Skips(decisions)
         self._port = port
         self._floor = start
         self._stop = stop
@@ -105,6 +112,13 @@ class PartitionReader:
     def ordinal(self) -> int | None:
         """Messages that the partition had up to here; None before the first header."""
         return self._ordinal
+
+    @property
+    def skipped(self) -> int:
+        """Messages that could not be read, and were passed by because an operator decided so. Of
+        batches that were given they count once these are decoded.
+        """
+        return self._skips.messages
 
     @property
     def finished(self) -> bool:
@@ -163,6 +177,7 @@ class PartitionReader:
             clock=self._clock,
             bytes_max=self._bytes_max,
             owner_epoch=self._owner_epoch,
+            decisions=self._decisions,
         )
         reader.expired = expired
         return reader
@@ -232,6 +247,9 @@ class PartitionReader:
         Rows come from `read`, or from a caller that gets the `next_slot` of many readers at once. A
         row that shows that the reader stands at the wrong slot moves it there instead.
         """
+        return self._accept(row, deadline, self._skips)
+
+    def _accept(self, row: Row, deadline: Deadline, skips: Skips) -> Batch | None:
         slot = self._slot or 0
         if row.header is None or row.slot < slot:
             return None
@@ -248,7 +266,7 @@ class PartitionReader:
                 ordinal=header.ordinal,
                 ordinal_expected=self._ordinal,
             )
-        batch = self._batch(row, header)
+        batch = self._batch(row, header, skips)
         self._slot, self._ordinal = header.end, header.next_ordinal
         return batch
 
@@ -268,12 +286,12 @@ class PartitionReader:
         header = header_of(row)
         if row.cells.keys() != {entry.topic for entry in header.topics}:
             # In the store they could have expired; of what was just written they can't.
-            raise CorruptLogError("a row has other topics than its header says", row=row.key.hex())
+            raise missing(row)
         self._known[row.slot] = (row.header, header)
         if self.topics is not None:
             cells = {topic: cell for topic, cell in row.cells.items() if topic in self.topics}
             row = dataclasses.replace(row, cells=cells)
-        batch = self.accept(row, Deadline(self._clock, 0))
+        batch = self._accept(row, Deadline(self._clock, 0), Skips())
         return [] if batch is None else [batch]
 
     def check_tail(self, deadline: Deadline) -> None:
@@ -366,7 +384,7 @@ class PartitionReader:
     def _wanted(self, header: Header) -> list[TopicEntry]:
         return [e for e in header.topics if self.topics is None or e.topic in self.topics]
 
-    def _batch(self, row: Row, header: Header) -> Batch | None:
+    def _batch(self, row: Row, header: Header, skips: Skips) -> Batch | None:
         start, stop = max(header.base, self._floor), min(header.end, self._stop)
         wanted = self._wanted(header)
         if header.kind == CONTROL or start >= stop or not wanted:
@@ -376,18 +394,12 @@ class PartitionReader:
         if not there:
             self.expired += min(stop - start, sum(entry.count for entry in counted))
             return None
-        if len(there) != len(wanted) or len(row.cells) != len(there):
-            raise CorruptLogError(
-                "a row has other topics than its header says",
-                row=row.key.hex(),
-                topics=sorted(row.cells),
-            )
         if not counted:
             return None
-        cells = tuple(
-            (entry, plain_cell(row.key, header, entry, row.cells[entry.topic])) for entry in counted
-        )
-        return Batch(self.partition, row.key, header, cells, start, stop)
+        cells = skips.readable(row, header, counted, strange=len(row.cells) != len(there))
+        if not cells:
+            return None
+        return Batch(self.partition, row.key, header, cells, start, stop, self._skips)
 
     def _by_the_owner(self, row: Row, header: Header, wanted: list[TopicEntry]) -> list[TopicEntry]:
         """Those of a batch that the owner appended whose messages are wanted."""

@@ -16,6 +16,7 @@ own:
     plan         {"version": 1, "members": ["id", …], "queues": {"queue": [0, 1, null, …], …}}
     offset       {"version": 1, "next": "1700000000000-0", "ordinal": 17, "consumer": "id"}
     epoch        {"version": 1, "number": 17, "since": "1700000000000-0"}
+    skipped      {"version": 1, "batches": [{"row": "<hex>", "nonce": "<hex>"}, …]}
     append keys  {"version": 1, "keys": [{"id": "<hex>", "secret": "<hex>",
                                           "created_ms": 1700000000000}, …]}
 
@@ -29,10 +30,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError, UnsupportedFormatError
+from hqueue.format import NONCE_BYTES
+from hqueue.format.rowkey import ROW_KEY_BYTES
 from hqueue.message_id import MessageID
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys
 from hqueue.metadata.ports import Version
@@ -59,6 +62,7 @@ __all__ = [
     "decode_offset",
     "decode_owner",
     "decode_plan",
+    "decode_skipped",
     "decode_topics",
     "decode_worker",
     "encode_address",
@@ -72,6 +76,7 @@ __all__ = [
     "encode_offset",
     "encode_owner",
     "encode_plan",
+    "encode_skipped",
     "encode_topics",
     "encode_worker",
     "list_of",
@@ -253,6 +258,24 @@ def decode_epoch(data: bytes, path: str) -> tuple[int, MessageID]:
         data,
         path,
         lambda fields: (_number_of(fields["number"]), MessageID.parse(text_of(fields["since"]))),
+    )
+
+
+def encode_skipped(batches: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The batches that readers pass by: the row and the nonce of each."""
+    return encode_fields(
+        batches=[{"row": row.hex(), "nonce": nonce.hex()} for row, nonce in sorted(batches)]
+    )
+
+
+def decode_skipped(data: bytes, path: str) -> list[tuple[bytes, bytes]]:
+    return decode_fields(
+        data,
+        path,
+        lambda fields: [
+            (_hex(each["row"], ROW_KEY_BYTES), _hex(each["nonce"], NONCE_BYTES))
+            for each in list_of(fields["batches"])
+        ],
     )
 
 

@@ -13,6 +13,7 @@ from hqueue.format import rowkey
 from hqueue.metadata.managers import LogRange, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW
 from tests.acceptance.commands import Run
+from tests.support.unreadable import BAD, put_unreadable
 
 pytestmark = pytest.mark.in_memory_first
 
@@ -45,6 +46,33 @@ def test_a_flipped_bit_is_found_and_named_and_other_partitions_are_checked(
     scanned = run("scan", name)
     assert scanned.code == 5
     assert row.hex() in scanned.err
+
+
+def test_a_batch_that_can_not_be_read_is_passed_by_once_that_is_decided(
+    run: Run, opened: hqueue.Queue, name: str
+) -> None:
+    opened.put(hqueue.Message("t", b"before"), partition=1)
+    row = put_unreadable(opened, [hqueue.Message("t", b"", None, [(BAD, b"")])] * 3, partition=1)
+    opened.put(hqueue.Message("t", b"behind"), partition=1)
+    checked, scanned = run("check", name), run("scan", name)
+    assert (checked.code, scanned.code) == (5, 5)
+    assert row in checked.out.decode()
+    assert row in scanned.err
+    decided = run("check", name, "--skip", row)
+    assert (decided.code, decided.out) == (0, b"")
+    assert f"{row}, which has 3 messages" in decided.err
+    scanned = run("scan", name)
+    assert scanned.code == 0
+    assert [line.split("\t")[-1] for line in scanned.lines] == ["before", "behind"]
+    assert "3 messages can't be read, and were passed by" in scanned.err
+    checked = run("check", name)
+    assert (checked.code, checked.out) == (0, b"")
+    assert f"row {row}: passed by, as was decided: a header's name is no UTF-8" in checked.err
+    assert run("check", name, "--unskip", row).code == 0
+    assert run("scan", name).code == 5
+    refused = run("check", name, "--skip", row[:-1])
+    assert refused.code == 2
+    assert "a batch is named by its row" in refused.err
 
 
 def test_ranges_of_topics_are_compared_with_the_log_where_that_is_wanted(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hqueue import Message, MessageID, Queue, ReceivedMessage
+from hqueue import CorruptLogError, Message, MessageID, Queue, ReceivedMessage
+from hqueue.format import Header
 from hqueue.handle import QueueLog
+from hqueue.log.skipping import Skips
 from hqueue.push.dead_letters import (
     DeadLetter,
     DeadLetters,
@@ -21,7 +25,8 @@ from hqueue.push.dead_letters import (
 )
 from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window
 from hqueue_workers.delivery.wire import decode_messages
-from tests.support.batches import few_topics, read
+from tests.support.batches import few_topics, read, read_bodies
+from tests.support.unreadable import BAD, unreadable_bodies
 
 QUEUE = cast(Queue, SimpleNamespace(dead_letters=DeadLetters(cast(QueueLog, None))))
 """Nothing here needs a log: all values lie in their batches."""
@@ -160,3 +165,25 @@ def test_a_window_keeps_what_is_needed_and_what_fits(
     assert window.at(window.start - 1) is None
     if hindmost < at:  # The newest is kept for whoever waits for it.
         assert window.start < window.end
+
+
+def test_where_nothing_may_be_read_nobody_is_asked_what_is_passed_by() -> None:
+    class Decisions:
+        asked = 0
+
+        def is_skipped(self, row: bytes, header: Header, *, one_try: bool) -> bool:
+            self.asked += 1
+            return True
+
+        def note(self, *passed: object) -> None:
+            """Nothing is counted here."""
+
+    decisions = Decisions()
+    bodies = unreadable_bodies([Message("a", b"1"), Message("b", b"", None, [(BAD, b"")])])
+    batch = dataclasses.replace(read_bodies(bodies), skips=Skips(decisions))
+    part = Segment(batch.header.base, batch.header.end, batch.header.next_ordinal, batch)
+    with pytest.raises(CorruptLogError):
+        part.cut(QUEUE, wanting(), may_read=False)  # As on an event loop.
+    assert decisions.asked == 0
+    assert [message.value for message in sent(part, wanting())] == [b"1"]
+    assert decisions.asked == 1

@@ -26,6 +26,7 @@ from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
 from hqueue_workers.node.runtime import Runtime
 from hqueue_workers.node.settings import WorkerSettings
+from hqueue_workers.node.skipped import SkippedMessages
 
 __all__ = ["Worker"]
 
@@ -54,6 +55,7 @@ class Worker:
         self._runtime = Runtime(settings.threads)
         self._lease = Lease(self._coordination, self._runtime, self._lost)
         self._metrics = Metrics()
+        self._metrics.registry.register(SkippedMessages(client.skipped_messages))
         self._meter = LagMeter(self._all_served, self._runtime)
         self._group_meter = GroupLagMeter(client, self._runtime)
         self._queues = OpenQueues(client, self._runtime, settings)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hqueue.client import Client
+    from hqueue.consume.skipped_batches import SkippedBatches
     from hqueue.metadata.managers import LogRange
 
 __all__ = ["register"]
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
     add_command(app, "check", check, "Queues")
 
 
-def check(
+def check(  # noqa: PLR0917  (the command's)
     context: typer.Context,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
     partition: Annotated[
@@ -38,15 +39,31 @@ def check(
     ranges: Annotated[
         bool, typer.Option("--ranges", help="And that topics lie where hubs say. Needs ZooKeeper.")
     ] = False,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--skip",
+            metavar="ROW",
+            help="Let all readers pass by what can't be read of the batch in this row.",
+        ),
+    ] = None,
+    unskip: Annotated[
+        list[str] | None,
+        typer.Option("--unskip", metavar="ROW", help="Let readers stop there again."),
+    ] = None,
 ) -> None:
     """Walk a queue's log and verify it: links, ordinals, control records and the checksums of all
     bytes.
 
     What is wrong is listed with its partition and row; the rest is checked all the same. The
     exit code is 5 if anything was found. A take-over that is still to be finished is no damage, and
-    is named on stderr.
+    is named on stderr. So is what readers pass by because of an earlier --skip.
     """
     client = session_of(context).client
+    if skip or unskip:
+        with client.queue(queue) as opened:
+            _decide(opened.skipped_batches, skip or (), unskip or ())
+        return
     known, broken = _ranges(client, queue) if ranges else (None, 0)
     with client.queue(queue) as opened, Advance("check") as bar:
         results = {}
@@ -70,6 +87,12 @@ def check(
             print(
                 f"hqueue: partition {one.partition}, row {one.row}: {one.problem}", file=sys.stderr
             )
+        for one in result.skipped:
+            print(
+                f"hqueue: partition {one.partition}, row {one.row}: passed by, as was decided: "
+                f"{one.problem}",
+                file=sys.stderr,
+            )
     batches = sum(result.batches for result in results.values())
     controls = sum(result.control_records for result in results.values())
     messages = sum(result.messages for result in results.values())
@@ -88,6 +111,20 @@ def check(
         )
     if findings or broken:
         raise typer.Exit(ExitCode.CORRUPT)
+
+
+def _decide(batches: SkippedBatches, skip: Sequence[str], unskip: Sequence[str]) -> None:
+    """Name batches that readers pass by, or that they stop at again."""
+    for row in skip:
+        messages = batches.add(row)
+        print(
+            f"Readers pass by what can't be read of row {row}, which has {messages:,} messages.",
+            file=sys.stderr,
+        )
+    for row in unskip:
+        known = batches.remove(row)
+        text = "Readers stop at it again" if known else "Readers did not pass by it"
+        print(f"{text}: row {row}.", file=sys.stderr)
 
 
 def _ranges(client: Client, queue: str) -> tuple[dict[str, Sequence[LogRange]], int]:

@@ -158,3 +158,8 @@ def tell_expired(scanner: CombinedPartitionScanner) -> None:
     """Say on stderr if messages were gone before they could be read."""
     if scanner.expired:
         print(f"{scanner.expired:,} messages had expired.", file=sys.stderr)
+    if scanner.skipped:
+        print(
+            f"{scanner.skipped:,} messages can't be read, and were passed by, as was decided.",
+            file=sys.stderr,
+        )

@@ -15,10 +15,11 @@ from hqueue.consume.intake import Intake, Portion
 from hqueue.consume.prefetch import PREFETCH_REQUESTS
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
+from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.errors import ClosedError, QueueDisabledError, RequestRefusedError
 from hqueue.log import PartitionReader
 from hqueue.log.context import QueueContext
-from hqueue.log.ports import ReadPort
+from hqueue.log.ports import ReadPort, RecordPort
 from hqueue.message_id import MessageID
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.attributes import QueueDescription
@@ -33,7 +34,8 @@ def reader_of(rows: GatedRows, **settings: int) -> QueueReader:
     description = QueueDescription("q", len(rows.rows), None, {}, True)
     made = dataclasses.replace(Settings(), **settings)  # type: ignore[arg-type]
     context = QueueContext(description, lambda: description, made, SYSTEM_CLOCK)
-    return QueueReader(context, cast("ReadPort", rows))
+    records = cast("RecordPort", None)  # Nothing is corrupt here.
+    return QueueReader(context, cast("ReadPort", rows), records, SkipCounts())
 
 
 @pytest.fixture

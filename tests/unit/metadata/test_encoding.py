@@ -11,6 +11,7 @@ from hqueue.metadata import Address, BrokerRecord, WorkerRecord, check_name, enc
 
 OPTIONS = DeliveryOptions(attempts_max=5, delay_ms=1_000)
 WORKER = WorkerRecord("w1", Address("10.0.0.1", 7_000), "rs1.example", 3)
+SKIPPED = [(bytes.fromhex("000700000188be5680000003"), b"noncenon")]
 BROKER = BrokerRecord(Address("10.0.0.1", 7_000), "c4a1")
 
 # What release 0.1.0 wrote. It stays readable.
@@ -24,6 +25,8 @@ GOLDEN = {
     b'"load": 3}',
     "owner": b'{"version": 1, "worker": "w1"}',
     "epoch": b'{"version": 1, "number": 17, "since": "1700000000000-7"}',
+    "skipped": b'{"version": 1, "batches": [{"row": "000700000188be5680000003", '
+    b'"nonce": "6e6f6e63656e6f6e"}]}',
     "broker": b'{"version": 1, "address": "10.0.0.1:7000", "cluster": "c4a1"}',
     "broker_queue": b'{"version": 1, "partitions": 32767}',
 }
@@ -42,6 +45,7 @@ def test_each_record_is_written_as_it_was_by_the_first_release() -> None:
     assert encoding.encode_worker(WORKER) == GOLDEN["worker"]
     assert encoding.encode_owner("w1") == GOLDEN["owner"]
     assert encoding.encode_epoch(17, MessageID(1_700_000_000_000, 7)) == GOLDEN["epoch"]
+    assert encoding.encode_skipped(SKIPPED) == GOLDEN["skipped"]
     assert encoding.encode_broker(BROKER) == GOLDEN["broker"]
     assert encoding.encode_broker_queue(32_767) == GOLDEN["broker_queue"]
 
@@ -53,6 +57,7 @@ def test_each_record_of_the_first_release_is_read() -> None:
     assert decode("worker", GOLDEN["worker"]) == WORKER
     assert decode("owner", GOLDEN["owner"]) == "w1"
     assert decode("epoch", GOLDEN["epoch"]) == (17, MessageID(1_700_000_000_000, 7))
+    assert decode("skipped", GOLDEN["skipped"]) == SKIPPED
     assert decode("broker", GOLDEN["broker"]) == BROKER
     assert decode("broker_queue", GOLDEN["broker_queue"]) == 32_767
 
@@ -92,6 +97,9 @@ def test_what_is_no_record_is_an_error_that_says_where(kind: str, data: bytes) -
     ("kind", "data"),
     [
         ("checkpoint", b'{"version": 1, "next": 5}'),
+        ("skipped", b'{"version": 1, "batches": "all"}'),
+        ("skipped", b'{"version": 1, "batches": [{"row": "00"}]}'),
+        ("skipped", b'{"version": 1, "batches": [{"row": "00", "nonce": "6e6f6e63656e6f6e"}]}'),
         ("checkpoint", b'{"version": 1, "next": "5"}'),
         ("checkpoint", b'{"version": 1, "next": "-1-0"}'),
         ("address", b'{"version": 1, "address": "host"}'),

@@ -106,7 +106,7 @@ class _Waiting(Fetch):
             for filter_ in self.filters:
                 if may_read or not segment.reads(filter_):
                     with contextlib.suppress(HQueueError):  # The cursor that needs it meets it.
-                        segment.cut(queue, filter_)
+                        segment.cut(queue, filter_, may_read=may_read)
 
 
 class _PushedRows:

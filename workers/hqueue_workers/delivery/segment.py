@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
-from hqueue import Batch, PartitionReader, Queue, ReceivedMessage, messages_of
+from hqueue import Batch, PartitionReader, Queue, ReceivedMessage, Skips, messages_of
 from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
 from hqueue_workers.delivery.wire import encode_message
 
@@ -98,19 +98,28 @@ class Segment:
         redriven = redrive_topic(filter_.subscriber)
         return self._batch is not None and any(e.topic == redriven for e, _ in self._batch.cells)
 
-    def cut(self, queue: Queue, filter_: SubscriptionFilter) -> tuple[EncodedSlice, ...]:
+    def cut(
+        self, queue: Queue, filter_: SubscriptionFilter, *, may_read: bool = True
+    ) -> tuple[EncodedSlice, ...]:
         """Cut it into encoded slices. May read from the queue; for threads that may wait.
 
+        Args:
+            queue: the queue.
+            filter_: for whom.
+            may_read: else it reads nothing, unless it `reads` for this filter anyway.
+
         Raises:
-            HQueueError: the original of a message that is put back can't be read.
+            HQueueError: the original of a message that is put back can't be read; or the batch
+                can't, and is not to be passed by, or may not be asked for that.
         """
         known = self.slices(filter_)
         if known is not None:
             return known
         assert self._batch is not None
         cells = tuple(c for c in self._batch.cells if filter_.wants(c[0].topic))
+        skips = self._batch.skips if may_read else Skips()
         messages: Iterable[ReceivedMessage | None] = messages_of(
-            dataclasses.replace(self._batch, cells=cells)
+            dataclasses.replace(self._batch, cells=cells, skips=skips)
         )
         if self.reads(filter_):
             redriven = redrive_topic(filter_.subscriber)

@@ -31,6 +31,7 @@ from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.skipped import SkippedMessages
 
 __all__ = ["Hub"]
 
@@ -82,6 +83,7 @@ class Hub:
         self._service: HubService | None = None
         self._api: ApiServer | None = None
         self._metrics = HubMetrics(self._figures, self._pending)
+        self._metrics.registry.register(SkippedMessages(client.skipped_messages))
         self._pool = ThreadPoolExecutor(RESOLVING_A_THREAD * settings.threads, "hqueue-hub-resolve")
 
     async def run(

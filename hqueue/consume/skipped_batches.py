@@ -1,0 +1,216 @@
+"""Batches that can't be read, and that readers pass by because an operator said so.
+
+They are named in a record that lies with the queue, and goes when it is truncated. A batch is named
+by its row and its nonce, so no other is ever meant. The record is only read when something can't be
+read: it costs nothing else, and no reader has to be started again.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from hqueue.errors import CorruptLogError, InvalidInputError, StoreUnavailableError
+from hqueue.format import MESSAGES, Header, TopicEntry, rowkey
+from hqueue.log.check import problems_in
+from hqueue.log.context import QueueContext
+from hqueue.log.ports import ReadPort, RecordPort, Row
+from hqueue.log.rows import header_of
+from hqueue.metadata import PartitionKey, encoding
+
+__all__ = ["SKIPPED_MAX", "SkipCounts", "SkipRecord", "SkippedBatches"]
+
+logger = logging.getLogger(__name__)
+
+RECORD = "skipped/batches"
+"""No producer has such a name."""
+
+SKIPPED_MAX = 100
+"""Batches that are passed by in a queue. More damage than this is not to be read around."""
+
+_Named = tuple[bytes, bytes]
+"""A batch's row and its nonce."""
+
+
+class SkipCounts:
+    """What a process has passed by in all queues, each counted and logged once. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._noted: set[tuple[str, bytes, bytes, str]] = set()
+        self._messages: collections.Counter[PartitionKey] = collections.Counter()
+
+    def messages(self) -> Mapping[PartitionKey, int]:
+        """How many messages were passed by."""
+        with self._lock:
+            return dict(self._messages)
+
+    def note(
+        self, queue: str, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
+    ) -> None:
+        """A reader has passed by a topic's messages in a batch."""
+        partition, _ = rowkey.decode(row)
+        noted = (queue, row, header.nonce, entry.topic)
+        with self._lock:
+            if noted in self._noted:
+                return
+            self._noted.add(noted)
+            self._messages[PartitionKey(queue, partition)] += entry.count
+        logger.warning(
+            "partition %d of %s: %d messages of a topic are passed by in row %s, as an operator "
+            "decided; they can't be read: %s",
+            partition, queue, entry.count, row.hex(), error.text,
+        )  # fmt: skip
+
+
+class SkipRecord:
+    """Which batches of a queue are passed by, for its readers. Thread-safe.
+
+    Args:
+        context: the queue.
+        records: where the record lies.
+        counts: learns what is passed by.
+    """
+
+    def __init__(self, context: QueueContext, records: RecordPort, counts: SkipCounts) -> None:
+        self._context = context
+        self._records = records
+        self._counts = counts
+
+    def is_skipped(self, row: bytes, header: Header, *, one_try: bool) -> bool:
+        """As `SkipDecisions` has it."""
+        named, _ = self.read() if one_try else self._context.deadline().run(self.read)
+        return (row, header.nonce) in named
+
+    def note(self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError) -> None:
+        """As `SkipDecisions` has it."""
+        self._counts.note(self._context.name, row, header, entry, error)
+
+    def read(self) -> tuple[set[_Named], bytes | None]:
+        """The batches, and the record that names them. One try."""
+        found = self._records.record(RECORD)
+        return set() if found is None else set(encoding.decode_skipped(found, RECORD)), found
+
+    def replace(self, found: bytes | None, named: set[_Named]) -> None:
+        """Name these batches, if the record is what was found. One try.
+
+        Raises:
+            StoreUnavailableError: it is another by now. Try again.
+        """
+        if not self._records.replace_record(RECORD, found, encoding.encode_skipped(named)):
+            raise StoreUnavailableError(
+                "others decide about this queue's batches at the moment", queue=self._context.name
+            )
+
+
+class SkippedBatches:
+    """The batches of a queue that readers pass by, because an operator said so. Thread-safe.
+    Made by `Queue.skipped_batches`.
+
+    It holds for all readers at once, also for those that stand before such a batch now: scanners,
+    followers, consumers, workers, hubs, the Thrift API and Spark. They pass by the messages that
+    can't be read, a topic's messages in the batch being one piece, and give the others. Each
+    process logs what it passes by, and counts it (`Client.skipped_messages`); positions, lags and
+    ordinals stay right, as if the messages had been read. What can be read is never passed by.
+    """
+
+    def __init__(self, context: QueueContext, reads: ReadPort, record: SkipRecord) -> None:
+        self._context = context
+        self._reads = reads
+        self._record = record
+
+    def rows(self) -> list[str]:
+        """Their rows, as errors and `hqueue check` name them, in their order."""
+        named, _ = self._context.deadline().run(self._record.read)
+        return sorted(row.hex() for row, _ in named)
+
+    def add(self, row: str) -> int:
+        """Let readers pass by a batch that can't be read. One that is named already stays so.
+
+        Args:
+            row: its row, in hexadecimal: the fact ``row`` of the `CorruptLogError`.
+
+        Returns:
+            How many messages it has, of all topics.
+
+        Raises:
+            InvalidInputError: no batch lies there, or one that can be read, or one whose header
+                can't be, which alone tells where the next one begins; or so many are named already.
+            StoreUnavailableError: HBase stayed away. With an outcome.
+        """
+        key = self._key(row)
+        header = self._unreadable(key)
+        named = key, header.nonce
+        self._context.deadline().run(lambda: self._change(lambda before: before | {named}))
+        return header.count
+
+    def remove(self, row: str) -> bool:
+        """Let readers stop at a batch again; whether it was one of these.
+
+        Raises:
+            InvalidInputError: this is no row of the queue.
+            StoreUnavailableError: HBase stayed away. With an outcome.
+        """
+        key = self._key(row)
+        return self._context.deadline().run(
+            lambda: self._change(lambda before: {each for each in before if each[0] != key})
+        )
+
+    def _key(self, row: str) -> bytes:
+        try:
+            key = bytes.fromhex(row)
+            partition, _ = rowkey.decode(key)
+        except (ValueError, TypeError, CorruptLogError) as exc:
+            raise InvalidInputError(
+                "a batch is named by its row, in hexadecimal, as `hqueue check` and errors name it",
+                row=row,
+            ) from exc
+        self._context.check_partition(partition)
+        return key
+
+    def _unreadable(self, key: bytes) -> Header:
+        """The header of a batch that is there and can't be read."""
+        place = rowkey.decode(key)
+        found = self._context.deadline().run(lambda: self._reads.get([place], None))
+        row: Row | None = next(iter(found), None)
+        if row is None or row.header is None:
+            raise InvalidInputError("no batch lies in this row", row=key.hex())
+        try:
+            header = header_of(row)
+        except CorruptLogError as exc:
+            raise InvalidInputError(
+                "the batch's header can't be read, and says where the next one begins: it can't be "
+                "passed by",
+                row=key.hex(),
+                problem=exc.text,
+            ) from exc
+        if header.kind != MESSAGES or not row.cells or not problems_in(row, header, row.cells):
+            raise InvalidInputError(
+                "readers have no trouble with this batch: there is nothing to pass by",
+                row=key.hex(),
+            )
+        return header
+
+    def _change(self, change: Callable[[set[_Named]], set[_Named]]) -> bool:
+        """Change which batches are named; whether that changed anything. One try."""
+        before, found = self._record.read()
+        after = change(before)
+        if after == before:
+            return False
+        if len(after) > SKIPPED_MAX:
+            after = {each for each in after if each not in before or self._is_there(each)}
+        if len(after) > SKIPPED_MAX:
+            raise InvalidInputError(
+                "so many batches of a queue are passed by already: copy what can be read into "
+                "another queue",
+                batches_max=SKIPPED_MAX,
+            )
+        self._record.replace(found, after)
+        return True
+
+    def _is_there(self, named: _Named) -> bool:
+        """Whether a batch was not collected yet."""
+        rows = self._reads.get([rowkey.decode(named[0])], frozenset())
+        return any(row.header is not None for row in rows)

@@ -1,0 +1,33 @@
+"""What readers passed by because an operator decided so, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from hqueue.metadata import PartitionKey
+
+__all__ = ["SkippedMessages"]
+
+
+class SkippedMessages(Collector):
+    """The messages that a process could not read and passed by.
+
+    Args:
+        messages: gives them by partition, now.
+    """
+
+    def __init__(self, messages: Callable[[], Mapping[PartitionKey, int]]) -> None:
+        self._messages = messages
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        skipped = CounterMetricFamily(
+            "hqueue_skipped_messages",
+            "Messages that can't be read, and were passed by because an operator decided so.",
+            labels=["queue", "partition"],
+        )
+        for key, messages in sorted(self._messages().items()):
+            skipped.add_metric([key.queue, str(key.partition)], messages)
+        yield skipped
