@@ -20,6 +20,7 @@ any more, or never was.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import secrets
@@ -249,10 +250,13 @@ class StageRecord:
             )
 
     def forget(self) -> None:
-        """Leave nothing of writers if none is present, nor of the stage if it was never moved."""
-        stage, version = self._read()
-        if stage.number == 0 and version != NEW:
-            self._session.records.delete({self._key: version})
+        """Leave nothing of writers if none is present, nor of the stage if it was never moved. A
+        record that can't be read stays, and stops nothing.
+        """
+        with contextlib.suppress(UnsupportedFormatError):
+            stage, version = self._read()
+            if stage.number == 0 and version != NEW:
+                self._session.records.delete({self._key: version})
         self._session.records.delete({self._writers: ANY}, levels_above=1)
 
     def _read(self) -> tuple[Stage, Version]:

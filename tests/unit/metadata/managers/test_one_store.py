@@ -9,7 +9,7 @@ from concurrent.futures import wait as wait_for_all
 
 import pytest
 
-from hqueue import SettingsError, StoreUnavailableError
+from hqueue import SettingsError, StoreUnavailableError, UnsupportedFormatError
 from hqueue.errors import Outcome
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import (
@@ -248,6 +248,16 @@ def test_a_queue_that_is_deleted_leaves_the_choice_to_the_next_of_its_name(
     delete_topic_metadata(QUEUE, session=session, root=cluster.root, rows=lambda: cluster.rows)
     assert session.records.keys(f"{cluster.root}/regions/{QUEUE}", 1) == []
     cluster.open("hbase")[0].settle()
+
+
+def test_a_stage_that_cannot_be_read_keeps_no_queue_from_being_deleted(cluster: Cluster) -> None:
+    session = cluster.server.open()
+    stage = f"{cluster.root}/regions/{QUEUE}/metadata/stage"
+    session.records.create({stage: b"what is this"})
+    delete_topic_metadata(QUEUE, session=session, root=cluster.root, rows=lambda: cluster.rows)
+    assert list(session.records.read([stage])) == [stage]
+    with pytest.raises(UnsupportedFormatError):
+        cluster.open("hbase")[0].settle()
 
 
 def test_the_first_stage_is_these_bytes(cluster: Cluster) -> None:
