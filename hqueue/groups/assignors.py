@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from hqueue.groups.homing import with_fewest_moves
 from hqueue.metadata import PartitionKey
 
 __all__ = ["ASSIGNORS", "Assignment", "Assignor", "GroupView", "assign_range", "assign_sticky"]
@@ -85,7 +86,10 @@ def assign_sticky(view: GroupView) -> Assignment:
     have less, also over others between them where these consume other queues. Each such move makes
     the loads more even; where there is none left, and each member has one stream, they are as even
     as can be (an optimal semi-matching: Harvey, Ladner, Lovász and Tamir, 2006). Among partitions
-    that could move, those go that keep a region's host together.
+    that could move, those go that keep a region's host together. Then what moved without need is
+    exchanged for what its owners have instead: where each member has one stream, or all have the
+    same number, no assignment that is as even moves fewer partitions from owners that are there.
+    Where numbers of streams differ, the loads are nearly even, and a few more may move.
 
     Every move is one that evenness needs; so leaders whose views differ for a while come to an even
     assignment all the same.
@@ -93,7 +97,10 @@ def assign_sticky(view: GroupView) -> Assignment:
     plan = _Plan(view)
     plan.deal()
     plan.level()
-    return plan.assignment()
+    assignment = plan.assignment()
+    if plan.counts_alike and any(assignment[key] != owner for key, owner in plan.kept.items()):
+        return with_fewest_moves(assignment, plan.kept, view.subscribers())
+    return assignment
 
 
 ASSIGNORS: Mapping[str, Assignor] = {"sticky": assign_sticky, "range": assign_range}
@@ -119,10 +126,18 @@ class _Plan:
             member: defaultdict(lambda: defaultdict(list)) for member in self._load
         }
         self._hosts: dict[str, Counter[str | None]] = {member: Counter() for member in self._load}
+        self.kept: dict[PartitionKey, str] = {}
+        """The partitions whose owners are there and consume them."""
         for key in view.partitions:
             owner = view.owners.get(key)
             if owner is not None and key.queue in view.members.get(owner, {}):
+                self.kept[key] = owner
                 self._give(key, owner)
+
+    @property
+    def counts_alike(self) -> bool:
+        """Whether each partition weighs the same, whoever has it."""
+        return len(self._weights) <= 1
 
     def assignment(self) -> Assignment:
         return {

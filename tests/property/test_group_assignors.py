@@ -10,7 +10,7 @@ from collections import Counter
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hqueue.groups import assignors
@@ -121,6 +121,39 @@ def test_sticky_is_as_even_as_can_be_where_members_consume_different_queues(
         default=0,
     )
     assert sum(count**2 for count in Counter(plan.values()).values()) <= best
+
+
+@given(
+    st.builds(
+        GroupView,
+        MIXED,
+        st.dictionaries(KEYS, HOSTS, max_size=6),
+        st.dictionaries(KEYS, st.sampled_from(NAMES[1:4]), max_size=24),
+    )
+)
+@example(
+    GroupView(
+        {"m0": {"q": 1, "r": 1}, "m1": {"r": 1}, "m2": {"q": 1, "r": 1}},
+        dict.fromkeys([PartitionKey("q", 0), PartitionKey("q", 1), PartitionKey("r", 0)]),
+        {PartitionKey("q", 0): "m0", PartitionKey("q", 1): "m1", PartitionKey("r", 0): "m2"},
+    )
+)
+def test_sticky_moves_as_few_as_evenness_needs_where_members_consume_different_queues(
+    view: GroupView,
+) -> None:
+    plan = assign_sticky(view)
+    keys = sorted(plan)
+    able = [[m for m, queues in view.members.items() if key.queue in queues] for key in keys]
+    if math.prod(map(len, able)) > 50_000:
+        return
+    best = min(
+        (
+            sum(count**2 for count in Counter(chosen).values()),
+            _moved(view, dict(zip(keys, chosen, strict=True))),
+        )
+        for chosen in itertools.product(*able)
+    )
+    assert (sum(count**2 for count in Counter(plan.values()).values()), _moved(view, plan)) == best
 
 
 @given(st.builds(GroupView, MIXED, PARTITIONS, OWNERS), st.integers())
