@@ -43,7 +43,8 @@ class OwnKeys:
 
     def missing(self, values: Mapping[str, bytes]) -> set[str]:
         """Those of these keys that this session does not have registered now. One that somebody
-        else gave another value gets its own again.
+        else gave another value gets its own again. While the session is not connected none is known
+        to be missing: `on_change` is called when it is connected again.
 
         Args:
             values: what this session registered.
@@ -51,6 +52,8 @@ class OwnKeys:
         Raises:
             HQueueError: the store can't be asked now.
         """
+        if self._store.state is not SessionState.CONNECTED:
+            return set()
         with self._lock:
             asked = values.keys() - self._watched
             # Before it is asked: a change that is reported meanwhile takes the key out again.

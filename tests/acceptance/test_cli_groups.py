@@ -93,6 +93,27 @@ def test_only_topics_that_are_wanted_come_and_a_new_group_may_begin_at_the_end(
     assert run(*late, "-n", "1").out == b"new\n"
 
 
+def test_a_second_consumer_of_an_instance_id_is_refused_and_the_first_one_goes_on(
+    run: Run, queue: hqueue.Queue, client: hqueue.Client, group: str
+) -> None:
+    with Consumer(queue.name, group=group, instance_id="static", client=client) as first:
+        assert len(first.poll(20_000)) == 3
+        path = GroupPaths("/hqueue", group).member("static")
+        records = client.coordination.store.records
+        before = records.read([path])
+        second = ("consume", queue.name, "-g", group, "--instance-id", "static", *IDLE)
+        refused = run(*second, env={"HQUEUE_ZOOKEEPER_SESSION_TIMEOUT_MS": "2000"})
+        assert refused.code != 0
+        assert "another consumer of this ID is in the group" in refused.err
+        assert records.read([path]) == before
+        queue.put(Message("a", b"more"), partition=1)
+        assert [message.value for message in first.poll(20_000)] == [b"more"]
+        records.delete({path: ANY})  # As an operator may.
+        wait_for(lambda: records.read([path]), "it registers again")
+        queue.put(Message("a", b"and more"), partition=0)
+        assert [message.value for message in first.poll(20_000)] == [b"and more"]
+
+
 def test_an_offset_that_can_not_be_read_is_named_and_reset_alone(
     run: Run, queue: hqueue.Queue, client: hqueue.Client, group: str
 ) -> None:
