@@ -22,6 +22,8 @@ from hqueue.groups import (
 )
 from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import Offset
+from hqueue.groups.paths import GroupPaths
+from hqueue.metadata.ports import ANY
 from tests.support.backends import MemoryBackend
 from tests.support.memory.metadata import MemorySession
 from tests.support.stopping import stopped_at
@@ -291,3 +293,27 @@ def test_what_streams_asked_for_more_after_is_committed_at_the_end(client: hqueu
                 consumer.request_stop()
     with hqueue.Consumer(group="g", client=client) as other:
         assert other.committed([key])[key] > message
+
+
+def test_a_claim_that_somebody_removes_is_lost_to_the_consumer_and_comes_again(
+    join: Callable[..., Consumption], client: hqueue.Client
+) -> None:
+    called: list[tuple[str, PartitionKey]] = []
+
+    def note(what: str) -> Callable[[list[PartitionKey]], None]:
+        return lambda keys: called.extend((what, key) for key in keys)
+
+    it = join(Callbacks(note("assigned"), note("revoked"), note("lost")))
+
+    def has_all() -> bool:
+        it.refill(it.streams[0], 0)
+        return len(it.positions.keys()) == PARTITIONS
+
+    wait_for(has_all, "it has all")
+    called.clear()
+    removed = PartitionKey("q", 1)
+    path = GroupPaths("/hqueue", "g").owner(removed)
+    client.coordination.store.records.delete({path: ANY})
+    wait_for(lambda: (has_all(), ("lost", removed) in called)[1], "it hears of it")
+    wait_for(has_all, "it has all again")
+    assert called == [("lost", removed), ("assigned", removed)]
