@@ -123,9 +123,9 @@ class Intake(Generic[KeyT]):
         self._woken = False
         self._closed = False
         self._own: collections.deque[Callable[[], None]] = collections.deque()
-        """Requests for `take` to make itself."""
-        self._own_only = False
-        """Whether it makes all of them: the interpreter starts no more threads."""
+        """Requests for `take` to make itself: no thread could be started for them."""
+        self._own_under_way = False
+        """Whether it makes one: then nobody takes what is ready."""
 
     def add(
         self, key: KeyT, reader: QueueReader, partition: int, scan: Scan, ordinal: int | None = None
@@ -192,7 +192,11 @@ class Intake(Generic[KeyT]):
                     if not self._own:
                         self._work.wait(self._wait_s(now_ms, ends_ms))
                 own = self._own.popleft()
-            own()
+                self._own_under_way = True
+            try:
+                own()
+            finally:
+                self._own_under_way = False
 
     def wake(self) -> None:
         """Let `take` return: the one that waits, or else the next one if it would have to."""
@@ -268,9 +272,8 @@ class Intake(Generic[KeyT]):
     ) -> None:
         for fetch in fetches:
             fetch.busy = True
-        thread = None if self._own_only else try_start(target, fetches, name="hqueue-intake")
+        thread = try_start(target, fetches, name="hqueue-intake")
         if thread is None:
-            self._own_only = True
             self._own.append(functools.partial(target, fetches))
 
     def _read(self, fetches: list[_Partition[KeyT]]) -> None:
@@ -299,7 +302,9 @@ class Intake(Generic[KeyT]):
                 with self._work:
                     self._work.wait_for(
                         lambda: (
-                            self._closed or self._own_only or len(self._ready) < PREFETCH_REQUESTS
+                            self._closed
+                            or self._own_under_way
+                            or len(self._ready) < PREFETCH_REQUESTS
                         )
                     )
                     if self._closed:

@@ -102,8 +102,7 @@ class Committer:
         Raises:
             BufferFullError: a callback of a commit asks, which others wait for.
         """
-        if self._thread is None:
-            self._call_back()
+        self.call_back()
         with self._lock:
             if self.calls_back and len(self._later) >= LATER_MAX:
                 raise BufferFullError("too many commits wait", waiting=LATER_MAX)
@@ -112,15 +111,12 @@ class Committer:
     def commit_later(
         self, positions: Mapping[PartitionKey, Position], on_commit: OnCommit | None = None
     ) -> None:
-        """Commit soon, in another thread. Never waits, unless the process is ending.
+        """Commit soon, in another thread; at once where none can be started.
 
         Args:
             positions: what to commit.
             on_commit: called there with the positions, and with the error if there was one, which
                 is logged if there is nobody to be called.
-
-        Raises:
-            RuntimeError: no thread can be started. Nothing will be committed.
         """
         with self._lock:
             if self._thread is None:
@@ -151,6 +147,13 @@ class Committer:
                     return
             with self._committing:
                 self._commit_first()
+            self._call_back()
+
+    def call_back(self) -> None:
+        """Call what is to be called, if no thread does. Not called by who holds a decision, or what
+        a callback needs.
+        """
+        if self._thread is None:
             self._call_back()
 
     def _call_back(self) -> None:

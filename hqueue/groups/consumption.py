@@ -461,6 +461,7 @@ class Consumption:
         self.committer.await_room()
         with self.lock:  # So nobody waits for what is decided before it is to be done.
             self.committer.commit_later(decide(), on_commit)
+        self.committer.call_back()
 
     def _schedule_commit(self) -> None:
         if self._settings.auto_commit and self.place.in_group:

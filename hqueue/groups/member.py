@@ -24,7 +24,7 @@ from hqueue.groups.planning import Planning
 from hqueue.metadata import MetadataStore, PartitionKey, SessionState
 from hqueue.metadata.certainty import Certainty
 from hqueue.metadata.owners import Owners
-from hqueue.metadata.ports import NEW
+from hqueue.metadata.ports import NEW, Watch
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.threads import start
 
@@ -110,14 +110,21 @@ class GroupMember:
         self._closed = False
         self._group = GroupMembers(store, paths, clock)
         self._registration = self._group.join(consumer, streams, self._fail, static=static)
-        self._guard = self._owners.guard(consumer, self._look)
-        self._watches = [
-            self._guard,
-            store.on_state(self._on_state, self._end),
-            self._group.watch(self._on_members),
-            *([] if eager else [self._plan.watch(self._on_plan)]),
-        ]
-        self._thread = start(self._serve, name="hqueue-group-member")
+        self._watches: list[Watch] = []
+        try:
+            self._guard = self._owners.guard(consumer, self._look)
+            self._watches.append(self._guard)
+            self._watches.append(store.on_state(self._on_state, self._end))
+            self._watches.append(self._group.watch(self._on_members))
+            if not eager:
+                self._watches.append(self._plan.watch(self._on_plan))
+            self._thread = start(self._serve, name="hqueue-group-member")
+        except BaseException:  # Others would wait for what it should claim.
+            self._closed = True
+            for watch in self._watches:
+                watch.close()
+            self._registration.close()
+            raise
 
     def see_partitions(self, partitions: Mapping[PartitionKey, str | None]) -> None:
         """The partitions that there are of the group's queues, with their regions' hosts."""

@@ -98,7 +98,7 @@ class BatchingBuffer(Generic[Target]):
         for n in range(appends_max if targets is None else min(appends_max, targets)):
             thread = try_start(self._run, name=f"hqueue-producer-{n}")
             if thread is None:
-                self._ending = True
+                self._ending = not self._threads
                 break
             self._threads.append(thread)
         register(self)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from hqueue.errors import InvalidInputError
 from hqueue.message import ReceivedMessage
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.threads import start
 from hqueue.settings.limits import REASON_LENGTH_MAX
 
 __all__ = ["Answer", "Listener", "ListenerAnswer", "Listeners", "MessageListener", "Status"]
@@ -96,10 +97,7 @@ class Listeners:
         """Get ready to be called."""
         if any(_is_async(consume) for consume in self._consume):
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._run, args=(self._loop,), name="hqueue-listeners", daemon=True
-            )
-            self._thread.start()
+            self._thread = start(self._run, self._loop, name="hqueue-listeners")
 
     def is_own_thread(self) -> bool:
         """Whether the caller is called by the event loop."""

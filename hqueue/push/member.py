@@ -23,6 +23,7 @@ from hqueue.metadata.subscriptions import PresenceGuard
 from hqueue.push.handover import Handover
 from hqueue.push.members import MemberPaths, connected_members
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.threads import start
 
 __all__ = ["SubscriberMember"]
 
@@ -88,7 +89,7 @@ class SubscriberMember:
         self._presence: Presence
         self._member: GroupMember | None = None
         self._guard: PresenceGuard | None = None
-        self._thread = threading.Thread(target=self._run, name="hqueue-subscriber", daemon=True)
+        self._thread: threading.Thread | None = None
 
     @property
     def partitions(self) -> Collection[int]:
@@ -127,7 +128,7 @@ class SubscriberMember:
             clock=self._clock,
         )
         self._member.see_partitions({self._key(partition): None for partition in self._wanted})
-        self._thread.start()
+        self._thread = start(self._run, name="hqueue-subscriber")
 
     @contextlib.contextmanager
     def call(self, partition: int) -> Iterator[bool]:
@@ -156,12 +157,13 @@ class SubscriberMember:
         the connection is cut there is nothing to wait for but them.
         """
         member, deadline = self._member, Deadline(self._clock, timeout_ms)
-        if member is None or not self._thread.is_alive():
+        thread = self._thread
+        if member is None or thread is None or not thread.is_alive():
             return True
         member.leave()
         while member.held or not self._handover.done:
             connected = self._coordination.state is SessionState.CONNECTED
-            if deadline.expired or not self._thread.is_alive() or not (connected or self._calls):
+            if deadline.expired or not thread.is_alive() or not (connected or self._calls):
                 return False
             self._clock.sleep_ms(min(deadline.remaining_ms, 10))
         return True
@@ -174,7 +176,7 @@ class SubscriberMember:
             self._guard.close()
         if self._member is not None:
             self._member.close()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
 
     def _key(self, partition: int) -> PartitionKey:

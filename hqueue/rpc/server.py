@@ -17,6 +17,7 @@ from hqueue.rpc.gathering import CallGatherer, QuickCall
 from hqueue.rpc.messages import Processor
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import refused
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
 __all__ = ["ThriftServer"]
@@ -110,9 +111,12 @@ class ThriftServer:
 
     def start(self) -> None:
         """Serve, in the background."""
-        for thread in self._threads:
-            thread.start()
-        self._loop.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+            self._loop.start()
+        except RuntimeError as exc:
+            raise refused(exc, "hqueue-server") from exc
 
     def is_own_thread(self) -> bool:
         """Whether the caller is called by this server."""
@@ -130,7 +134,8 @@ class ThriftServer:
             self._ready.put(None)
         if drained:
             for thread in self._threads:
-                thread.join()
+                if thread.ident is not None:  # Else it could not be started.
+                    thread.join()
         FILE_ROOM.give_back(self._connections_max)
         return drained
 

@@ -1,68 +1,70 @@
-"""Starting threads of the library, also when the interpreter is ending and starts no more of them.
+"""Starting threads of the library, also where no more of them can be started.
 
 Python 3.12 refuses new threads as soon as the main thread has ended: in handlers of `atexit`, and
-in threads that outlive the main thread. So what may run there must not depend on a new thread.
+in threads that outlive the main thread. So what may run there must not depend on a new thread. The
+system refuses them while the process, its user or its container has as many as it may, which may
+pass. So a thread is started before anything is changed that relies on it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
 
-from hqueue.errors import ClosedError
+from hqueue.errors import ClosedError, HQueueError
 
-__all__ = ["REFUSAL", "start", "start_timer", "try_start"]
+__all__ = ["REFUSAL", "refused", "start", "start_timer", "try_start"]
 
 REFUSAL = "interpreter shutdown"
 """What the error says by which the interpreter refuses a thread, or an executor a task, at its end.
 Any other `RuntimeError` means that the system has no thread left."""
 
 
-_Thread = TypeVar("_Thread", bound=threading.Thread)
-
-
 def try_start(target: Callable[..., object], *args: object, name: str) -> threading.Thread | None:
-    """Start a daemon thread; None if the interpreter is ending: the caller does the work itself, or
-    does without.
-
-    Raises:
-        RuntimeError: the system has no thread left.
+    """Start a daemon thread; None if none can be started, now or ever: the caller does the work
+    itself, or does without.
     """
-    return _started(threading.Thread(target=target, args=args, name=name, daemon=True))
+    thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+    return thread if _refusal(thread) is None else None
 
 
-def _started(thread: _Thread) -> _Thread | None:
+def refused(error: RuntimeError, name: str) -> HQueueError:
+    """What to raise where a thread was needed, and could not be started."""
+    if REFUSAL in str(error):
+        return ClosedError("the program is ending: it is too late to start a thread", thread=name)
+    return HQueueError(
+        "the system starts no more threads for this process; try again when others have ended, or "
+        "let it have more",
+        thread=name,
+    )
+
+
+def _refusal(thread: threading.Thread) -> RuntimeError | None:
     try:
         thread.start()
     except RuntimeError as exc:
-        if REFUSAL not in str(exc):
-            raise
-        return None
-    return thread
+        return exc
+    return None
 
 
 def start(target: Callable[..., object], *args: object, name: str) -> threading.Thread:
-    """As `try_start`, for what can't be done without a thread.
+    """Start a daemon thread for what can't be done without one.
 
     Raises:
         ClosedError: the interpreter is ending.
+        HQueueError: the system starts no more threads for now.
     """
-    thread = try_start(target, *args, name=name)
-    if thread is None:
-        raise ClosedError("the program is ending: it is too late to start a thread", thread=name)
+    thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+    refusal = _refusal(thread)
+    if refusal is not None:
+        raise refused(refusal, name) from refusal
     return thread
 
 
 def start_timer(
     delay_ms: float, target: Callable[..., object], *args: object
 ) -> threading.Timer | None:
-    """Call something later, in a daemon thread that can be cancelled; None if the interpreter is
-    ending: there is no later.
-
-    Raises:
-        RuntimeError: the system has no thread left.
-    """
+    """Call something later, in a daemon thread that can be cancelled; None if there is none."""
     timer = threading.Timer(delay_ms / 1e3, target, args)
     timer.daemon = True
-    return _started(timer)
+    return timer if _refusal(timer) is None else None

@@ -30,6 +30,7 @@ from hqueue.push.service import Consumption
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import start, try_start
 from hqueue.settings.addresses import Address
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.endpoint import TIMEOUT_MS, Endpoint
@@ -290,11 +291,8 @@ class Subscriptions:
 
     def _attend(self, hub: Address, queue: str) -> None:
         if (hub, queue) not in self._attending and not self._closed:
-            thread = threading.Thread(
-                target=self._attend_to, args=(hub, queue), name="hqueue-attend", daemon=True
-            )
-            self._attending[hub, queue] = thread
-            thread.start()
+            # It begins when the lock is free.
+            self._attending[hub, queue] = start(self._attend_to, hub, queue, name="hqueue-attend")
 
     def _attend_to(self, hub: Address, queue: str) -> None:
         """Be told by a hub what it detached, until it delivers nothing to this client."""
@@ -372,11 +370,10 @@ class Subscriptions:
             subscription.hub = None
             heapq.heappush(self._due, (now_s, next(self._order), PAUSE_S_MIN, subscription))
             while self._due and len(self._attaching) < ATTACHING and not self._closed:
-                thread = threading.Thread(
-                    target=self._run_attaching, name="hqueue-subscribe", daemon=True
-                )
+                thread = try_start(self._run_attaching, name="hqueue-subscribe")
+                if thread is None:  # Those that there are do it, or one that is started later.
+                    break
                 self._attaching.append(thread)
-                thread.start()
             self._lock.notify()
 
     def _run_attaching(self) -> None:

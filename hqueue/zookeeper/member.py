@@ -13,9 +13,8 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id, Permissions
 
-from hqueue.errors import ClosedError
 from hqueue.metadata.ports import SessionState
-from hqueue.runtime.threads import REFUSAL, start_timer, try_start
+from hqueue.runtime.threads import refused, start_timer, try_start
 from hqueue.settings.connection import Settings
 
 __all__ = ["Member", "end_all"]
@@ -89,11 +88,7 @@ class Member:
         try:
             self.client.start_async()
         except RuntimeError as exc:
-            if REFUSAL not in str(exc):
-                raise
-            raise ClosedError(
-                "the program is ending: it is too late to begin a session with ZooKeeper"
-            ) from exc
+            raise refused(exc, "kazoo") from exc
         # kazoo ends its threads when the interpreter begins to end, though others go on: a consumer
         # that is closed then needs them. They are daemons, and end with the process.
         atexit.unregister(self.client.handler.stop)

@@ -60,7 +60,11 @@ class TreeCache:
         self._closed = False
         self._work = threading.Condition()
         self._listening = session.on_state(self._on_state, self._end)
-        start(self._run, name="hqueue-tree-cache")
+        try:
+            start(self._run, name="hqueue-tree-cache")
+        except BaseException:
+            self._listening.close()
+            raise
 
     def close(self) -> None:
         """Call the listener no more. Never raises."""

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from hqueue.errors import ClosedError
 from hqueue.runtime.fork import register
-from hqueue.runtime.threads import REFUSAL
 
 __all__ = ["THREADS", "SideBySide"]
 
@@ -85,14 +84,12 @@ class SideBySide:
         return [results[number] for number in range(len(inputs))]
 
     def _submit(self, run: Callable[[], None], threads: int) -> bool:
-        """Let so many threads do it; false if the interpreter is ending, and perhaps none does."""
+        """Let so many threads do it; false if not all can be started, and perhaps none does."""
         pool = self._threads()
         try:
             for _ in range(threads):
                 pool.submit(run)
-        except RuntimeError as exc:
-            if REFUSAL not in str(exc):
-                raise
+        except RuntimeError:
             return False
         return True
 

@@ -36,6 +36,7 @@ from hqueue.metadata.managers.stage import Phase, Stage, StageRecord, encode_ack
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import start
 
 __all__ = ["Gate"]
 
@@ -307,7 +308,11 @@ class Gate:
                 self._following = True
             if begins:
                 name = "hqueue-metadata-stage"
-                threading.Thread(target=self._follow, name=name, daemon=True).start()
+                try:
+                    start(self._follow, name=name)
+                except BaseException:
+                    self._following = False
+                    raise
             if stage.number == 0:
                 self._record.settle()
             if not stage.phase.is_open:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from hqueue.errors import BufferFullError, ClosedError
+from hqueue.errors import BufferFullError, ClosedError, HQueueError
 from hqueue.metadata.fields import FieldChange, FieldRecords, Found
 from hqueue.metadata.outcomes import PartlyDoneError, own_copy
 from hqueue.metadata.ports import Version
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
+from hqueue.runtime.threads import start
 
 __all__ = ["Pipeline"]
 
@@ -212,9 +213,15 @@ class _Lane(Generic[Input]):
             self._called += 1
             self._idle_work.notify()
         elif self._threads < THREADS_MAX:
+            try:
+                start(self._run, name="hqueue-metadata")  # It begins when the lock is free.
+            except HQueueError:
+                if self._threads:
+                    return  # One of these asks in the end.
+                self._waiting.pop()  # What has just come; before it there was nothing.
+                raise
             self._asking += 1
             self._threads += 1
-            threading.Thread(target=self._run, name="hqueue-metadata", daemon=True).start()
 
     def _run(self) -> None:
         asks = True

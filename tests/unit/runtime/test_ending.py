@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
-from hqueue import ClosedError, InvalidInputError, MessageID
+from hqueue import ClosedError, HQueueError, InvalidInputError, MessageID
 from hqueue.groups.committer import Committer
 from hqueue.groups.offsets import Position
 from hqueue.hbase.thrift.side_by_side import SideBySide
@@ -97,13 +97,17 @@ def test_without_threads_whoever_sends_writes() -> None:
     assert buffer.close(0)
 
 
-def test_a_system_that_has_no_thread_left_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_system_has_no_thread_left_the_caller_does_without_or_is_to_try_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    with pytest.raises(RuntimeError, match="can't start"):
-        threads.try_start(print, name="a thread")
+    assert threads.try_start(print, name="a thread") is None
+    assert threads.start_timer(1, print) is None
+    with pytest.raises(HQueueError, match="try again when others have ended"):
+        threads.start(print, name="a thread")
 
 
 @pytest.mark.usefixtures("no_threads")
