@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import Consumer, InvalidInputError, MessageID
+from hqueue import Consumer, DeliveryOptions, InvalidInputError, MessageID, Subscription
 from hqueue.format import decode_header
 from hqueue.runtime.clock import SystemClock
 from tests.support.backends import MemoryBackend
 from tests.support.consuming import put_numbered, take, values
+from tests.support.hubs import HubThread
 from tests.support.past import DAY_MS, put_in_the_past
+from tests.support.waiting import wait_for
+
+from .pushing import Received, WorkerThread
 
 WRONG_MS = [-30 * DAY_MS, -60_000, 0, 60_000, 30 * DAY_MS]
 RESETS = ["earliest", "latest", "error"]
@@ -137,3 +141,32 @@ def test_a_check_reports_bodies_that_are_gone_before_their_time_and_no_others(
 def _ordinal(key: bytes, cells: dict[bytes, bytes]) -> int | None:
     header = cells.get(b"log:batch")
     return None if header is None or key[0] == 0xFF else decode_header(key, header).ordinal
+
+
+def test_a_worker_delivers_what_is_there_and_what_comes(
+    writer: hqueue.Client, client: hqueue.Client
+) -> None:
+    queue = writer.create_queue("q", partitions=2, ttl="1d")
+    put_numbered(queue, 10)
+    received = Received()
+    subscription = Subscription("s", delivery=DeliveryOptions(delay_ms=200))
+    with WorkerThread(client), queue.subscriber(subscription, received, host="127.0.0.1"):
+
+        def numbers() -> list[int]:
+            return sorted(int(message.value) for call in received.calls for message in call)
+
+        wait_for(lambda: numbers() == list(range(10)), "what is there is delivered")
+        put_numbered(queue, 2, first=10)
+        wait_for(lambda: numbers() == list(range(12)), "what comes is delivered")
+
+
+def test_a_topic_that_a_hub_owns_is_read_whole(
+    writer: hqueue.Client, client: hqueue.Client
+) -> None:
+    writer.create_queue("q", partitions=2, ttl="1d")
+    with HubThread(writer, "q") as hub, hqueue.connect(hubs=[hub.address], queue="q") as hubs:
+        for number in range(5):
+            hubs.publish("t", b"%d" % number)
+        assert [message.value for message in client.queue("q").scan_topic("t")] == [
+            b"%d" % number for number in range(5)
+        ]
