@@ -13,10 +13,14 @@ import pytest
 import hqueue
 from hqueue import Consumer, CorruptLogError, InvalidInputError, Message, Subscription, messages_of
 from hqueue.consume.skipped_batches import SKIPPED_MAX
+from hqueue.format import rowkey
 from hqueue.metadata import PartitionKey
 from tests.support.apache_thrift import ApacheClient, apache_module
+from tests.support.backends import Backend
+from tests.support.hub_subscribers import Subscriber
+from tests.support.hubs import HubThread
 from tests.support.raw import RawTables
-from tests.support.unreadable import BAD, put_unreadable
+from tests.support.unreadable import BAD, put_unreadable, unreadable_headers
 from tests.support.waiting import wait_for
 
 from .pushing import Received
@@ -212,6 +216,38 @@ def test_workers_deliver_on_once_that_is_decided_and_count_it(
         damaged.queue.skipped_batches.add(row)
         got.await_values([*GOOD, *BESIDE, *LAST, b"6"])
     assert got.check_order() == 0
+
+
+def test_a_hub_delivers_on_once_that_is_decided_and_counts_it(
+    backend: Backend, make_queue: Callable[..., hqueue.Queue]
+) -> None:
+    queue = make_queue()
+    with (
+        backend.connect() as client,
+        HubThread(client, queue.name) as hub,
+        hqueue.connect(hubs=str(hub.address), queue=queue.name) as publisher,
+        Subscriber(queue.name, lambda: [hub.address]) as sub,
+    ):
+        sub.subscribe("t", 0, attach=False)
+        publisher.publish("t", b"before")
+        slot = int(queue.offsets()[0].end)
+        with unreadable_headers():
+            publisher.publish("t", Message("t", b"lost", None, [(BAD, b"")]))
+        publisher.publish("t", b"behind")
+    row = rowkey.encode(0, slot).hex()
+    # Another hub has nothing of it in memory, and reads the log.
+    with (
+        backend.connect() as client,
+        HubThread(client, queue.name) as hub,
+        Subscriber(queue.name, lambda: [hub.address]) as sub,
+    ):
+        sub.subscribe("t")
+        wait_for(lambda: sub.values == [b"before"], "it comes up to what can't be read")
+        queue.skipped_batches.add(row)
+        wait_for(lambda: sub.values == [b"before", b"behind"], "it goes on")
+        assert client.skipped_messages() == {PartitionKey(queue.name, 0): 1}
+        page = hub.hub._metrics.page().decode()
+        assert f'hqueue_skipped_messages_total{{partition="0",queue="{queue.name}"}} 1.0' in page
 
 
 def test_the_thrift_api_gives_the_error_and_then_goes_on(

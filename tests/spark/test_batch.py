@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -15,6 +16,7 @@ from hqueue import Message, local
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.proxy import Proxies
 from tests.support.raw import RawTables
+from tests.support.unreadable import BAD, put_unreadable
 
 from .queries import put
 
@@ -269,3 +271,18 @@ def test_a_queue_truncated_between_planning_and_reading_is_a_loss(
     with pytest.raises(Exception, match=r"truncated.*lost=10"):
         strict.collect()
     assert lenient.collect() == []
+
+
+def test_what_can_t_be_read_ends_a_job_and_is_passed_by_once_that_is_decided(
+    make_queue: MakeQueue, load: Load
+) -> None:
+    queue = make_queue(1)
+    queue.put(Message("t", b"1"), partition=0)
+    row = put_unreadable(queue, [Message("t", b"lost", None, [(BAD, b"")]), Message("u", b"2")])
+    queue.put(Message("t", b"3"), partition=0)
+    frame = load(queue)
+    with pytest.raises(PySparkException, match=row):
+        frame.collect()
+    queue.skipped_batches.add(row)
+    assert values(frame) == ["1", "2", "3"]
+    assert load(queue, includeHeaders="true").count() == 3

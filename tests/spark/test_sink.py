@@ -164,6 +164,11 @@ def test_a_stream_is_written_and_goes_on_after_a_restart(
         ({"columns": ["topic", "value", header("topic", "nullif(value, value)")]}, "never null"),
         ({"columns": ["topic", "value", "id as partition"]}, "no such partition"),
         ({"columns": ["topic", "nullif(value, value) as value"]}, "never null"),
+        ({"columns": ["cast(X'636166E9' as string) as topic", "value"]}, "has no UTF-8"),
+        (
+            {"columns": ["topic", "value", header("cast(X'636166E9' as string)", "X'00'")]},
+            "has no UTF-8",
+        ),
         ({"topik": "x"}, "closest='topic'"),
         ({"writeId": "a b"}, "writeId"),
         ({"topic": "x" * 300}, "topic"),

@@ -18,6 +18,7 @@ from hqueue_workers import Worker, WorkerSettings
 from tests.integration.pushing import Received, Stuck, WorkerThread, put_numbers
 from tests.support.apache_thrift import ApacheClient, apache_module
 from tests.support.backends import MemoryBackend
+from tests.support.unreadable import BAD, put_unreadable
 from tests.support.waiting import wait_for
 
 API = apache_module()
@@ -118,6 +119,19 @@ def test_its_health_and_its_metrics_say_what_it_does(
     assert worker.terminate() == 0
     with pytest.raises(OSError, match="refused"):
         page(port, "health")
+
+
+def test_its_metrics_say_what_it_passed_by(queue: hqueue.Queue, start_worker: Start) -> None:
+    port = free_port()
+    start_worker(metrics_port=port)
+    row = put_unreadable(queue, [Message("t", b"", None, [(BAD, b"")])] * 3, partition=1)
+    queue.skipped_batches.add(row)
+    got = Received()
+    with queue.subscriber(Subscription("s"), got):
+        queue.put(Message("t", b"behind"), partition=1)
+        got.await_values([b"behind"])
+    metrics = page(port, "metrics").decode()
+    assert 'hqueue_skipped_messages_total{partition="1",queue="q"} 3.0' in metrics
 
 
 def test_the_api_alone_needs_no_zookeeper_and_shows_its_calls(

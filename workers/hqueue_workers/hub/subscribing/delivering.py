@@ -362,9 +362,14 @@ def _cut(
     """As many messages as one call may have, and where it ends."""
     taken: list[ReceivedMessage] = []
     size = 0
-    for message in found:
-        if taken and (len(taken) >= count or size + message.size > OPTIONS.batch_bytes_max):
-            return taken, int(taken[-1].id) + 1
-        taken.append(message)
-        size += message.size
+    try:
+        for message in found:
+            if taken and (len(taken) >= count or size + message.size > OPTIONS.batch_bytes_max):
+                return taken, int(taken[-1].id) + 1
+            taken.append(message)
+            size += message.size
+    except HQueueError:
+        if not taken:
+            raise
+        return taken, int(taken[-1].id) + 1  # What can't be read comes after them, or comes again.
     return taken, until
