@@ -129,6 +129,8 @@ class Producer:
             BufferFullError: there was no room within ``block_ms_max``. Nothing was taken.
             ClosedError: the producer was closed, or belongs to the parent process.
         """
+        if isinstance(messages, Message):
+            raise InvalidInputError("send_batch takes a sequence of messages; send takes one")
         target = self._appender.choose_partition(partition, key)
         bodies = encode_given(messages)
         if target is None and bodies.version != FORMAT_1:
