@@ -24,8 +24,9 @@ LOOK_S = 1.0
 """How often it is looked who has had their time."""
 PAUSE_S = 0.1
 """Until the next look for room."""
-ACCEPTS_MAX = 64
-"""In a turn of the event loop."""
+ACCEPTS_MAX = 4
+"""In a turn of the event loop. What a caller sends is received two turns after it was accepted: by
+then no more may have come than there is room for."""
 BACKLOG = 128
 TURN_MS = 2.0
 """In each turn, the requests of a caller are taken for about so long."""

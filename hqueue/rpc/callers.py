@@ -133,9 +133,13 @@ class Callers(Generic[_Caller]):
         """
         if self.has_room:
             return None
-        for caller in itertools.chain(self._new, itertools.islice(self._begun, LOOKED_AT_MAX)):
-            if not caller.proven:
-                return caller
+        # What was just accepted has not been received from yet: half calls go before that.
+        new = next(iter(self._new), None)
+        for begun in itertools.islice(self._begun, LOOKED_AT_MAX):
+            if not begun.proven and (new is None or begun.began_ms <= new.moved_ms):
+                return begun
+        if new is not None:
+            return new
         oldest = next(iter(self._idle), None)
         if oldest is not None and now_ms - oldest.moved_ms >= STAY_MS_MIN:
             return oldest

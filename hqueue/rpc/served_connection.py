@@ -10,10 +10,13 @@ from collections.abc import Callable
 from hqueue.rpc.callers import Caller
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.gathering import Gatherer, Request
+from hqueue.runtime.clock import SYSTEM_CLOCK
 
 __all__ = ["ServedConnection", "drop_unread"]
 
-BUFFER_BYTES = 64 * 1024
+PIECE_BYTES_MIN, PIECE_BYTES_MAX = 4 * 1024, 256 * 1024
+PIECE_MS_MIN, PIECE_MS_MAX = 0.5, 2.0
+"""Gathering a piece takes about so long: the next one is larger or smaller if this one did not."""
 
 
 class ServedConnection(Caller):
@@ -21,12 +24,23 @@ class ServedConnection(Caller):
     the thread that serves it.
     """
 
-    __slots__ = ("answer", "events", "memory_bytes", "peer", "reason", "request", "sock", "unsent")
+    __slots__ = (
+        "_piece_bytes",
+        "answer",
+        "events",
+        "memory_bytes",
+        "peer",
+        "reason",
+        "request",
+        "sock",
+        "unsent",
+    )
 
     def __init__(self, sock: socket.socket, peer: object, gatherer: Gatherer) -> None:
         super().__init__(gatherer)
         self.sock = sock
         self.peer = peer
+        self._piece_bytes = 4 * PIECE_BYTES_MIN
         self.events = 0
         """What the loop watches it for."""
         self.request: Request | None = None
@@ -43,7 +57,7 @@ class ServedConnection(Caller):
     def receive(self) -> Request | None:
         """Take what has come; the request that is whole by that."""
         try:
-            data = self.sock.recv(BUFFER_BYTES)
+            data = self.sock.recv(self._piece_bytes)
         except BlockingIOError:
             return None
         except OSError:
@@ -51,9 +65,16 @@ class ServedConnection(Caller):
         if not data:
             self.reason = ""
             return None
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
         self.passed_bytes += len(data)
         self.gatherer.add(data)
-        return self.gathered()
+        request = self.gathered()
+        took_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+        if took_ms > PIECE_MS_MAX:
+            self._piece_bytes = max(self._piece_bytes // 2, PIECE_BYTES_MIN)
+        elif took_ms < PIECE_MS_MIN and len(data) == self._piece_bytes:
+            self._piece_bytes = min(2 * self._piece_bytes, PIECE_BYTES_MAX)
+        return request
 
     def gathered(self) -> Request | None:
         """The request that is whole."""

@@ -51,8 +51,8 @@ class ThriftServer:
     has found its end, and counted what will be made of it: large ones are read one after another,
     if they are too much together.
 
-    Connections: with as many as there may be, one that has made no call goes for each that comes,
-    the oldest first, or else the one that was idle for longest, if that is more than a second.
+    Connections: with as many as there may be, one that has made no call yet goes for each that
+    comes, the oldest first, or else the one that was idle for longest, if that is more than a second.
     Where the process may not open as many files, there are fewer.
 
     Args:

@@ -30,23 +30,20 @@ def test_nobody_goes_while_there_is_room() -> None:
     assert among.to_make_room(10_000) is None
 
 
-def test_one_that_never_called_goes_first_then_half_a_first_call_then_who_was_idle_longest() -> (
-    None
-):
-    among = callers()
+def test_the_oldest_that_made_no_whole_call_goes_first_and_then_who_was_idle_longest() -> None:
+    among = callers(connections_max=6)
     idle = [answered(among, now_ms) for now_ms in (0, 1)]
-    half = caller()
-    among.begin(half, 3, 0)
-    new = caller()
-    among.rest(new, 2_000)
-    gone = []
-    while (going := among.to_make_room(5_000)) is not None:
-        gone.append(going)
-        among.drop(going)
-    assert gone == [new, half]
-    among.rest(caller(), 5_000)
-    among.serve(next(iter(among.waited_for())))
-    assert among.to_make_room(5_000) is idle[0]
+    made = [caller() for _ in range(4)]
+    among.rest(made[0], 10)
+    among.begin(made[1], 3, 20)
+    among.rest(made[2], 30)
+    among.begin(made[3], 3, 40)
+    for each in (*made, *idle):
+        assert among.to_make_room(5_000) is each
+        among.drop(each)
+        among.serve(caller())
+    assert among.to_make_room(5_000) is None
+    assert not among.has_room
 
 
 def test_one_that_was_just_answered_stays_and_one_that_is_served_always() -> None:

@@ -19,7 +19,7 @@ __all__ = ["Answer", "HealthServer", "Page"]
 logger = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8 * 1024
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 128
 """At a time. For a further one the oldest goes that has asked for nothing yet."""
 HELD_BYTES_MAX = 16 * 1024 * 1024
 """Of all heads that have begun, and all pages that are being read."""

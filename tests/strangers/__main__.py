@@ -1,0 +1,181 @@
+"""``python -m tests.strangers --seconds 180``: attack every port of every role; 1 if one gave way.
+
+The figures go to ``reports/strangers.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .honest import measure
+from .served import ROLES
+
+REPORTS = Path(__file__).parents[2] / "reports"
+PROTOCOLS = {"hub's client": "subscriber"}
+"""What is spoken at a port, where it is not its name."""
+ALONE = 0.25
+"""Of the time, nobody attacks: what the honest caller's times are compared with."""
+P99_TIMES_MAX = 5.0
+P99_MS_MIN = 10.0
+"""A call may take five times as long, or fifty milliseconds: two processes that attack have the
+machine's other core."""
+MEMORY_BYTES_MAX = 512 << 20
+"""More than before the attack: half calls and unread answers hold 64 MiB, and reading calls 256."""
+CORES_MAX = 1.05
+PORTS = 6
+WELL_S = 10.0
+
+ATTACKS = [sys.executable, "-m", "tests.strangers.attacks"]
+
+Figures = dict[str, Any]
+
+
+class Role:
+    """A role that is attacked, in a process of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.strangers.served", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.ports: dict[str, int] = self._read()
+
+    def used(self) -> Figures:
+        """What it has used so far, and since it was asked last."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
+
+
+def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figures:
+    """Attack a port, and what came of it."""
+    port, protocol = role.ports[name], PROTOCOLS.get(name, name)
+
+    def honest(for_s: float) -> list[float]:
+        if protocol == "notified":
+            time.sleep(for_s)
+            return []
+        return measure(port, protocol, for_s)
+
+    role.used()
+    alone_ms = honest(seconds * ALONE)
+    before = role.used()
+    alone_ms = alone_ms or before["took_ms"]
+    attack_s = seconds * (1 - ALONE)
+    with subprocess.Popen(
+        [*ATTACKS, str(port), protocol, str(attack_s), *kinds],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as stranger:
+        began_s = time.monotonic()
+        try:
+            attacked_ms = honest(attack_s)
+            after = role.used()
+            took_s = time.monotonic() - began_s
+            attacked_ms = attacked_ms or after["took_ms"]
+            assert stranger.stdout is not None
+            done = json.loads(stranger.stdout.read())
+        finally:
+            stranger.kill()
+    lines = {
+        of: count - before["lines"].get(of, 0)
+        for of, count in after["lines"].items()
+        if count > before["lines"].get(of, 0)
+    }
+    return {
+        "done": done,
+        "calls": len(attacked_ms),
+        "alone_p99_ms": _p99(alone_ms),
+        "attacked_p99_ms": _p99(attacked_ms),
+        "attacked_max_ms": max(attacked_ms, default=0.0),
+        "more_bytes": max(0, after["most_bytes"] - before["most_bytes"]),
+        "cores": (after["processor_s"] - before["processor_s"]) / took_s,
+        "lines_a_second": max(lines.values(), default=0) / took_s,
+        "last": after["last"],
+    }
+
+
+def faults(of: Figures) -> list[str]:
+    """What is not as it should be."""
+    allowed_ms = P99_TIMES_MAX * max(of["alone_p99_ms"], P99_MS_MIN)
+    found = []
+    if not of["calls"]:
+        found.append("the honest caller was never answered")
+    if of["attacked_p99_ms"] > allowed_ms:
+        found.append(f"99 of 100 calls took up to {of['attacked_p99_ms']:.0f} ms")
+    if of["more_bytes"] > MEMORY_BYTES_MAX:
+        found.append(f"it took {of['more_bytes'] >> 20} MiB more")
+    if of["cores"] > CORES_MAX:
+        found.append(f"it used {of['cores']:.2f} cores")
+    if of["lines_a_second"] > 1.2:
+        found.append(f"it logged {of['lines_a_second']:.1f} lines a second: {of['last']}")
+    if min(of["done"].values()) == 0:
+        found.append(f"an attack was never made: {of['done']}")
+    return found
+
+
+def _p99(took_ms: list[float]) -> float:
+    return sorted(took_ms)[int(0.99 * len(took_ms))] if took_ms else 0.0
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="In all.")] = 180,
+    ports: Annotated[str, typer.Option(help="With commas; all if none.")] = "",
+    kinds: Annotated[str, typer.Option(help="Of attacks, with commas; all if none.")] = "",
+    folder: Annotated[Path, typer.Option(help="For the figures.")] = REPORTS,
+) -> None:
+    """Attack every port of every role beside an honest caller, and see that nobody gives way."""
+    chosen, only = (
+        [name.strip() for name in names.split(",") if name.strip()] for names in (ports, kinds)
+    )
+    figures: dict[str, Figures] = {}
+    wrong = False
+    for name in ROLES:
+        role = Role(name)
+        try:
+            for port in role.ports:
+                if chosen and port not in chosen:
+                    continue
+                found = figures[port] = attack(role, port, seconds / (len(chosen) or PORTS), only)
+                found["faults"] = faults(found)
+                wrong = wrong or bool(found["faults"])
+                typer.echo(
+                    f"{port:<13} p99 {found['alone_p99_ms']:6.1f} ms alone, "
+                    f"{found['attacked_p99_ms']:6.1f} attacked; "
+                    f"{found['more_bytes'] >> 20:4} MiB more, {found['cores']:.2f} cores, "
+                    f"{found['lines_a_second']:.2f} lines a second  "
+                    + ("; ".join(found["faults"]) or "ok")
+                )
+        finally:
+            role.close()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "strangers.json").write_text(json.dumps({"seconds": seconds, "ports": figures}))
+    raise SystemExit(int(wrong))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,72 @@
+"""A caller that is as it should be, and measures how long it is answered for."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+from hqueue import MessageID, ReceivedMessage
+from hqueue_workers.delivery.wire import call_head, call_tail, encode_message
+from tests.support.thrift_calls import field, head, listed
+
+__all__ = ["measure"]
+
+EVERY_S = 0.02
+CALLS_A_CONNECTION = 20
+ANSWER_S_MAX = 30.0
+
+
+def _text(number: int, text: bytes) -> bytes:
+    return field(11, number, struct.pack(">i", len(text)) + text)
+
+
+_MESSAGE = _text(3, b"t") + _text(4, b"v" * 100) + b"\0"
+_DELIVERED = b"".join(
+    [
+        call_head(1, 1),
+        encode_message(ReceivedMessage("t", b"v" * 100, MessageID(1, 1), 0)),
+        call_tail,
+    ]
+)
+CALLS: dict[str, bytes] = {
+    "hub": head(b"publish")
+    + b"".join(_text(*each) for each in ((1, b"q"), (2, b"honest"), (3, b"t")))
+    + field(12, 4, _MESSAGE)
+    + b"\0",
+    "api": head(b"putMessages") + _text(1, b"q") + field(15, 2, listed(12, 1, _MESSAGE)) + b"\0",
+    "subscriber": _DELIVERED,
+    "health": b"GET /health HTTP/1.1\r\n\r\n",
+}
+GOOD: dict[str, Callable[[bytes], bool]] = {
+    "hub": lambda answer: answer[:4] == b"\x80\x01\x00\x02" and b"\x0c\0\0" in answer,
+    "api": lambda answer: answer[:4] == b"\x80\x01\x00\x02" and answer[-1:] == b"\0",
+    "subscriber": lambda answer: answer.endswith(b"\x08\0\0" + bytes(5)),
+    "health": lambda answer: answer.startswith(b"HTTP/1.1 200 "),
+}
+
+
+def measure(port: int, protocol: str, seconds: float) -> list[float]:
+    """Call for so long; how many milliseconds each call took, with its connection if it was the
+    first one there.
+
+    Raises:
+        AssertionError: an answer was wrong, or none.
+    """
+    took_ms: list[float] = []
+    ends_s = time.monotonic() + seconds
+    per_connection = 1 if protocol == "health" else CALLS_A_CONNECTION
+    while time.monotonic() < ends_s:
+        began_s = time.monotonic()
+        with contextlib.closing(socket.create_connection(("127.0.0.1", port), ANSWER_S_MAX)) as one:
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(per_connection):
+                one.sendall(CALLS[protocol])
+                answer = one.recv(65_536)
+                assert GOOD[protocol](answer), (protocol, answer)
+                took_ms.append(1e3 * (time.monotonic() - began_s))
+                time.sleep(EVERY_S)
+                began_s = time.monotonic()
+    return took_ms
