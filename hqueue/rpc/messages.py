@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TClient, TPayload, TProcessor, TType
 from thriftpy2.transport import TCyMemoryBuffer
 
+from hqueue.runtime.memory import without_collection
+
 __all__ = ["Processor", "Reasoned", "RefusedCallError", "encode_call"]
+
+
+LARGE_BYTES = 16 * 1024
 
 
 class RefusedCallError(TApplicationException):
@@ -69,7 +75,9 @@ class Processor:
             Exception: as `answer`, and what makes the reply raises as well.
         """
         read = self._spoken(TCyMemoryBuffer(call))
-        api, seqid, result, handle = self._processor.process_in(read)
+        # Most calls make no more than a few objects: those don't pay for it.
+        with nullcontext() if len(call) < LARGE_BYTES else without_collection():
+            api, seqid, result, handle = self._processor.process_in(read)
         outcome: Future[Any] = Future()
         if handle is not None:
             try:

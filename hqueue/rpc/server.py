@@ -52,7 +52,7 @@ class ThriftServer:
     if they are too much together.
 
     Connections: with as many as there may be, one that has made no call yet goes for each that
-    comes, the oldest first, or else the one that was idle for longest, if that is more than a second.
+    comes, the oldest first, or else the one that was idle for longest, if more than a second.
     Where the process may not open as many files, there are fewer.
 
     Args:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+
+from hqueue.runtime.memory import without_collection
 
 FAULTS = """
 import resource, sys
@@ -38,3 +41,19 @@ def faults(*, keep: bool) -> int:
 
 def test_values_as_large_as_batches_come_and_go_without_the_system() -> None:
     assert faults(keep=True) < faults(keep=False) / 10
+
+
+def test_collection_stands_still_while_anybody_needs_that_and_no_longer() -> None:
+    assert gc.isenabled()
+    with without_collection():
+        with without_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with without_collection():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
