@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 from hqueue.settings.limits import ANSWER_BYTES_MAX
 
@@ -18,6 +21,8 @@ __all__ = [
 PIECE_BYTES = 64 * 1024
 """What is received at once. Larger pieces gain nothing; where freed memory is not kept, theirs
 comes fresh from the system each time (a megabyte: 0.85 instead of 0.17 ms)."""
+
+OnSilence = Callable[[], None]
 
 LARGE_BYTES = 16 * 1024
 """A value from this size on is sent from where it lies; a system call costs less than its copy."""
@@ -39,9 +44,20 @@ class BoundedSocket:
         self._socket_s = 0.0
         self.settimeout(0.0)
 
-    def settimeout(self, seconds: float) -> None:
-        """Begin a request: from now on everything together may take so long, or a tenth more."""
+    def settimeout(
+        self, seconds: float, silence_s: float = math.inf, on_silence: OnSilence | None = None
+    ) -> None:
+        """Begin a request: from now on everything together may take so long, or a tenth more.
+
+        Args:
+            seconds: so long.
+            silence_s: when nothing has come for so long, `on_silence` is called, and again after
+                twice the time.
+            on_silence: ends the request by raising an `OSError`.
+        """
         self._ends_s = time.monotonic() + seconds
+        self._silence_s = silence_s
+        self._on_silence = on_silence
         self._left_bytes = ANSWER_BYTES_MAX
 
     def fileno(self) -> int:
@@ -57,7 +73,7 @@ class BoundedSocket:
         if size > ANSWER_BYTES_MAX or self._left_bytes <= 0:
             raise ConnectionError("the answer is larger than any that a server should give")
         self._wait_no_longer()
-        data = self._socket.recv(size)
+        data = self._socket.recv(size) if self._on_silence is None else self._receive(size)
         if not data:
             raise ConnectionError("the server closed the connection")
         self._left_bytes -= len(data)
@@ -74,6 +90,19 @@ class BoundedSocket:
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+    def _receive(self, size: int) -> bytes:
+        """What comes; meanwhile see whether anything will."""
+        assert self._on_silence is not None
+        while True:
+            waiting = select.poll()
+            waiting.register(self._socket, select.POLLIN)
+            left_s = self._ends_s - time.monotonic()
+            if left_s <= self._silence_s or waiting.poll(1e3 * self._silence_s):
+                return self._socket.recv(size)
+            self._silence_s *= 2
+            self._on_silence()
+            self._wait_no_longer()
 
     def _wait_no_longer(self) -> None:
         left_s = self._ends_s - time.monotonic()

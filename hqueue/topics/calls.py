@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import random
 import threading
@@ -19,7 +20,7 @@ from hqueue.errors import (
     SubscriberExistsError,
     SubscriberNotFoundError,
 )
-from hqueue.rpc.connection import ThriftError
+from hqueue.rpc.connection import Connection, ThriftError
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
@@ -27,6 +28,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.topics.connections import HubConnections
 from hqueue.topics.settings import HubClientSettings
+from hqueue.topics.silence import SilentHubs, share_ms
 from hqueue.topics.structs import text_of
 
 __all__ = ["HubCalls", "Method", "publish_call"]
@@ -59,6 +61,7 @@ class HubCalls:
         self._connections = HubConnections(
             self._idl.HQueueHubService, settings.connections_max, settings.connect_timeout_ms
         )
+        self._silent = SilentHubs(self._answers, clock)
         self._owners: collections.OrderedDict[tuple[str, str], Address] = collections.OrderedDict()
         self._closed = False
         self.after_fork_in_child()
@@ -116,12 +119,16 @@ class HubCalls:
             for _ in range(self.settings.redirects_max + 1):
                 if deadline.expired and last is not None:
                     break
+                if not self._silent.may_be_called(hub, share_ms(deadline.remaining_ms)):
+                    last = _RefusedError(f"{hub}: it is silent")
+                    break
                 try:
                     answer = self.call_one(
                         hub, queue, topic, functools.partial(_given, method, redirected), deadline
                     )
                 except self._idl.TRedirect as exc:
-                    last, hub, redirected = exc, Address(text_of(exc.host), exc.port), True
+                    last, redirected = exc, True
+                    hub = Address.parse(str(Address(text_of(exc.host), exc.port)))
                     continue
                 except _RefusedError as exc:
                     last = exc
@@ -176,8 +183,15 @@ class HubCalls:
             if is_interruption(exc):
                 raise
             self._connections.forget(hub)
+            if isinstance(exc, TimeoutError):
+                self._silent.note(hub)
             raise _RefusedError(f"{hub}: {exc}") from exc
-        connection.socket.settimeout(bound_ms / 1e3)
+        silence_ms = share_ms(bound_ms)
+        connection.socket.settimeout(
+            bound_ms / 1e3,
+            silence_ms / 1e3,
+            lambda: self._silent.check(hub, min(silence_ms, share_ms(deadline.remaining_ms))),
+        )
         try:
             answer = method(connection.client)
         except self._refusals as exc:
@@ -243,8 +257,24 @@ class HubCalls:
         return made
 
     def _any(self) -> Address:
-        with self._lock:
-            return self._random.choice(self.settings.hubs)
+        return self._silent.choose(self.settings.hubs, self._random)
+
+    def _answers(self, hub: Address, bound_ms: float) -> bool:
+        """Whether a hub answers what it can answer at once. Over a connection of its own: those
+        that are kept may be full of what was not answered.
+        """
+        service = self._idl.HQueueHubService
+        try:
+            with contextlib.closing(
+                Connection(service, hub.host, hub.port, bound_ms / 1e3)
+            ) as connection:
+                connection.socket.settimeout(bound_ms / 1e3)
+                connection.client.apiAddress()
+        except TimeoutError:
+            return False
+        except (OSError, ThriftError, EOFError, ValueError, UnicodeError):
+            pass  # It is there, or at once known to be gone.
+        return True
 
     def _remember(self, key: tuple[str, str], hub: Address) -> None:
         with self._lock:

@@ -33,6 +33,10 @@ MESSAGES_FIELD = {"hub": 4, "api": 2, "subscriber": 1, "notified": 3, "health": 
 LONG_BYTES = 4 << 20
 
 
+class UnreachedError(Exception):
+    """There was no place for a connection."""
+
+
 class Stranger:
     """Attacks one port.
 
@@ -63,13 +67,20 @@ class Stranger:
         self.done[name] = 0
         with contextlib.closing(Kept()) as kept:
             while time.monotonic() < self._ends_s:
-                with contextlib.suppress(OSError):  # It was hung up on.
+                try:
                     attack(self, kept)
-                    self.done[name] += 1
+                except UnreachedError:
+                    continue
+                except OSError:
+                    pass  # It was hung up on.
+                self.done[name] += 1
                 time.sleep(every_s)
 
     def connect(self) -> socket.socket:
-        connected = socket.create_connection((HOST, self._port), 2)
+        try:
+            connected = socket.create_connection((HOST, self._port), 2)
+        except OSError as exc:
+            raise UnreachedError from exc
         connected.settimeout(0.5)
         return connected
 

@@ -1,0 +1,163 @@
+"""A hub that stands still: its calls and those that it would get go on elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import Address, HubUnavailableError, Outcome
+from hqueue.rpc.server import ThriftServer
+from hqueue.rpc.services import load
+
+IDL, STRUCTS = load("hub"), load("subscriber")
+TIMEOUT_MS = 4_000
+"""Of a call. A hub may be silent for a quarter of it."""
+SOON_S = 3.5
+
+
+class Hub:
+    """A hub that can be stopped, as a process is: connections are accepted, and that is all."""
+
+    def __init__(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address(*listener.getsockname())
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        self.published = 0
+        self.redirects_to: Hub | None = None
+        self.takes_s = 0.0
+        self._server = ThriftServer(
+            IDL.HQueueHubService,
+            self,
+            listener,
+            threads=8,
+            connections_max=64,
+            call_bytes_max=2**20,
+            idle_ms_max=10_000,
+        )
+        self._server.start()
+
+    def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
+        self.goes_on.wait(60)
+        return ""
+
+    def publish(self, queue: Any, publisher: Any, topic: Any, message: Any, again: Any) -> Any:
+        self._serve()
+        return IDL.TPublished(STRUCTS.TMessageID(7, self.published), 0, 1)
+
+    def publishOnce(  # noqa: N802, PLR0917  (the IDL's)
+        self, queue: Any, by: Any, topic: Any, messages: Any, number: Any, since: Any, again: Any
+    ) -> Any:
+        published = self.publish(queue, by, topic, None, again)
+        return IDL.TPublishedOnce(0, published, published.id)
+
+    def close(self) -> None:
+        self.goes_on.set()
+        self._server.close(1_000)
+
+    def _serve(self) -> None:
+        self.goes_on.wait(60)
+        time.sleep(self.takes_s)
+        if self.redirects_to is not None:
+            raise IDL.TRedirect(self.redirects_to.address.host, self.redirects_to.address.port)
+        self.published += 1
+
+
+Make = Callable[[], Hub]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(contextlib.closing(Hub()))
+
+
+@contextlib.contextmanager
+def client_of(*hubs: Hub) -> Iterator[hqueue.HubClient]:
+    addresses = [hub.address for hub in hubs]
+    with hqueue.connect(
+        hubs=addresses, queue="q", publisher="me", operation_timeout_ms=TIMEOUT_MS
+    ) as client:
+        yield client
+
+
+def test_what_is_published_once_goes_on_at_another_hub_and_the_silent_one_is_left_alone(
+    make: Make,
+) -> None:
+    stopped, other = make(), make()
+    with client_of(stopped, other) as client:
+        stopped.goes_on.clear()
+        began_s = time.monotonic()
+        for number in range(30):
+            client.publish_once(f"t{number}", [b"v"], number=number)
+        assert time.monotonic() - began_s < SOON_S
+    assert other.published == 30
+
+
+def test_a_publish_to_a_silent_hub_fails_soon_and_the_next_one_goes_elsewhere(make: Make) -> None:
+    stopped, other = make(), make()
+    with client_of(stopped, other) as client:
+        stopped.goes_on.clear()
+        began_s = time.monotonic()
+        with contextlib.suppress(HubUnavailableError):
+            for number in range(40):
+                client.publish(f"u{number}", b"v")
+        assert time.monotonic() - began_s < SOON_S
+        began_s = time.monotonic()
+        for number in range(40):
+            client.publish(f"v{number}", b"v")
+        assert time.monotonic() - began_s < 1
+
+
+def test_what_became_of_a_publish_to_a_silent_hub_is_unknown(make: Make) -> None:
+    stopped = make()
+    with client_of(stopped) as client:
+        stopped.goes_on.clear()
+        began_s = time.monotonic()
+        with pytest.raises(HubUnavailableError) as raised:
+            client.publish("t", b"v")
+        assert time.monotonic() - began_s < SOON_S
+        assert raised.value.outcome is Outcome.UNKNOWN
+
+
+def test_a_hub_that_takes_long_over_a_call_and_answers_others_is_waited_for(make: Make) -> None:
+    slow = make()
+    slow.takes_s = 0.7 * TIMEOUT_MS / 1e3
+    with client_of(slow) as client:
+        client.publish("t", b"v")
+    assert slow.published == 1
+
+
+def test_a_redirect_to_a_silent_hub_is_passed_by_as_soon_as_another_has_the_topic(
+    make: Make,
+) -> None:
+    stopped, other = make(), make()
+    stopped.goes_on.clear()
+    other.redirects_to = stopped
+    taken = threading.Timer(1.5, lambda: setattr(other, "redirects_to", None))
+    with client_of(other) as client:
+        taken.start()
+        began_s = time.monotonic()
+        client.publish_once("t", [b"v"], number=0)
+        assert time.monotonic() - began_s < SOON_S
+    taken.join()
+
+
+def test_one_that_is_back_is_asked_and_then_called_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hqueue.topics.silence.AVOIDED_MS", 200.0)
+    only = make()
+    with client_of(only) as client:
+        only.goes_on.clear()
+        with pytest.raises(HubUnavailableError):
+            client.publish("t", b"v")
+        only.goes_on.set()
+        client.publish("t", b"v")
