@@ -28,6 +28,7 @@ from hqueue.push import EARLIEST, Start, SubscriberState
 from hqueue.push.append_notifier import AppendNotifier
 from hqueue.queue import Queue
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.memory import keep_freed
 from hqueue.settings.attributes import (
     QueueDescription,
@@ -48,7 +49,9 @@ Ttl = str | int | datetime.timedelta | None
 class Client:
     """A connection to a cluster. Thread-safe, and usable in a forked child. Made by `connect`.
 
-    Connections are pooled and opened when needed. Use it as a context manager, or `close` it.
+    Connections are pooled and opened when needed. Use it as a context manager, or `close` it. One
+    that is forgotten, with all that was made from it, is closed when it is collected, with a
+    `ResourceWarning`.
 
     Args:
         settings: bounds, and how what is sent is compressed.
@@ -66,12 +69,16 @@ class Client:
     ) -> None:
         keep_freed()
         self.settings = settings
-        self._coordination = coordinate()
-        self._notifier = AppendNotifier(lambda: self._coordination, settings.zookeeper)
+        self._coordination = coordination = coordinate()
+        self._notifier = AppendNotifier(lambda: coordination, settings.zookeeper)
         if not settings.notify_workers:
             self._notifier.close()
-        self.cluster = Cluster(settings, store, coordinate, self._on_append, clock)
+        on_append = functools.partial(_on_append, self._notifier)
+        self.cluster = Cluster(settings, store, coordinate, on_append, clock)
         """What is open: for what stands on a cluster, as `Consumer` does."""
+        self._release = functools.partial(_release, store, self._notifier, coordination)
+        # All that was made from the client has the cluster: it is forgotten when nothing is left.
+        self._watched = Watched(self.cluster, "a client", self._release)
 
     def __enter__(self) -> Client:
         return self
@@ -81,9 +88,8 @@ class Client:
 
     def close(self) -> None:
         """Close all connections. What was made from this client can't be used any more."""
-        self.cluster.close()
-        self._notifier.close()
-        self._coordination.close()
+        self._watched.closed()
+        self._release()
 
     @property
     def coordination(self) -> Coordination:
@@ -116,15 +122,6 @@ class Client:
         if known is None:
             raise NoTopicPersistenceInfoError("no hub owned this topic yet", topic=topic)
         return known.value.ranges
-
-    def _on_append(self, queue: str) -> Callable[[int, Appended, Bodies], None]:
-        """What tells the workers of each append to a queue."""
-        key_of = functools.cache(functools.partial(PartitionKey, queue))
-
-        def on_append(partition: int, appended: Appended, bodies: Bodies) -> None:
-            self._notifier.appended(key_of(partition), appended.slot, appended.header, bodies.cells)
-
-        return on_append
 
     def create_queue(
         self,
@@ -378,3 +375,19 @@ class Client:
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""
         return self.cluster.locations(name, self.describe_queue(name).partitions)
+
+
+def _on_append(notifier: AppendNotifier, queue: str) -> Callable[[int, Appended, Bodies], None]:
+    """What tells the workers of each append to a queue."""
+    key_of = functools.cache(functools.partial(PartitionKey, queue))
+
+    def on_append(partition: int, appended: Appended, bodies: Bodies) -> None:
+        notifier.appended(key_of(partition), appended.slot, appended.header, bodies.cells)
+
+    return on_append
+
+
+def _release(store: StorePort, notifier: AppendNotifier, coordination: Coordination) -> None:
+    store.close()
+    notifier.close()
+    coordination.close()

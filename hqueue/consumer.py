@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +28,7 @@ from hqueue.log.lag import PartitionLag
 from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID, Moment, as_message_id
 from hqueue.metadata import PartitionKey
+from hqueue.runtime.forgotten import Watched
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
 from hqueue.settings.options import Unpack
@@ -54,6 +56,8 @@ class Consumer(ConsumerStream):
     its session ended, commits nothing any more, and hands out nothing.
 
     Iterate over it, or `poll`; or take `arrow_batches`. Use it as a context manager, or `close` it.
+    One that is forgotten leaves its group when it is collected, with a `ResourceWarning`, and
+    commits nothing.
     One thread uses it, and `request_stop` is for others; or each of its `streams` has a thread.
     In a forked child every call raises `ClosedError`, but for `close` and `request_stop`, which do
     nothing there.
@@ -94,11 +98,14 @@ class Consumer(ConsumerStream):
         """The group's name."""
         try:
             consumption = Consumption(used.cluster, group, self._settings)
+            release = functools.partial(_release, consumption.release, self._own_client)
+            self._watched = Watched(self, "a consumer", release)
             super().__init__(consumption, consumption.streams[0], self._check_whole)
             try:
                 if queues is not None:
                     self.subscribe(queues)
             except BaseException:
+                self._watched.closed()
                 consumption.close(commit=False)
                 raise
         except BaseException:
@@ -360,6 +367,7 @@ class Consumer(ConsumerStream):
             return
         self._consumption.check_no_callback()
         self._closing = threading.current_thread()  # Its callbacks may still use the consumer.
+        self._watched.closed()
         try:
             self._consumption.close(commit=self._settings.auto_commit if commit is None else commit)
         finally:
@@ -413,6 +421,14 @@ class Consumer(ConsumerStream):
         self._consumption.check_process()
         if self._closed or self._closing not in (None, threading.current_thread()):
             raise ClosedError("the consumer was closed")
+
+
+def _release(consumption: Callable[[], None], own_client: Client | None) -> None:
+    try:
+        consumption()
+    finally:
+        if own_client is not None:
+            own_client.close()
 
 
 def _as_key(partition: Partition) -> PartitionKey:

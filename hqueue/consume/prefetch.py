@@ -90,6 +90,11 @@ class Prefetcher:
                 return batches
         raise StopIteration
 
+    @property
+    def holds(self) -> bool:
+        """Whether something is held in the store, or on its way. Takes no lock."""
+        return bool(self._busy) or any(reader.holds for reader in self.readers)
+
     def close(self) -> None:
         """Free what is held in the store. What is on its way is freed when it has come."""
         with self._lock:

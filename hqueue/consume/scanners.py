@@ -17,6 +17,7 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
+from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.fork import register
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.numbers import check_whole
@@ -86,6 +87,7 @@ class CombinedPartitionScanner:
     when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
     never an end. Not thread-safe, but for `close`.
 
+    One that is forgotten before its end is closed when it is collected, with a `ResourceWarning`.
     Made by `Queue.combined_partition_scanner`.
 
     Args:
@@ -127,6 +129,8 @@ class CombinedPartitionScanner:
         self._failure: HQueueError | None = None
         self._reading = _Reading()
         self._messages = self._merged() if by_id else self._one_by_one()
+        prefetcher = self._prefetcher
+        self._watched = Watched(self, "a scanner", prefetcher.close, lambda: prefetcher.holds)
 
     def __enter__(self) -> CombinedPartitionScanner:
         return self
@@ -185,6 +189,7 @@ class CombinedPartitionScanner:
     def close(self) -> None:
         """End the scan and free what it holds in HBase. A follower stops waiting."""
         self._closed = True
+        self._watched.closed()
         self._release()
 
     def _one_by_one(self) -> Iterator[ReceivedMessage]:

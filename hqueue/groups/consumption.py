@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError, QueueNotFoundError
 from hqueue.groups.assigned import HandAssigned
@@ -23,6 +24,7 @@ from hqueue.groups.stream import Stream
 from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_s_of
+from hqueue.runtime.forgotten import weakly
 from hqueue.runtime.fork import register
 
 __all__ = ["Consumption"]
@@ -59,7 +61,8 @@ class Consumption:
         settings: ConsumerSettings,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.positions = Positions(self.log, settings.auto_offset_reset)
+        self._logs = _Logs(cluster)
+        self.positions = Positions(self._logs, settings.auto_offset_reset)
         self.paused: set[PartitionKey] = set()
         self.lock = threading.RLock()
         """Held by who changes what it has, or where it is. Callbacks are called with it."""
@@ -68,15 +71,15 @@ class Consumption:
         self.clock = clock
         self.streams = [Stream(self.positions, settings.bytes_max, clock)]
         """One, or as many as it was `split` into."""
-        self.place = GroupPlace(cluster, group, settings, self._take_notice, self._commit_done)
+        # What other threads have does not keep what the program holds, as its callbacks do.
+        notes = weakly(self._take_notice), weakly(self._commit_done)
+        self.place = GroupPlace(cluster, group, settings, *notes)
         """Its place in its group."""
         self.closed = False
         self.committer = Committer(self._commit)
-        self._cluster = cluster
         self._settings = settings
         self._callbacks = Callbacks()
         self._topics: frozenset[str] = frozenset()
-        self._logs: dict[str, QueueLog] = {}
         self._to_accept: dict[PartitionKey, Offset] = {}
         self._to_release: set[PartitionKey] = set()
         self._commit_due_ms = float("inf")
@@ -174,10 +177,12 @@ class Consumption:
         """The log of a queue, which is opened once; and again for a partition that it had not: the
         queue may have been deleted, and made again with more.
         """
-        log = self._logs.get(queue)
-        if log is None or partition >= log.partitions:
-            log = self._logs[queue] = self._cluster.log(queue)
-        return log
+        return self._logs(queue, partition)
+
+    @property
+    def release(self) -> Callable[[], None]:
+        """What frees everything, and commits nothing. It does not keep this object."""
+        return functools.partial(_release, self.streams, self.place)
 
     # What is handed out.
 
@@ -367,7 +372,7 @@ class Consumption:
         self.positions.report(stream.keys)
         if self.place.missing:
             missing, self.place.missing = min(self.place.missing), frozenset()
-            self._logs.pop(missing, None)
+            self._logs.drop(missing)
             raise QueueNotFoundError("a queue that is consumed is gone", queue=missing)
         if self.clock.monotonic_ms() >= self._commit_due_ms:
             self._schedule_commit()
@@ -492,3 +497,31 @@ class Consumption:
         done = {key: position for key, position in positions.items() if key not in refused}
         self.positions.committed(done)
         return refused
+
+
+class _Logs:
+    """The logs of a cluster's queues, opened once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._open: dict[str, QueueLog] = {}
+
+    def __call__(self, queue: str, partition: int) -> QueueLog:
+        """As `Consumption.log`."""
+        log = self._open.get(queue)
+        if log is None or partition >= log.partitions:
+            log = self._open[queue] = self._cluster.log(queue)
+        return log
+
+    def drop(self, queue: str) -> None:
+        """Open it again when it is needed."""
+        self._open.pop(queue, None)
+
+
+def _release(streams: Sequence[Stream], place: GroupPlace) -> None:
+    try:
+        place.leave()
+    finally:
+        for stream in streams:
+            stream.close()
+        place.close()

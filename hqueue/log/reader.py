@@ -235,6 +235,11 @@ class PartitionReader:
             for _, header in reversed(self._known.values())
         ]
 
+    @property
+    def holds(self) -> bool:
+        """Whether something is held in the store."""
+        return self._stream is not None
+
     def release(self) -> None:
         """Free what is held in the store. Reading can go on afterwards."""
         if self._stream is not None:

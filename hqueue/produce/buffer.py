@@ -252,18 +252,29 @@ class BatchingBuffer(Generic[Target]):
         if os.getpid() != self._pid:
             return True
         self._check_waiter()
-        with self._lock:
-            self._closed = True
-            for batch in list(self._open.values()):
-                self._seal(batch)
-            self._work.notify_all()
-            self._room.notify_all()
+        self._close()
         ends_ms = _ends_ms(timeout_s)
         drained = self.flush(timeout_s)
         for thread in self._threads:
             thread.join(_left_s(ends_ms))
         ending.discard(self)
         return drained
+
+    def release(self) -> None:
+        """As `close`, for what was forgotten: the threads write what is buffered, and end. This
+        waits only where there are none.
+        """
+        self._close()
+        if not self._threads and os.getpid() == self._pid:
+            self.flush()
+
+    def _close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for batch in list(self._open.values()):
+                self._seal(batch)
+            self._work.notify_all()
+            self._room.notify_all()
 
     def _is_own_thread(self) -> bool:
         """Whether a delivery callback is the caller."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
 from hqueue.produce.encode import encode_given, headers_to_put
 from hqueue.produce.options import ProducerOptions
+from hqueue.runtime.forgotten import Watched
 from hqueue.settings.options import Unpack
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class Producer:
 
     Use it as a context manager, or `close` it: what is in the buffer is lost if the process is
     killed, and written before it ends in order; so is each message that is sent after that, before
-    `send` returns. In a forked child it can't be used. Made by `Queue.producer`.
+    `send` returns. One that is forgotten is closed when it is collected, with a `ResourceWarning`;
+    what it holds is written. In a forked child it can't be used. Made by `Queue.producer`.
 
     Args:
         appender: appends to the queue.
@@ -45,8 +48,9 @@ class Producer:
     def __init__(self, appender: Appender, **options: Unpack[ProducerOptions]) -> None:
         self._appender = appender
         self._buffer: BatchingBuffer[int] = BatchingBuffer(
-            self._append, appender.partitions, **options
+            functools.partial(_append, appender), appender.partitions, **options
         )
+        self._watched = Watched(self, "a producer", self._buffer.release)
 
     def __enter__(self) -> Producer:
         return self
@@ -151,8 +155,10 @@ class Producer:
 
         Each append is bounded by ``operation_timeout_ms``, so this ends without a time-out, too.
         """
+        self._watched.closed()
         return self._buffer.close(timeout_s)
 
-    def _append(self, batch: PendingBatch[int]) -> MessageIDs:
-        appended = self._appender.append(batch.encoded(), batch.target)
-        return MessageIDs(appended.base, appended.count)
+
+def _append(appender: Appender, batch: PendingBatch[int]) -> MessageIDs:
+    appended = appender.append(batch.encoded(), batch.target)
+    return MessageIDs(appended.base, appended.count)

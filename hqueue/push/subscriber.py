@@ -21,6 +21,7 @@ from hqueue.push.subscription import Subscription
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.forgotten import Watched
 from hqueue.settings.addresses import PORT_MAX, zookeeper_servers
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 from hqueue.settings.numbers import check_whole
@@ -61,6 +62,50 @@ class SubscriberOptions(TypedDict, total=False):
     default: there is one of its name."""
 
 
+class _Reception:
+    """What of a subscriber other threads have: all that is open. It does not keep the subscriber.
+
+    Args:
+        listeners: the listeners.
+        timeout_ms: how long deliveries under way may take when it ends.
+    """
+
+    def __init__(self, listeners: Listeners, timeout_ms: int) -> None:
+        self.listeners = listeners
+        self.coordination: Coordination | None = None
+        self.registration: Registration | None = None
+        self.member: SubscriberMember | None = None
+        self.server: ThriftServer | None = None
+        self.failure: HQueueError | None = None
+        self.ended = False
+        self.wanted_end = threading.Event()
+        self._timeout_ms = timeout_ms
+
+    def fail(self, error: HQueueError) -> None:
+        """It can't be present any more: after its session was lost another of its name came."""
+        self.failure = error
+        self.wanted_end.set()
+
+    def end(self) -> bool:
+        """Workers first see that it is gone; so what they have under way is all there is."""
+        drained = True
+        deadline = Deadline(SYSTEM_CLOCK, self._timeout_ms)
+        if self.registration is not None:
+            self.registration.close()
+        if self.member is not None:
+            self.member.leave(deadline.remaining_ms)
+        if self.server is not None:
+            drained = self.server.close(deadline.remaining_ms)
+        self.listeners.close()
+        if self.coordination is not None:
+            self.coordination.close()
+        if self.member is not None:
+            self.member.close()
+        self.ended = True
+        self.wanted_end.set()
+        return drained
+
+
 class Subscriber:
     """Receives the messages of a subscription. Made by `Queue.subscriber`.
 
@@ -77,7 +122,9 @@ class Subscriber:
     as long as a call takes no longer than half the session's time-out, or the connection to
     ZooKeeper is not cut for so long.
 
-    Use it as a context manager, or `stop` it. In a forked child it can't be used.
+    Use it as a context manager, or `stop` it. One that is forgotten is stopped when it is
+    collected, with a `ResourceWarning`: a program keeps its subscriber for as long as it wants
+    messages. In a forked child it can't be used.
 
     Args:
         log: the queue's.
@@ -113,7 +160,8 @@ class Subscriber:
         self._log = log
         self._subscription = subscription
         self._delivery = subscription.delivery
-        self._listeners = Listeners(listeners, self._delivery.timeout_ms)
+        timeout_ms = self._delivery.timeout_ms
+        self._reception = _Reception(Listeners(listeners, timeout_ms), timeout_ms)
         self._coordinate = coordinate
         self._zookeeper = log.settings.zookeeper
         self._port = port
@@ -123,25 +171,18 @@ class Subscriber:
         self._connections_max = connections_max
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._ended = False
-        self._wanted_end = threading.Event()
         self._begun = False
-        self._coordination: Coordination | None = None
-        self._registration: Registration | None = None
-        self._member: SubscriberMember | None = None
+        self._watched: Watched | None = None
         if shared:
-            self._member = SubscriberMember(
+            self._reception.member = SubscriberMember(
                 log.name,
                 subscription.name,
                 self._starts,
                 every=len(self._starts) == log.partitions,
                 timeout_ms=self._delivery.timeout_ms,
-                on_failure=self._fail,
+                on_failure=self._reception.fail,
             )
-        self._server: ThriftServer | None = None
         self._address: Address | None = None
-        self.failure: HQueueError | None = None
-        """Why it is present no more although it was not stopped; None while all is well."""
 
     def __enter__(self) -> Subscriber:
         self.start()
@@ -155,6 +196,11 @@ class Subscriber:
         return self._subscription.name
 
     @property
+    def failure(self) -> HQueueError | None:
+        """Why it is present no more although it was not stopped; None while all is well."""
+        return self._reception.failure
+
+    @property
     def partitions(self) -> list[int]:
         """The partitions that it receives; if it shares them, those that it has now.
 
@@ -162,7 +208,9 @@ class Subscriber:
             ClosedError: this is a forked child: it has none.
         """
         self._check_process()
-        return sorted(self._starts if self._member is None else self._member.partitions)
+        return sorted(
+            self._starts if self._reception.member is None else self._reception.member.partitions
+        )
 
     @property
     def address(self) -> Address | None:
@@ -188,10 +236,12 @@ class Subscriber:
             if self._begun:
                 raise ClosedError("a subscriber starts once")
             self._begun = True
+            self._watched = Watched(self, "a subscriber", self._reception.end)
             try:
                 self._start()
             except BaseException:
-                self._end()
+                self._watched.closed()
+                self._reception.end()
                 raise
         logger.info("subscriber %s of %s listens at %s", self.name, self._log.name, self._address)
 
@@ -212,20 +262,24 @@ class Subscriber:
         """
         if os.getpid() != self._pid:
             return True
-        if self._listeners.is_own_thread() or (self._server and self._server.is_own_thread()):
+        if self._reception.listeners.is_own_thread() or (
+            self._reception.server and self._reception.server.is_own_thread()
+        ):
             raise InvalidInputError("a listener can't stop its own subscriber; see request_stop")
         with self._lock:
-            if self._ended or not self._begun:
+            if self._reception.ended or not self._begun:
                 return True
             logger.info("subscriber %s of %s stops: %s", self.name, self._log.name, reason)
-            return self._end()
+            assert self._watched is not None
+            self._watched.closed()
+            return self._reception.end()
 
     def request_stop(self) -> None:
         """Let `wait` return, so that the thread that waits there stops it. For listeners, too. In a
         forked child there is nothing to stop.
         """
         if os.getpid() == self._pid:
-            self._wanted_end.set()
+            self._reception.wanted_end.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it was stopped, or is asked to; whether that was in time.
@@ -235,7 +289,7 @@ class Subscriber:
             ClosedError: this is a forked child, in which it never was.
         """
         self._check_process()
-        ended = self._wanted_end.wait(timeout_s)
+        ended = self._reception.wanted_end.wait(timeout_s)
         if self.failure is not None:
             raise self.failure
         return ended
@@ -248,14 +302,14 @@ class Subscriber:
         host = self._host or _host_towards(self._zookeeper)
         listener = self._listen(self._listen_host or host)
         self._address = Address(host, listener.getsockname()[1])
-        self._listeners.start()
+        self._reception.listeners.start()
         consumption = Consumption(
-            self._listeners,
+            self._reception.listeners,
             self._calls_max,
             self._delivery.timeout_ms,
-            None if self._member is None else self._member.call,
+            None if self._reception.member is None else self._reception.member.call,
         )
-        self._server = ThriftServer(
+        self._reception.server = ThriftServer(
             subscriber_service(),
             consumption,
             listener,
@@ -266,19 +320,21 @@ class Subscriber:
             idle_ms_max=CALL_IDLE_MS_MAX,
             quick=functools.partial(WorkerCall, consumption.consume),
         )
-        self._server.start()
-        self._coordination = self._coordinate()
+        self._reception.server.start()
+        self._reception.coordination = self._coordinate()
         keys = {
             SubscriptionKey(self._log.name, partition, self.name): start
             for partition, start in self._starts.items()
         }
-        create_checkpoints(self._log, self._coordination, keys, reset=self._subscription.reset)
+        create_checkpoints(
+            self._log, self._reception.coordination, keys, reset=self._subscription.reset
+        )
         presence = Presence(self._address, self._subscription.topics or None, self._delivery)
-        if self._member is not None:
-            self._member.start(self._coordination, presence)
+        if self._reception.member is not None:
+            self._reception.member.start(self._reception.coordination, presence)
             return
-        self._registration = self._coordination.subscriptions.register(
-            self._log.name, self.name, presence, self.partitions, self._fail
+        self._reception.registration = self._reception.coordination.subscriptions.register(
+            self._log.name, self.name, presence, self.partitions, self._reception.fail
         )
 
     def _listen(self, host: str) -> socket.socket:
@@ -292,30 +348,6 @@ class Subscriber:
                 port=self._port,
                 reason=str(exc),
             ) from exc
-
-    def _fail(self, error: HQueueError) -> None:
-        """It can't be present any more: after its session was lost another of its name came."""
-        self.failure = error
-        self._wanted_end.set()
-
-    def _end(self) -> bool:
-        """Workers first see that it is gone; so what they have under way is all there is."""
-        drained = True
-        deadline = Deadline(SYSTEM_CLOCK, self._delivery.timeout_ms)
-        if self._registration is not None:
-            self._registration.close()
-        if self._member is not None:
-            self._member.leave(deadline.remaining_ms)
-        if self._server is not None:
-            drained = self._server.close(deadline.remaining_ms)
-        self._listeners.close()
-        if self._coordination is not None:
-            self._coordination.close()
-        if self._member is not None:
-            self._member.close()
-        self._ended = True
-        self._wanted_end.set()
-        return drained
 
 
 def _host_towards(zookeeper: str) -> str:

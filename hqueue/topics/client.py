@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import AsyncGenerator, Sequence
 
 from hqueue.errors import InvalidInputError
@@ -12,6 +14,7 @@ from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess
 from hqueue.produce.options import ProducerOptions
 from hqueue.push.listener import Listener
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.forgotten import Watched
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
@@ -35,7 +38,9 @@ class HubClient:
     ``hubs``. Needs neither HBase nor ZooKeeper.
 
     Thread-safe, and usable in a forked child. Connections are opened when needed, and kept; which
-    hub owns a topic is remembered. Use it as a context manager, or `close` it.
+    hub owns a topic is remembered. Use it as a context manager, or `close` it. One that is
+    forgotten, with its producers, queues and subscriptions, is closed when it is collected, with a
+    `ResourceWarning`; a subscription keeps it for as long as it lasts.
 
     Args:
         settings: where hubs are, and bounds.
@@ -46,8 +51,10 @@ class HubClient:
         self.settings = settings
         self._calls = HubCalls(settings, clock)
         self._once = PublishingOnce(self._calls)
-        self._subscriptions = Subscriptions(self._calls)
+        self._subscriptions = Subscriptions(self._calls, weakref.ref(self))
         self._api = ApiCalls(settings, clock, self._calls.api_address)
+        self._release = functools.partial(_release, self._subscriptions, self._calls, self._api)
+        self._watched = Watched(self, "a client of hubs", self._release)
 
     def __enter__(self) -> HubClient:
         return self
@@ -59,9 +66,8 @@ class HubClient:
         """Close all subscriptions, which stay with the hubs, and all connections. Calls under way
         are answered; further ones are refused.
         """
-        self._subscriptions.close()
-        self._calls.close()
-        self._api.close()
+        self._watched.closed()
+        self._release()
 
     def publish(
         self,
@@ -207,7 +213,7 @@ class HubClient:
         Raises:
             InvalidInputError: none is named, or it can't be one's name.
         """
-        return HubQueue(self._queue(name), self._api)
+        return HubQueue(self._queue(name), self._api, self)
 
     def move_topic(self, topic: str, to: str | Address, *, queue: str | None = None) -> None:
         """Let another hub own a topic. When this returns it does; later it may leave the topic to
@@ -370,6 +376,7 @@ class HubClient:
             HQueueError: as `subscribe`; when the first message is asked for.
         """
         return messages_of(
+            self,
             self._subscriptions,
             self._queue(queue),
             topic,
@@ -395,3 +402,9 @@ class HubClient:
         if chosen is None:
             raise InvalidInputError("name the queue, here or when the client is made")
         return check_queue_name(chosen)
+
+
+def _release(subscriptions: Subscriptions, calls: HubCalls, api: ApiCalls) -> None:
+    subscriptions.close()
+    calls.close()
+    api.close()

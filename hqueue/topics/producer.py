@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from hqueue.errors import InvalidInputError
@@ -11,6 +12,7 @@ from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
 from hqueue.produce.encode import headers_to_put
 from hqueue.produce.options import ProducerOptions
+from hqueue.runtime.forgotten import Watched
 from hqueue.settings.options import Unpack
 
 __all__ = ["HubProducer"]
@@ -25,7 +27,9 @@ class HubProducer:
 
     Use it as a context manager, or `close` it: what is in the buffer is lost if the process is
     killed, and published before it ends in order, if its client is still open; so is each message
-    that is sent after that, before `send` returns. In a forked child it can't be used. Made by
+    that is sent after that, before `send` returns. One that is forgotten is closed when it is
+    collected, with a `ResourceWarning`; what it holds is published. In a forked child it can't be
+    used. Made by
     `HubClient.producer`.
 
     Args:
@@ -41,8 +45,9 @@ class HubProducer:
         publish: Callable[[str, list[Message]], MessageIDs],
         **options: Unpack[ProducerOptions],
     ) -> None:
-        self._publish = publish
-        self._buffer: BatchingBuffer[str] = BatchingBuffer(self._write, None, **options)
+        write = functools.partial(_write, publish)
+        self._buffer: BatchingBuffer[str] = BatchingBuffer(write, None, **options)
+        self._watched = Watched(self, "a producer", self._buffer.release)
 
     def __enter__(self) -> HubProducer:
         return self
@@ -86,10 +91,14 @@ class HubProducer:
 
         Each publish is bounded by ``operation_timeout_ms``, so this ends without a time-out, too.
         """
+        self._watched.closed()
         return self._buffer.close(timeout_s)
 
-    def _write(self, batch: PendingBatch[str]) -> MessageIDs:
-        messages = [
-            Message(topic, value, *(extra or (None, ()))) for topic, value, extra, _ in batch.taken
-        ]
-        return self._publish(messages[0].topic, messages)
+
+def _write(
+    publish: Callable[[str, list[Message]], MessageIDs], batch: PendingBatch[str]
+) -> MessageIDs:
+    messages = [
+        Message(topic, value, *(extra or (None, ()))) for topic, value, extra, _ in batch.taken
+    ]
+    return publish(messages[0].topic, messages)

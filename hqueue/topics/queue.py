@@ -40,11 +40,13 @@ class HubQueue:
     Args:
         name: the queue.
         calls: calls the API.
+        client: what it is made from, which it keeps.
     """
 
-    def __init__(self, name: str, calls: ApiCalls) -> None:
+    def __init__(self, name: str, calls: ApiCalls, client: object = None) -> None:
         self.name = name
         self._calls = calls
+        self._client = client
 
     @property
     def partitions(self) -> int:

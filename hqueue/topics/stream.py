@@ -57,6 +57,7 @@ class _Buffer:
 
 
 async def messages_of(
+    client: object,
     subscriptions: Subscriptions,
     queue: str,
     topic: str,
@@ -67,7 +68,7 @@ async def messages_of(
     host: str | None,
     port: int,
 ) -> AsyncGenerator[ReceivedMessage, None]:
-    """As `HubClient.messages`."""
+    """As `HubClient.messages`. The client is kept until then."""
     buffer = _Buffer(asyncio.get_running_loop())
     subscription = await asyncio.to_thread(
         subscriptions.subscribe,

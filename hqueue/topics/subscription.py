@@ -77,6 +77,8 @@ class TopicSubscription:
         """Held while it is attached: what is closed meanwhile is closed after that."""
         self.failure: HQueueError | None = None
         """Why it ended, if that was not asked for."""
+        self.kept: object | None = None
+        """What lives for as long as this does."""
         self._client = client
         self._ended = threading.Event()
         self._on_end = on_end

@@ -60,10 +60,12 @@ class Subscriptions:
 
     Args:
         calls: calls hubs.
+        client: the client, which lives for as long as a subscription of it.
     """
 
-    def __init__(self, calls: HubCalls) -> None:
+    def __init__(self, calls: HubCalls, client: Callable[[], object | None] = lambda: None) -> None:
         self._calls = calls
+        self._client = client
         self._idl = load("hub")
         self._structs = load("subscriber")
         self.after_fork_in_child()
@@ -129,6 +131,7 @@ class Subscriptions:
                 explicit_consume=explicit_consume,
                 on_end=on_end,
             )
+            subscription.kept = self._client()
             endpoint.add(subscription)
             listeners.start()
             self._all[queue, topic, subscriber] = subscription

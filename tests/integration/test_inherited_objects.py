@@ -157,11 +157,11 @@ def test_a_subscriber_is_nowhere_in_a_forked_child(client: hqueue.Client, shared
     )
     with subscriber:
         calls = all_calls(subscriber, {})
-        with held(subscriber._lock, vars(subscriber._wanted_end)["_cond"]):
+        with held(subscriber._lock, vars(subscriber._reception.wanted_end)["_cond"]):
             outcomes = in_child(calls)
         assert outcomes == {
             "name": "'s'", "address": "None", "partitions": REFUSED, "start": REFUSED,
-            "stop": "True", "request_stop": "None", "wait": REFUSED,
+            "stop": "True", "request_stop": "None", "wait": REFUSED, "failure": "None",
         }  # fmt: skip
 
 

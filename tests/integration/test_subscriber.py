@@ -230,7 +230,7 @@ def test_after_its_session_ended_it_goes_on_at_the_same_address(
     got: list[ReceivedMessage] = []
     with queue.subscriber(Subscription("s"), got.extend) as subscriber:
         before = client.coordination.subscriptions.list(queue.name)
-        expire(subscriber._coordination.store)  # type: ignore[union-attr,arg-type]
+        expire(subscriber._reception.coordination.store)  # type: ignore[union-attr,arg-type]
 
         def made_anew() -> bool:
             after = client.coordination.subscriptions.list(queue.name)

@@ -125,8 +125,8 @@ def deliver(subscriber: Subscriber, partition: int, number: int = 1) -> int:
 
 
 def session(subscriber: Subscriber) -> MemorySession:
-    assert subscriber._coordination is not None
-    return cast(MemorySession, subscriber._coordination.store)
+    assert subscriber._reception.coordination is not None
+    return cast(MemorySession, subscriber._reception.coordination.store)
 
 
 class Held:

@@ -1,0 +1,122 @@
+"""Objects that a program forgets without closing them.
+
+They let go of threads, connections and sessions when they are collected, and a `ResourceWarning`
+says so. That takes two things of an object. No thread of its own, and nothing that lives as long as
+the program, may refer to what the program holds: so what works in the background is another object,
+which is released (`Watched`). And the garbage collector may run in the middle of anything, in any
+thread that may hold any lock: so the release itself is left to a thread of this module.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import ParamSpec
+
+from hqueue.runtime import ending
+from hqueue.runtime.fork import register
+from hqueue.runtime.threads import try_start
+
+__all__ = ["Watched", "weakly"]
+
+logger = logging.getLogger(__name__)
+
+Parameters = ParamSpec("Parameters")
+
+Release = Callable[[], object]
+
+
+class Watched:
+    """An object that is watched until it is closed in order.
+
+    Args:
+        item: the object.
+        what: what it is, for the warning: ``a producer``.
+        release: lets go of all that it has; must not refer to the object. Bounded in time.
+        needed: whether there is something to let go of. Takes no lock.
+    """
+
+    def __init__(
+        self,
+        item: object,
+        what: str,
+        release: Release,
+        needed: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._finalizer = weakref.finalize(item, _forget, os.getpid(), what, release, needed)
+        self._finalizer.atexit = False
+        _releases.begin()
+
+    def closed(self) -> None:
+        """It was closed, or is being closed: nothing is left to do when it is collected."""
+        self._finalizer.detach()
+
+
+def weakly(method: Callable[Parameters, object]) -> Callable[Parameters, None]:
+    """A bound method, for what must not keep its object. It does nothing when that is gone."""
+    bound = weakref.WeakMethod(method)
+
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        called = bound()
+        if called is not None:
+            called(*args, **kwargs)
+
+    return call
+
+
+class _Releases:
+    """Releases what was forgotten, one after the other, in a thread that is there from the first
+    object on that could be forgotten.
+    """
+
+    def __init__(self) -> None:
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        # The queue's `put` is one that the collector may call in the middle of anything.
+        self.waiting: queue.SimpleQueue[Release] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                ending.register(self)
+                self._thread = try_start(self._run, self.waiting, name="hqueue-release")
+
+    def at_end(self) -> None:
+        """Release what waits: perhaps there is no thread that does."""
+        while True:
+            try:
+                _call(self.waiting.get_nowait())
+            except queue.Empty:
+                return
+
+    @staticmethod
+    def _run(waiting: queue.SimpleQueue[Release]) -> None:
+        while True:
+            _call(waiting.get())
+
+
+_releases = _Releases()
+
+
+def _call(release: Release) -> None:
+    try:
+        release()
+    except BaseException:
+        logger.warning("an object that was never closed was not released", exc_info=True)
+
+
+def _forget(pid: int, what: str, release: Release, needed: Callable[[], bool]) -> None:
+    if os.getpid() != pid or sys.is_finalizing() or not needed():
+        return
+    _releases.waiting.put(release)
+    warnings.warn(f"{what} was never closed", ResourceWarning, stacklevel=2)
