@@ -370,8 +370,12 @@ class Consumer(ConsumerStream):
         self._watched.closed()
         try:
             self._consumption.close(commit=self._settings.auto_commit if commit is None else commit)
-        finally:
             self._closed = True
+        except HQueueError:
+            self._closed = True
+            raise
+        finally:
+            self._closing = None  # Where it was interrupted it can be closed again.
             if self._own_client is not None:
                 self._own_client.close()
 

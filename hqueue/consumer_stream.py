@@ -52,10 +52,16 @@ class ConsumerStream:
         check_whole(messages_max, 1, 1_000_000, option="messages_max")
         now_s = self._consumption.now_s
         ends_s = now_s() + _timeout(timeout_ms) / 1e3
-        while (handout := self._next(max(0.0, ends_s - now_s()) * 1e3)) is not None:
-            messages = self._taken(handout, messages_max)
-            if messages:  # What a call before took may have been all of it.
-                return messages
+        try:
+            while (handout := self._next(max(0.0, ends_s - now_s()) * 1e3)) is not None:
+                messages = self._taken(handout, messages_max)
+                if messages:  # What a call before took may have been all of it.
+                    return messages
+        except HQueueError:
+            raise
+        except BaseException:
+            self._stream.doubted = True  # What was taken comes again.
+            raise
         return []
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
@@ -150,7 +156,13 @@ class ConsumerStream:
     def _next(self, timeout_ms: float | None) -> Handout | None:
         """What is handed out next."""
         self._check()
-        return self._consumption.refill(self._stream, timeout_ms)
+        try:
+            return self._consumption.refill(self._stream, timeout_ms)
+        except HQueueError:
+            raise
+        except BaseException:
+            self._stream.doubted = True
+            raise
 
 
 def _timeout(timeout_ms: float) -> float:

@@ -119,7 +119,8 @@ class Intake(Generic[KeyT]):
         )
         self._asked = 0
         """Requests under way for partitions that are behind."""
-        self._work = threading.Condition()
+        self._lock = threading.RLock()
+        self._work = threading.Condition(self._lock)
         self._woken = False
         self._closed = False
         self._own: collections.deque[Callable[[], None]] = collections.deque()
@@ -141,7 +142,7 @@ class Intake(Generic[KeyT]):
                 it is seen how many of them are gone.
         """
         opened = reader.open(partition, scan, self._request_bytes_max, ordinal)
-        with self._work:
+        with self._lock:
             if self._closed:
                 raise ClosedError("this is closed")
             source = self._sources.setdefault(reader, _Source(reader))
@@ -153,7 +154,7 @@ class Intake(Generic[KeyT]):
 
     def remove(self, keys: Iterable[KeyT]) -> None:
         """Read these no more. What was read of them, and not taken, is dropped."""
-        with self._work:
+        with self._lock:
             unused = self._remove(keys)
             self._ready = collections.deque(each for each in self._ready if self._is_read(each[0]))
             self._work.notify_all()
@@ -172,7 +173,7 @@ class Intake(Generic[KeyT]):
         """
         ends_ms = self._clock.monotonic_ms() + timeout_ms
         while True:
-            with self._work:
+            with self._lock:
                 while not self._own:
                     if self._closed:
                         raise ClosedError("this is closed")
@@ -200,13 +201,13 @@ class Intake(Generic[KeyT]):
 
     def wake(self) -> None:
         """Let `take` return: the one that waits, or else the next one if it would have to."""
-        with self._work:
+        with self._lock:
             self._woken = True
             self._work.notify_all()
 
     def close(self) -> None:
         """Read nothing any more, and free what is held in the store."""
-        with self._work:
+        with self._lock:
             self._closed = True
             unused = self._remove(list(self._partitions))
             self._ready.clear()
@@ -285,7 +286,7 @@ class Intake(Generic[KeyT]):
             batches = fetch.reader.read(fetch.source.reader.deadline())
         except BaseException as exc:  # Whatever it is, the taker must learn it.
             error = exc
-        with self._work:
+        with self._lock:
             self._asked -= 1
             if batches:
                 self._put(fetch, batches)
@@ -299,7 +300,7 @@ class Intake(Generic[KeyT]):
         error: BaseException | None = None
         try:
             for batches in fetch_once(fetches, self._poll_of(source), source.reader.deadline):
-                with self._work:
+                with self._lock:
                     self._work.wait_for(
                         lambda: (
                             self._closed
@@ -316,7 +317,7 @@ class Intake(Generic[KeyT]):
                         self._put(by_number[number], each)
         except BaseException as exc:
             error = exc
-        with self._work:
+        with self._lock:
             source.polled = False
             unused = self._end(fetches, error)
         _free(unused)

@@ -100,7 +100,8 @@ class QueueCatalog:
         self._selection = Selection()
         self._others: frozenset[str] = frozenset()
         self._last: Catalog | None = None
-        self._work = threading.Condition()
+        self._lock = threading.RLock()
+        self._work = threading.Condition(self._lock)
         self._due_ms = float("inf")
         self._closed = False
         start(self._run, name="hqueue-group-queues")
@@ -111,10 +112,10 @@ class QueueCatalog:
         Raises:
             StoreUnavailableError: HBase stayed away for ``operation_timeout_ms``.
         """
-        with self._work:
+        with self._lock:
             self._selection, self._last = selection, None
         found = self._look(selection, self._others)
-        with self._work:
+        with self._lock:
             if self._selection is selection:
                 self._last = found
                 self._due_ms = self._clock.monotonic_ms() + self._age_ms_max
@@ -123,7 +124,7 @@ class QueueCatalog:
 
     def include(self, others: frozenset[str]) -> None:
         """Look for these queues, too, which other members consume."""
-        with self._work:
+        with self._lock:
             more = not others <= self._others | self._selection.names
             self._others = others
             if more:
@@ -131,12 +132,12 @@ class QueueCatalog:
 
     def refresh(self) -> None:
         """Look again soon."""
-        with self._work:
+        with self._lock:
             self._look_soon()
 
     def close(self) -> None:
         """Look no more."""
-        with self._work:
+        with self._lock:
             self._closed = True
             self._work.notify_all()
 
@@ -146,7 +147,7 @@ class QueueCatalog:
 
     def _run(self) -> None:
         while True:
-            with self._work:
+            with self._lock:
                 while not self._closed:
                     left_ms = self._due_ms - self._clock.monotonic_ms()
                     if left_ms <= 0:
@@ -164,7 +165,7 @@ class QueueCatalog:
                 logger.warning("the queues of a group can't be looked for now: %s", exc)
                 self._look_again()
                 continue
-            with self._work:
+            with self._lock:
                 if self._closed or self._selection is not selection or found == self._last:
                     continue
                 self._last = found
@@ -173,7 +174,7 @@ class QueueCatalog:
 
     def _look_again(self, untold: Catalog | None = None) -> None:
         """Look again a little later."""
-        with self._work:
+        with self._lock:
             if self._last is untold:
                 self._last = None
             self._due_ms = self._clock.monotonic_ms() + min(RETRY_MS, self._age_ms_max)

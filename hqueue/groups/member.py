@@ -101,7 +101,8 @@ class GroupMember:
         self._plan = GroupPlan(store, paths)
         self._known: dict[PartitionKey, Offset] = {}
         self._changes = Changes()
-        self._work = threading.Condition()
+        self._lock = threading.RLock()
+        self._work = threading.Condition(self._lock)
         self._pacing = Pacing(self._work, clock, idle_ms_max)
         self._certainty = Certainty(store, self._work, clock)
         self._requests = threading.Lock()
@@ -128,7 +129,7 @@ class GroupMember:
 
     def see_partitions(self, partitions: Mapping[PartitionKey, str | None]) -> None:
         """The partitions that there are of the group's queues, with their regions' hosts."""
-        with self._work:
+        with self._lock:
             self._planning.see_partitions(dict(partitions))
             self._pacing.notify()
 
@@ -147,7 +148,7 @@ class GroupMember:
         Args:
             asked_ms: when whoever asks was alive with all that it does; now if None.
         """
-        with self._work:
+        with self._lock:
             self._pacing.see_alive(asked_ms)
             changes, self._changes = self._changes, Changes()
             return changes
@@ -158,7 +159,7 @@ class GroupMember:
         Called when nothing more is committed of what it had of them before: that is of another
         claim, though of this same member, whose session was over meanwhile.
         """
-        with self._work:
+        with self._lock:
             held = self._membership.held
             self._known |= {
                 key: offset
@@ -169,7 +170,7 @@ class GroupMember:
     @property
     def held(self) -> Collection[PartitionKey]:
         """What it has or may have: also what is being claimed, or given up."""
-        with self._work:
+        with self._lock:
             return self._membership.held
 
     @property
@@ -192,7 +193,7 @@ class GroupMember:
         """
         if not self.certain(for_ms):
             return False
-        with self._work:
+        with self._lock:
             # The session may have been lost since then: that is noticed for both at once.
             return self._certainty.still_holds(for_ms) and self._membership.owns(key)
 
@@ -205,12 +206,12 @@ class GroupMember:
         """
         if self._offsets is None:
             return []
-        with self._work:
+        with self._lock:
             known = {key: self._known[key] for key in positions if key in self._known}
         moved = self._offsets.commit(
             self._writer, {key: (offset, positions[key]) for key, offset in known.items()}
         )
-        with self._work:
+        with self._lock:
             for key, offset in moved.items():
                 if self._known.get(key) is known[key]:
                     self._known[key] = offset
@@ -223,11 +224,11 @@ class GroupMember:
             StoreUnavailableError: they are still its own, perhaps. To be called again.
         """
         with self._requests:
-            with self._work:
+            with self._lock:
                 # Others of these were lost since, and are perhaps claimed again.
                 revoked = set(filter(self._membership.revokes, partitions))
             self._owners.release(revoked)
-            with self._work:
+            with self._lock:
                 for key in revoked:
                     self._membership.released(key)
                 for key in revoked - self._membership.held:
@@ -238,7 +239,7 @@ class GroupMember:
         """Leave the group, and claim nothing any more; what it has is `Changes.revoked`, and stays
         its own until it is released. Then `close` it. Never raises.
         """
-        with self._work:
+        with self._lock:
             self._membership.leave()
             self._pacing.notify()
         self._registration.close()
@@ -270,18 +271,18 @@ class GroupMember:
 
     def _on_members(self, members: Mapping[str, Mapping[str, int]]) -> None:
         self._on_queues(frozenset(queue for streams in members.values() for queue in streams))
-        with self._work:
+        with self._lock:
             self._planning.see_members(members)
             self._pacing.notify()
 
     def _on_plan(self, plan: Assignment | None) -> None:
-        with self._work:
+        with self._lock:
             self._planning.see_plan(plan)
             self._pacing.settle(done=True)
             self._pacing.notify()
 
     def _on_state(self, state: SessionState) -> None:
-        with self._work:
+        with self._lock:
             if state is SessionState.LOST:
                 self._lose()
             elif state is SessionState.CONNECTED:
@@ -298,7 +299,7 @@ class GroupMember:
         self._on_change()
 
     def _end(self) -> None:
-        with self._work:
+        with self._lock:
             self._closed = True
             self._work.notify_all()
 
@@ -318,7 +319,7 @@ class GroupMember:
 
     def _look(self) -> None:
         """A claim may be gone."""
-        with self._work:
+        with self._lock:
             self._pacing.notify()
 
     # What is done.
@@ -332,7 +333,7 @@ class GroupMember:
 
     def _run(self) -> None:
         while True:
-            with self._work:
+            with self._lock:
                 self._pacing.wait(self._is_closed)
                 if not self._closed and self._pacing.idle:
                     self.idle = self._closed = True
@@ -354,7 +355,7 @@ class GroupMember:
                     self._lead(plan)
             except ClosedError:
                 return
-            with self._work:
+            with self._lock:
                 self._pacing.settle(done=done)
         logger.warning("a consumer asks for nothing, and leaves its group: %s", self.consumer)
         self._on_idle()
@@ -377,7 +378,7 @@ class GroupMember:
             self._plan.write(plan)
         except StoreUnavailableError as exc:
             logger.warning("a group can't be planned now: %s", exc)
-            with self._work:
+            with self._lock:
                 self._planning.see_nothing_written()
                 self._pacing.notify()
 
@@ -402,7 +403,7 @@ class GroupMember:
         except HQueueError as exc:
             logger.warning("a group can't be asked now: %s", exc)
             doubtful = steps.release | steps.claim
-        with self._work:
+        with self._lock:
             here = self._certainty.session_id == session_id
             if not here:  # Some of it may be the next session's.
                 doubtful = steps.claim
@@ -426,10 +427,10 @@ class GroupMember:
         """
         try:
             with self._requests:
-                with self._work:
+                with self._lock:
                     claims = self._membership.claims
                 gone = self._guard.lost(claims)
-                with self._work:
+                with self._lock:
                     if not gone or self._certainty.session_id != session_id:
                         return True
                     gone = set(self._membership.taken_away(gone))

@@ -46,7 +46,12 @@ class Stream:
         """When it was asked for messages last."""
         self.handout: Handout | None = None
         """What is being handed out."""
+        self.doubted = False
+        """Whether its thread was interrupted, by a handler of a signal, while it was being handed
+        something out: it may have got lost on its way."""
         self._positions = positions
+        self._bytes_max = bytes_max
+        self._clock = clock
         self._intake: Intake[PartitionKey] = Intake(bytes_max, clock)
 
     def notice(self) -> None:
@@ -107,6 +112,8 @@ class Stream:
         """Note how far it is in what is being handed out: so far its program is done with it, says
         the thread that takes messages from it. Until then no position tells of what it works on.
         """
+        if self.doubted:
+            self._begin_again()
         handout = self.handout
         if handout is not None and handout.position is not None:
             self._positions[handout.key] = handout.position
@@ -123,6 +130,15 @@ class Stream:
         if handout is not None and done is not None and handout.key in positions:
             positions[handout.key] = done
         return self._positions.changed(positions)
+
+    def _begin_again(self) -> None:
+        """Read all from its positions on: after those it may have been handed out nothing."""
+        self.handout = None
+        self.to_begin.update(self.keys)
+        self.attention = True
+        before, self._intake = self._intake, Intake(self._bytes_max, self._clock)
+        self.doubted = False
+        before.close()
 
     def drop(self, keys: Collection[PartitionKey]) -> None:
         """Read these no more, and hand out nothing that was read of them."""

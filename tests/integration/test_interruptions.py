@@ -5,6 +5,7 @@ comes after it works, in a bounded time, and the log is right.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator
 
@@ -182,3 +183,68 @@ def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(connect: Conne
             delivery.result(0)
             numbers.acknowledged.append((message.topic, message.value))
         numbers.check(queue)
+
+
+@pytest.mark.parametrize("connect", [natively, in_memory])
+def test_a_consumer_goes_on_after_it_was_interrupted_anywhere_and_misses_nothing(
+    connect: Connect,
+) -> None:
+    """`poll` and `commit` are interrupted at one place more each time; what a poll that raised has
+    taken comes again.
+    """
+    with connect() as client:
+        queue = client.create_queue(QUEUE, partitions=1)
+        numbers = itertools.count()
+        options = {"auto_commit": False, "client": client, "group": "g"}
+        with hqueue.Consumer(QUEUE, **options) as consumer:  # type: ignore[arg-type]
+            handed_out: list[int] = []
+
+            def poll() -> None:
+                handed_out.extend(int(each.value) for each in consumer.poll(500, 2))
+
+            def poll_and_commit() -> None:
+                poll()
+                consumer.commit()
+
+            def catch_up() -> None:
+                ends_s = time.monotonic() + QUICK_S
+                while (not handed_out or handed_out[-1] < last) and time.monotonic() < ends_s:
+                    poll()
+                assert handed_out, "nothing comes"
+                assert handed_out[-1] == last, f"{last - handed_out[-1]} messages don't come"
+                consumer.commit()
+
+            def put_three() -> int:
+                for last in itertools.islice(numbers, 3):
+                    queue.put(Message("t", b"%d" % last), partition=0)
+                return last
+
+            last = put_three()
+            catch_up()
+            put_three()
+            for where in each_interruption(poll_and_commit, every=2):
+                last = put_three()
+                quickly(catch_up, where)
+                assert set(handed_out) == {*range(last + 1)}, f"after an interruption at {where}"
+                put_three()
+
+
+def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_nobody() -> None:
+    with in_memory() as client:
+        client.create_queue(QUEUE, partitions=1).put([Message("t", b"%d" % n) for n in range(3)])
+        consumers: list[hqueue.Consumer] = []
+
+        def join() -> None:
+            options = {"auto_commit": False, "client": client, "group": "g"}
+            consumers.append(hqueue.Consumer(QUEUE, **options))  # type: ignore[arg-type]
+            assert len(consumers[-1].poll(QUICK_S * 1e3)) == 3
+
+        def close() -> None:
+            consumers[-1].close()
+
+        join()
+        for where in each_interruption(close, every=3):
+            quickly(close, where)
+            quickly(join, where)
+        with pytest.raises(hqueue.ClosedError):
+            consumers[-1].poll()

@@ -15,6 +15,9 @@ import hqueue
 __all__ = ["Interrupted", "each_interruption"]
 
 _HERE = str(Path(hqueue.__file__).parent)
+_ENDED = ("<genexpr>", "_remove")
+"""What begins by itself when something is freed: Python reports its error, and goes on."""
+
 _WAITS = ("acquire", "sendmsg", "sendall", "send", "recv", "recv_into", "poll", "connect", "sleep")
 
 
@@ -45,6 +48,7 @@ class _Point:
             counts = _is_ours(frame)
         else:
             counts = event == "call" and _is_ours(frame, callers=1)
+            counts = counts and frame.f_code.co_name not in _ENDED
         if not counts:
             return
         self.left -= 1
