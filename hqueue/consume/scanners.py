@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
+import inspect
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from hqueue.consume.decode import each_message_of
 from hqueue.consume.prefetch import PREFETCH_REQUESTS, Prefetcher
@@ -85,7 +86,8 @@ class CombinedPartitionScanner:
 
     It goes on where it stood when a gateway, a region or a scan in HBase dies, and raises only
     when HBase stays away for ``operation_timeout_ms``. After an error it gives that error again,
-    never an end. Not thread-safe, but for `close`.
+    never an end; so it does after a handler of a signal interrupted it. Not thread-safe, but for
+    `close`.
 
     One that is forgotten before its end is closed when it is collected, with a `ResourceWarning`.
     Made by `Queue.combined_partition_scanner`.
@@ -128,7 +130,16 @@ class CombinedPartitionScanner:
         self._closed = False
         self._failure: HQueueError | None = None
         self._reading = _Reading()
-        self._messages = self._merged() if by_id else self._one_by_one()
+        self._by_id = by_id
+        self._ends = 0
+        """How many of what it reads by have come to their ends."""
+        self._source: Generator[Any, None, None]
+        self._messages: Iterator[ReceivedMessage]
+        if by_id:
+            self._messages = self._source = self._merged()
+        else:
+            self._source = self._one_by_one()
+            self._messages = itertools.chain.from_iterable(self._source)
         prefetcher = self._prefetcher
         self._watched = Watched(self, "a scanner", prefetcher.close, lambda: prefetcher.holds)
 
@@ -153,7 +164,16 @@ class CombinedPartitionScanner:
         if self._closed:
             raise ClosedError("the scanner was closed")
         self._check_failure()
-        return next(self._messages, None)
+        try:
+            message = next(self._messages, None)
+        except HQueueError:
+            raise
+        except BaseException as exc:
+            self._failure = self._failure or _interruption(exc)
+            raise
+        if message is None:
+            self._check_failure()
+        return message
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
         """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, of up to
@@ -192,18 +212,19 @@ class CombinedPartitionScanner:
         self._watched.closed()
         self._release()
 
-    def _one_by_one(self) -> Iterator[ReceivedMessage]:
-        return itertools.chain.from_iterable(
-            self._noted(each_message_of, batch) for batches in self._batches() for batch in batches
-        )
+    def _one_by_one(self) -> Generator[Iterator[ReceivedMessage], None, None]:
+        """The messages of each batch."""
+        for batches in self._batches():
+            for batch in batches:
+                yield self._noted(each_message_of, batch)
 
-    def _merged(self) -> Iterator[ReceivedMessage]:
+    def _merged(self) -> Generator[ReceivedMessage, None, None]:
         def messages(reader: PartitionReader) -> Iterator[ReceivedMessage]:
             for batches in self._drain(reader):
                 for batch in batches:
                     yield from self._noted(each_message_of, batch)
 
-        return heapq.merge(*map(messages, self._readers), key=attrgetter("id"))
+        yield from heapq.merge(*map(messages, self._readers), key=attrgetter("id"))
 
     def _batches(self) -> Iterator[list[Batch]]:
         if self._follow:
@@ -234,6 +255,9 @@ class CombinedPartitionScanner:
         except HQueueError as exc:
             self._failure = exc
             raise
+        except BaseException as exc:
+            self._failure = self._failure or _interruption(exc)
+            raise
 
     def _noting_failure(self, batches: Iterator[list[Batch]]) -> Iterator[list[Batch]]:
         self._check_failure()
@@ -247,6 +271,7 @@ class CombinedPartitionScanner:
                     self._release()
             if read:
                 yield read
+        self._ends += 1
 
     def _release(self) -> None:
         """Free what the readers hold in HBase. A thread that reads does it itself afterwards."""
@@ -261,8 +286,26 @@ class CombinedPartitionScanner:
             raise ClosedError(
                 "a thread of the parent process was reading at the fork: open another scanner"
             )
+        ended = self._ends == (len(self._readers) if self._by_id else 1)
+        if (
+            self._failure is None
+            and not ended
+            and inspect.getgeneratorstate(self._source) == inspect.GEN_CLOSED
+        ):
+            # A generator that was interrupted has ended: it gives no more, as if the log had ended.
+            self._failure = None if self._closed else _interruption(None)
         if self._failure is not None:
             raise self._failure
+
+
+def _interruption(error: BaseException | None) -> HQueueError:
+    """What a scanner raises after a handler of a signal interrupted it."""
+    interruption = HQueueError(
+        "the scan was interrupted, and may have lost messages that were on their way: begin "
+        "another one behind the last message that came"
+    )
+    interruption.__cause__ = error
+    return interruption
 
 
 class PartitionScanner(CombinedPartitionScanner):

@@ -248,3 +248,36 @@ def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_no
             quickly(join, where)
         with pytest.raises(hqueue.ClosedError):
             consumers[-1].poll()
+
+
+@pytest.mark.parametrize("options", [{}, {"by_id": True}, {"follow": True, "idle_ms_max": 1}])
+def test_a_scan_that_was_interrupted_anywhere_says_so_and_never_seems_to_be_at_its_end(
+    options: dict[str, object],
+) -> None:
+    with in_memory() as client:
+        queue = client.create_queue(QUEUE, partitions=2)
+        for n in range(12):
+            queue.put(Message("t", b"%d" % n), partition=n % 2)
+        scanners: list[hqueue.QueueScanner] = []
+        came: list[bytes] = []
+
+        def scan() -> None:
+            came.clear()
+            scanners.append(queue.scan(bytes_max=1, **options))  # type: ignore[arg-type]
+            came.extend(each.value for each in iter(scanners[-1].next, None))
+
+        for where in each_interruption(scan):
+            if not scanners:
+                continue
+            failure: hqueue.HQueueError | None = None
+            try:
+                came.extend(each.value for each in iter(scanners[-1].next, None))
+            except hqueue.HQueueError as exc:
+                failure = exc
+            if failure is None:
+                assert len(set(came)) == 12, f"after an interruption at {where}"
+            else:
+                with pytest.raises(hqueue.HQueueError, match="was interrupted"):
+                    list(scanners[-1])
+            scanners.pop().close()
+        assert sorted(map(int, came)) == [*range(12)]

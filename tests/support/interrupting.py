@@ -15,9 +15,7 @@ import hqueue
 __all__ = ["Interrupted", "each_interruption"]
 
 _HERE = str(Path(hqueue.__file__).parent)
-_ENDED = ("<genexpr>", "_remove")
-"""What begins by itself when something is freed: Python reports its error, and goes on."""
-
+_FREEING = ("weakref.py", "_weakrefset.py", "forgotten.py")
 _WAITS = ("acquire", "sendmsg", "sendall", "send", "recv", "recv_into", "poll", "connect", "sleep")
 
 
@@ -48,8 +46,7 @@ class _Point:
             counts = _is_ours(frame)
         else:
             counts = event == "call" and _is_ours(frame, callers=1)
-            counts = counts and frame.f_code.co_name not in _ENDED
-        if not counts:
+        if not counts or _is_freeing(frame):
             return
         self.left -= 1
         if not self.left:
@@ -66,6 +63,17 @@ def _is_ours(frame: FrameType | None, callers: int = 0) -> bool:
         if frame is not None and frame.f_code.co_filename.startswith(_HERE):
             return True
         frame = None if frame is None else frame.f_back
+    return False
+
+
+def _is_freeing(frame: FrameType | None) -> bool:
+    """Whether this runs because something is freed: Python reports its error, and goes on."""
+    for _ in range(4):
+        if frame is not None:
+            code = frame.f_code
+            if code.co_name == "<genexpr>" or code.co_filename.endswith(_FREEING):
+                return True
+            frame = frame.f_back
     return False
 
 
