@@ -69,6 +69,13 @@ SPREAD = ("--numprocesses", PROCESSES, "--dist", "worksteal", "--quiet")
 """On all cores: for tests that need no server."""
 
 
+def strangers() -> Step:
+    """Attacks on all ports, three minutes of them. Alone: what is measured is how long an honest
+    caller is answered for.
+    """
+    return Step("strangers", [sys.executable, "-m", "tests.strangers", "--seconds", "180"])
+
+
 def check() -> list[Lane]:
     """What needs no server and no Java."""
     return [
@@ -92,7 +99,7 @@ def on_servers(also: str) -> list[Lane]:
 PLANS = {
     "check": check,
     "test": lambda: on_servers(" and not thorough"),
-    "all": lambda: on_servers(""),
+    "all": lambda: [Lane([*on_servers("")[0].steps, strangers()])],
 }
 
 

@@ -137,10 +137,10 @@ class Publishing:
                 act(owned)
                 return
             numbers = self._region.committers.of(owned.partition).numbers
-            if numbers.knows(owned, call.since):
+            if numbers.knows(owned, call.caller, call.since):
                 act(owned)
                 return
-            learning = self._searches.learn(owned, numbers, call.since)
+            learning = self._searches.learn(owned, numbers, call.caller, call.since)
             learning.add_done_callback(then(lambda _: act(owned)))
 
         try:

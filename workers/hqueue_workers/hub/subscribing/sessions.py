@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections import OrderedDict
 from typing import NamedTuple
 
-from hqueue import BufferFullError, InvalidInputError
+from hqueue import InvalidInputError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
 __all__ = ["Detached", "DetachedReason", "Sessions"]
 
 SESSIONS_MAX = 10_000
+"""For a further one the one goes of which nothing was heard for longest: its client finds out when
+it asks what was detached, and subscribes again.
+"""
 NOTES_MAX = 100_000
 """Of one session. One that has more is forgotten: its client subscribes to all again."""
 
@@ -52,22 +56,17 @@ class Sessions:
     def __init__(self, session_ms: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self._session_ms = session_ms
         self._clock = clock
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        """The one of which something was heard last is the last."""
 
     def heard(self, name: str) -> None:
-        """A client attaches something.
-
-        Raises:
-            BufferFullError: there are as many sessions as may be.
-        """
+        """A client attaches something."""
         session = self._sessions.get(name)
         if session is None:
             if len(self._sessions) >= SESSIONS_MAX:
-                raise BufferFullError(
-                    "the hub has as many sessions as it may", sessions_max=SESSIONS_MAX
-                )
+                self._end_oldest()
             session = self._sessions[name] = _Session(self._clock.monotonic_ms())
-        session.heard_ms = self._clock.monotonic_ms()
+        self._hear(name, session)
 
     def attached(self, name: str, topic: str, subscriber: str) -> None:
         """What was to be told of this subscription is so no more."""
@@ -96,7 +95,7 @@ class Sessions:
         session = self._sessions.get(name)
         if session is None:
             raise InvalidInputError("the session has attached nothing here: subscribe again")
-        session.heard_ms = self._clock.monotonic_ms()
+        self._hear(name, session)
         if session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)
         if not session.notes and wait_ms:
@@ -105,9 +104,20 @@ class Sessions:
             if session.waiting is not waiting:
                 return []  # The later call tells it.
             session.waiting = None
-        session.heard_ms = self._clock.monotonic_ms()
+        if self._sessions.get(name) is session:
+            self._hear(name, session)
         told, session.notes = session.notes, {}
         return [Detached(*key, reason) for key, reason in told.items()]
+
+    def _hear(self, name: str, session: _Session) -> None:
+        session.heard_ms = self._clock.monotonic_ms()
+        self._sessions.move_to_end(name)
+
+    def _end_oldest(self) -> None:
+        oldest = next(iter(self._sessions))
+        waiting = self._sessions.pop(oldest).waiting
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     def silent(self) -> set[str]:
         """The sessions that are over. Those that have been for long are forgotten."""

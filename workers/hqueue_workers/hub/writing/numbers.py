@@ -59,18 +59,30 @@ def numbered_messages(
     return made, sum(message.size for message in made)
 
 
-def newest_of(messages: Iterable[Message]) -> dict[str, Newest]:
-    """The newest numbered message of each publisher among some that were read."""
+def newest_of(
+    messages: Iterable[Message], publishers_max: int | None = None, only: str | None = None
+) -> dict[str, Newest]:
+    """The newest numbered message of each publisher among some that were read; or of the `only`
+    one that is looked for.
+
+    Raises:
+        BufferFullError: there are more publishers.
+    """
     found: dict[str, Newest] = {}
     for message in messages:
         if not message.headers:
             continue
         headers = dict(message.headers)
         name, number = headers.get(PUBLISHER, b"").decode("ascii", "replace"), _number_of(headers)
-        if number is None or not is_name(name):
+        if number is None or not is_name(name) or (only is not None and name != only):
             continue
         if name not in found or found[name].number < number:
             found[name] = Newest(number, int(message.id))  # type: ignore[attr-defined]
+            if publishers_max is not None and len(found) > publishers_max:
+                raise BufferFullError(
+                    "more publishers have numbered messages of the topic than can be remembered",
+                    publishers_max=publishers_max,
+                )
     return found
 
 
@@ -80,12 +92,24 @@ def _number_of(headers: Mapping[str, bytes]) -> int | None:
     return number if is_whole(number, 0, NUMBER_MAX) else None
 
 
+class _Alone(NamedTuple):
+    """What is known of one publisher from an ID on."""
+
+    since: int
+    newest: Newest | None
+
+
+def _later(one: Newest | None, other: Newest | None) -> Newest | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
 class Numbers:
     """The newest number of each publisher in each topic of one partition: what was appended here is
     noted, what lies before is learned from the log. Thread-safe.
 
     Of a topic everything is known from `OwnedTopic.known_from` on. Where there is no room, the
-    topic that was not asked for longest is forgotten: it is learned from the log again.
+    topic that was not asked for longest is forgotten: it is learned from the log again. Of a topic
+    that more publishers have numbered than can be remembered, each is looked for by itself.
 
     Args:
         publishers_max: remembered at a time, of all topics.
@@ -98,10 +122,20 @@ class Numbers:
             collections.OrderedDict()
         )
         self._count = 0
+        self._alone: collections.OrderedDict[tuple[OwnedTopic, str], _Alone] = (
+            collections.OrderedDict()
+        )
+        """Of publishers that were looked for one by one."""
 
-    def knows(self, owned: OwnedTopic, since: int) -> bool:
-        """Whether all that was numbered from an ID on is known."""
-        return since >= owned.known_from
+    @property
+    def publishers_max(self) -> int:
+        """So many are remembered at a time."""
+        return self._max
+
+    def knows(self, owned: OwnedTopic, publisher: str, since: int) -> bool:
+        """Whether all that a publisher numbered from an ID on is known."""
+        alone = self._alone.get((owned, publisher))
+        return since >= owned.known_from or (alone is not None and since >= alone.since)
 
     def newest(self, owned: OwnedTopic, publisher: str, since: int) -> Newest | None:
         """The newest message of a publisher from an ID on; it may be an older one.
@@ -110,8 +144,14 @@ class Numbers:
             UnknownNumbersError: that is to be learned first.
         """
         with self._lock:
-            if not self.knows(owned, since):
-                raise UnknownNumbersError("what was numbered is not known yet", topic=owned.name)
+            if since < owned.known_from:
+                alone = self._alone.get((owned, publisher))
+                if alone is None or since < alone.since:
+                    raise UnknownNumbersError(
+                        "what was numbered is not known yet", topic=owned.name
+                    )
+                self._alone.move_to_end((owned, publisher))
+                return alone.newest
             found = self._topics.get(owned)
             if found is None:
                 return None
@@ -142,33 +182,42 @@ class Numbers:
         for publish, first in publishes:
             if publish.numbered is not None:
                 newest = Newest(publish.last, first + len(publish.messages) - 1)
+                key = publish.owned, publish.numbered.publisher
                 with self._lock:
+                    if (alone := self._alone.get(key)) is not None:
+                        self._alone[key] = _Alone(alone.since, _later(alone.newest, newest))
                     self._take_in(publish.owned, {publish.numbered.publisher: newest})
                     self._make_room()
 
     def learn(self, owned: OwnedTopic, since: int, until: int, found: Mapping[str, Newest]) -> None:
-        """What the log has of a topic from one ID on, up to another.
-
-        Raises:
-            BufferFullError: these are more publishers than can be remembered.
+        """What the log has of a topic from one ID on, up to another: no more publishers than are
+        remembered at a time.
         """
         with self._lock:
-            if len(found) > self._max:
-                raise BufferFullError(
-                    "more publishers have numbered messages of the topic than can be remembered",
-                    topic=owned.name,
-                    publishers_max=self._max,
-                )
             if until < owned.known_from:
                 return  # It was forgotten meanwhile what lies behind.
             self._take_in(owned, found)
             owned.known_from = min(owned.known_from, since)
             self._make_room()
 
+    def learn_alone(
+        self, owned: OwnedTopic, publisher: str, since: int, until: int, found: Newest | None
+    ) -> None:
+        """What the log has of one publisher in a topic from one ID on, up to another."""
+        with self._lock:
+            if until < owned.known_from or owned.left:
+                return  # It was forgotten meanwhile what lies behind.
+            here = self._topics.get(owned, {}).get(publisher)
+            self._alone[owned, publisher] = _Alone(since, _later(found, here))
+            while len(self._alone) > self._max:
+                self._alone.popitem(last=False)
+
     def forget(self, owned: OwnedTopic) -> None:
         """A topic is not this hub's any more."""
         with self._lock:
             self._count -= len(self._topics.pop(owned, ()))
+            for key in [key for key in self._alone if key[0] is owned]:
+                del self._alone[key]
 
     def _take_in(self, owned: OwnedTopic, found: Mapping[str, Newest]) -> None:
         known = self._topics.setdefault(owned, {})

@@ -100,6 +100,8 @@ class OwnedTopic:
     """The lowest ID that a message of it may have."""
     known_from: int = 0
     """From this ID on it is known what publishers have numbered. Kept by `Numbers`."""
+    crowded: bool = False
+    """Whether more publishers have numbered its messages than can be remembered."""
     fenced: bool = False
     """Whether another owner has closed its range: never again written to by this ownership."""
     left: bool = False

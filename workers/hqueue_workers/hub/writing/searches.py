@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
-from hqueue import HQueueError, Outcome, ReceivedMessage, StoreUnavailableError
+from hqueue import BufferFullError, HQueueError, Outcome, ReceivedMessage, StoreUnavailableError
 from hqueue_workers.hub.writing.gathering import fenced
 from hqueue_workers.hub.writing.numbers import Numbers, newest_of
 from hqueue_workers.hub.writing.owned import OwnedTopic
@@ -17,6 +17,8 @@ __all__ = ["Searches"]
 THREADS = 2
 
 Scan = Callable[[str, int, int], AbstractContextManager[Iterable[ReceivedMessage]]]
+
+_Key = tuple[OwnedTopic, int, str | None]
 
 
 class Searches:
@@ -32,24 +34,26 @@ class Searches:
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
         self._lock = threading.Lock()
-        self._under_way: dict[tuple[OwnedTopic, int], Future[None]] = {}
+        self._under_way: dict[_Key, Future[None]] = {}
         self._pool = ThreadPoolExecutor(THREADS, "hqueue-hub-search")
         self._closed = False
 
-    def learn(self, owned: OwnedTopic, numbers: Numbers, since: int) -> Future[None]:
-        """Have it known what was numbered in a topic from an ID on.
+    def learn(
+        self, owned: OwnedTopic, numbers: Numbers, publisher: str, since: int
+    ) -> Future[None]:
+        """Have it known what was numbered in a topic from an ID on: by all its publishers, or by
+        the one that asks, if the topic has more than can be remembered.
 
-        The future's errors are `FencedTopicError`, `BufferFullError` where there are too many
-        publishers, and the store's.
+        The future's errors are `FencedTopicError`, and the store's.
         """
-        key = owned, since
+        key = owned, since, publisher if owned.crowded else None
         with self._lock:
             under_way = self._under_way.get(key)
             if under_way is None:
                 if self._closed:
                     raise StoreUnavailableError("the hub is ending")
                 under_way = self._under_way[key] = Future()
-                self._pool.submit(self._search, key, numbers, under_way)
+                self._pool.submit(self._search, key, numbers, publisher, under_way)
             return under_way
 
     def close(self) -> None:
@@ -58,15 +62,18 @@ class Searches:
             self._closed = True
         self._pool.shutdown(wait=False)
 
-    def _search(self, key: tuple[OwnedTopic, int], numbers: Numbers, done: Future[None]) -> None:
-        owned, since = key
+    def _search(self, key: _Key, numbers: Numbers, publisher: str, done: Future[None]) -> None:
+        owned, since, only = key
         error: BaseException | None = None
         try:
-            until = owned.known_from
-            if since < until:
-                with self._scan(owned.name, since, until) as messages:
-                    found = newest_of(self._while_owned(owned, messages))
-                numbers.learn(owned, since, until, found)
+            if only is None:
+                try:
+                    self._learn_all(owned, numbers, since)
+                except BufferFullError:
+                    owned.crowded = True
+                    only = publisher
+            if only is not None:
+                self._learn_one(owned, numbers, only, since)
         except BaseException as exc:
             error = exc
             if isinstance(exc, HQueueError):  # Whatever came of it, nothing was published.
@@ -77,6 +84,21 @@ class Searches:
             done.set_result(None)
         else:
             done.set_exception(error)
+
+    def _learn_all(self, owned: OwnedTopic, numbers: Numbers, since: int) -> None:
+        until = owned.known_from
+        if since < until:
+            with self._scan(owned.name, since, until) as messages:
+                read = self._while_owned(owned, messages)
+                found = newest_of(read, publishers_max=numbers.publishers_max)
+            numbers.learn(owned, since, until, found)
+
+    def _learn_one(self, owned: OwnedTopic, numbers: Numbers, publisher: str, since: int) -> None:
+        until = owned.known_from
+        if since < until:
+            with self._scan(owned.name, since, until) as messages:
+                found = newest_of(self._while_owned(owned, messages), only=publisher)
+            numbers.learn_alone(owned, publisher, since, until, found.get(publisher))
 
     def _while_owned(
         self, owned: OwnedTopic, messages: Iterable[ReceivedMessage]

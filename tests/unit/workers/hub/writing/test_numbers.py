@@ -11,7 +11,6 @@ import pytest
 import hqueue
 from hqueue import (
     Address,
-    BufferFullError,
     HubClient,
     InvalidInputError,
     Message,
@@ -91,10 +90,58 @@ def test_the_topic_that_was_used_longest_ago_is_forgotten_and_has_to_be_learned_
     assert numbers.newest(second, "me", 0) == Newest(1, 8)
     numbers.learn(first, 0, 7, {"me": Newest(1, 7)})
     assert first.known_from == 8, "what was learned up to an earlier ID leaves a gap"
-    with pytest.raises(BufferFullError):
-        numbers.learn(first, 0, 8, {"me": Newest(1, 7), "you": Newest(1, 6)})
     numbers.forget(second)
     assert numbers.newest(second, "me", 0) is None
+
+
+def test_one_publisher_is_learned_by_itself_and_joined_with_what_was_noted() -> None:
+    numbers, owned = Numbers(publishers_max=2), topic(known_from=50)
+    numbers.note([(publish(owned, 9), 60)])
+    numbers.learn_alone(owned, "me", 10, 50, Newest(4, 20))
+    assert numbers.knows(owned, "me", 10)
+    assert not numbers.knows(owned, "me", 9)
+    assert not numbers.knows(owned, "you", 10)
+    assert numbers.newest(owned, "me", 10) == Newest(9, 60)
+    numbers.note([(publish(owned, 12), 70)])
+    assert numbers.newest(owned, "me", 10) == Newest(12, 70)
+    with pytest.raises(UnknownNumbersError):
+        numbers.newest(owned, "you", 10)
+    numbers.learn_alone(owned, "you", 0, 49, Newest(1, 1))
+    assert not numbers.knows(owned, "you", 0), "what was learned up to an earlier ID leaves a gap"
+    for name in ("you", "other"):
+        numbers.learn_alone(owned, name, 0, 50, None)
+        assert numbers.newest(owned, name, 0) is None
+    assert not numbers.knows(owned, "me", 10), "the one that was asked for longest ago goes"
+    numbers.forget(owned)
+    assert not numbers.knows(owned, "you", 0)
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "hbase"])
+def test_more_publishers_of_a_topic_than_can_be_remembered_keep_nobody_from_publishing_once(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Numbers.__init__, "__defaults__", (8,))
+    backend = MemoryBackend()
+    with backend.connect(metadata_store=store) as client:
+        client.create_queue(QUEUE, partitions=1)
+
+    def publish_all(numbers: range) -> list[int]:
+        dropped = []
+        own = backend.connect(metadata_store=store)
+        with own, HubThread(own, QUEUE) as hub:
+            for publisher in range(20):
+                with hqueue.connect(
+                    hubs=[hub.address], queue=QUEUE, publisher=f"p{publisher}"
+                ) as caller:
+                    for number in numbers:
+                        done = caller.publish_once("t", [b"v"], number=number)
+                        dropped.append(done.dropped)
+        return dropped
+
+    assert publish_all(range(3)) == [0] * 60
+    assert publish_all(range(4)) == [1, 1, 1, 0] * 20, "what another owner appended is there"
+    with backend.connect(metadata_store=store) as client, client.queue(QUEUE).scan() as scanner:
+        assert len([message for message in scanner if message.topic == "t"]) == 80
 
 
 def test_numbers_are_carried_by_headers() -> None:
