@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import hqueue
-from hqueue import Message, Settings
+from hqueue import Message, Settings, local
 from hqueue.client import Client
 from hqueue.hbase.native.appends import TableAppends
 from hqueue.hbase.native.protocol import pb
@@ -20,12 +20,13 @@ from hqueue.hbase.native.reads import TableReads
 from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
-from tests.support.backends import GatewayBackend, MemoryBackend
+from tests.support.backends import GatewayBackend, MemoryBackend, NativeBackend
 from tests.support.interrupting import each_interruption
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.store import MemoryStore
+from tests.support.raw import RawHBase
 from tests.support.region_server import RegionServer, meta_node, region_row
 from tests.support.scripted_server import ScriptedServer
 
@@ -281,3 +282,24 @@ def test_a_scan_that_was_interrupted_anywhere_says_so_and_never_seems_to_be_at_i
                     list(scanners[-1])
             scanners.pop().close()
         assert sorted(map(int, came)) == [*range(12)]
+
+
+def test_puts_to_a_real_server_go_on_after_one_was_interrupted(
+    server: local.LocalServer, queue_name: str
+) -> None:
+    numbers = Numbers()
+    backend = NativeBackend(server, RawHBase(server.gateways[0]))
+    with backend.connect(**BOUNDS) as client:
+        queue = client.create_queue(queue_name, partitions=1)
+
+        def put() -> None:
+            message = numbers.message()
+            queue.put(message, partition=0)
+            numbers.acknowledged.append((message.topic, message.value))
+
+        put()
+        for where in each_interruption(put, every=4):
+            quickly(put, where)
+        numbers.check(queue)
+        client.disable_queue(queue_name)
+        client.delete_queue(queue_name)
