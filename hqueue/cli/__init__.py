@@ -22,16 +22,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from hqueue.cli.streams import complete_streams
+
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, this process's own if none is given; its exit code."""
+    complete_streams()
     try:
-        from hqueue.cli.app import main as run  # noqa: PLC0415  (an extra)
-    except ModuleNotFoundError as exc:
-        if (exc.name or "hqueue").startswith("hqueue"):
-            raise
-        print("hqueue: error: commands need more: pip install 'hqueue[cli]'", file=sys.stderr)
-        return 2
-    return run(arguments)
+        try:
+            from hqueue.cli.app import main as run  # noqa: PLC0415  (an extra)
+        except ModuleNotFoundError as exc:
+            if (exc.name or "hqueue").startswith("hqueue"):
+                raise
+            print("hqueue: error: commands need more: pip install 'hqueue[cli]'", file=sys.stderr)
+            return 2
+        return run(arguments)
+    except KeyboardInterrupt:  # While modules are loaded, or a connection is closed.
+        return 130

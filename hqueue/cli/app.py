@@ -23,7 +23,7 @@ from hqueue.errors import HQueueError, InvalidInputError
 
 __all__ = ["app", "main", "run"]
 
-STDOUT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+STDOUT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """How writing help fails: it does not go through `hqueue.cli.output`."""
 
 

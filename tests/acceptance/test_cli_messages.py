@@ -31,6 +31,22 @@ def test_arguments_are_put_as_one_batch_in_their_order(run: Run, name: str) -> N
     assert base64.b64decode(read[2]["value_base64"]) == b"\xff"
 
 
+def test_documents_are_put_as_arguments_too(run: Run, name: str) -> None:
+    documents = (
+        '{"topic":"a","value":"x","key":"k","headers":[{"name":"n","value":"v"}]}',
+        '{"value_base64":"/w==","key":"k"}',
+        '{"id":"1-0","topic":"hqueue.dead","value":"a copy of what is the system\'s own"}',
+    )
+    put = run("put", name, "--format", "json", "-t", "b", *documents)
+    assert put.code == 0
+    assert "Left out: 1" in put.err
+    read = [json.loads(line) for line in run("scan", name, "--format", "json").lines]
+    assert [(each["topic"], each["key"]) for each in read] == [("a", "k"), ("b", "k")]
+    assert read[0]["headers"] == [{"name": "n", "value": "v"}]
+    for wrong in (("json", "x"), ("length-prefixed", "x")):
+        assert run("put", name, "-t", "t", "--format", *wrong).code == 2
+
+
 def test_arguments_with_an_idempotency_key_are_put_once_however_often(run: Run, name: str) -> None:
     once = ("put", name, "-t", "t", "-p", "1", "--idempotency-key", "import/7", "--print-ids")
     first = run(*once, "a", "b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from hqueue.cli.commands.making import Make, message_maker, parse_headers
-from hqueue.cli.exits import ExitCode, exit_code_of, show_error
+from hqueue.cli.exits import ExitCode, OutputError, exit_code_of, show_error
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.output import Output
 from hqueue.cli.progress import Advance, size_text
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hqueue.produce.delivery import Delivery
     from hqueue.queue import Queue
 
-__all__ = ["open_input", "register"]
+__all__ = ["STDIN", "open_input", "register"]
 
 STDIN = "-"
 
@@ -45,7 +46,7 @@ def put(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="VALUE", help="Messages; written all or none."),
+        typer.Argument(metavar="VALUE", help="Messages, or documents; written all or none."),
     ] = None,
     *,
     topic: Annotated[
@@ -117,9 +118,9 @@ def put(
         Framing,
         typer.Option(
             "--format",
-            help="How messages are told apart in files and pipes: a line each, a document in JSON "
+            help="How messages are written in files and pipes: a line each, a document in JSON "
             "a line as scan writes it (where it lay is not looked at; dead letters are left out), "
-            "or a length of 4 bytes (big-endian) before each.",
+            "or a length of 4 bytes (big-endian) before each. With json, each VALUE is a document.",
         ),
     ] = Framing.LINES,
     print_ids: Annotated[
@@ -143,9 +144,11 @@ def put(
         )
     if values and key_separator is not None:
         raise InvalidInputError("a key separator is for lines of files and pipes")
+    if values and framing is Framing.LENGTH_PREFIXED:
+        raise InvalidInputError("lengths stand before values in files and pipes, not in arguments")
     own = None if message_key is None else os.fsencode(message_key)
     make = message_maker(
-        Framing.LINES if values else framing,
+        framing,
         topic,
         own,
         parse_headers(header or ()),
@@ -158,8 +161,9 @@ def put(
         if where is None:
             where = opened.choose_partition(None, own)
         if values:
-            made = (make(os.fsencode(value)) for value in values)
+            made = [make(os.fsencode(value)) for value in values]
             messages = [each for each in made if each is not None]
+            _say_left_out(len(made) - len(messages))
             begins = None if since is None else parse_moment(since)
             _put_at_once(
                 lambda: opened.put(
@@ -189,14 +193,18 @@ def _put_at_once(
     quiet: bool,
 ) -> None:
     begun_s = time.monotonic()
-    ids = put()
+    ids = put() if messages else ()
     seconds = time.monotonic() - begun_s
-    if print_ids:
-        with Output() as out:
-            out.write("".join(f"{message_id}\n" for message_id in ids).encode())
-    if not quiet:
-        size = sum(message.size for message in messages)
-        print(_summary(queue, len(messages), size, seconds, partition), file=sys.stderr)
+    printed = not print_ids
+    try:
+        if print_ids:
+            with Output() as out:
+                out.write("".join(f"{message_id}\n" for message_id in ids).encode())
+            printed = True
+    finally:
+        if not quiet or not printed:  # What was written is said where its IDs can't be.
+            size = sum(message.size for message in messages)
+            print(_summary(queue, len(messages), size, seconds, partition), file=sys.stderr)
 
 
 class _Stream:
@@ -215,29 +223,34 @@ class _Stream:
         """Put it all, and say what became of it; the exit code."""
         from hqueue.cli.commands.shipment import Shipment  # noqa: PLC0415  (brings in the producer)
 
-        with contextlib.ExitStack() as stack:
-            if STDIN in files and sys.stdin.isatty():
-                print("Reading messages from the terminal; Ctrl-D ends.", file=sys.stderr)
-            inputs = [(name, stack.enter_context(open_input(name))) for name in files]
-            total = None if framing is Framing.JSON else _total_bytes(inputs)
-            bar = stack.enter_context(Advance(f"put {self._queue.name}", total))
-            out = stack.enter_context(Output(prompt=True)) if print_ids else None
+        shipment: Shipment | None = None
+        error: BaseException | None = None
+        try:
+            with contextlib.ExitStack() as stack:
+                if STDIN in files and sys.stdin.isatty():
+                    print("Reading messages from the terminal; Ctrl-D ends.", file=sys.stderr)
+                inputs = [(name, stack.enter_context(open_input(name))) for name in files]
+                total = None if framing is Framing.JSON else _total_bytes(inputs)
+                bar = stack.enter_context(Advance(f"put {self._queue.name}", total))
+                out = stack.enter_context(Output(prompt=True)) if print_ids else None
 
-            def written(delivery: Delivery[MessageID], size: int) -> None:
-                bar.advance(size)
-                if out is not None:
-                    out.write(f"{delivery.result()}\n".encode())
+                def written(delivery: Delivery[MessageID], size: int) -> None:
+                    bar.advance(size)
+                    if out is not None:
+                        out.write(f"{delivery.result()}\n".encode())
 
-            shipment = Shipment(self._queue, on_written=written)
-            error: BaseException | None = None
-            try:
-                self._send(shipment, inputs, framing)
-            except (HQueueError, KeyboardInterrupt) as exc:
-                error = exc
-            try:
-                shipment.close()
-            except KeyboardInterrupt as exc:
-                error = exc
+                shipment = Shipment(self._queue, on_written=written)
+                try:
+                    self._send(shipment, inputs, framing)
+                except (HQueueError, KeyboardInterrupt) as exc:
+                    error = exc
+                try:
+                    shipment.close()
+                except KeyboardInterrupt as exc:
+                    error = exc
+        except (OutputError, BrokenPipeError) as exc:  # The last IDs can't be printed.
+            error = error or exc
+        assert shipment is not None  # Nothing is printed before.
         return self._report(shipment, shipment.error or error, quiet=quiet)
 
     def _send(
@@ -278,25 +291,31 @@ class _Stream:
                     f"The first {shipment.first_lost or 0:,} messages of the input are written."
                 )
             print(text, file=sys.stderr)
-        if self._left_out:
-            print(
-                f"Left out: {self._left_out:,} of topics that begin with 'hqueue.', which are the "
-                "system's own.",
-                file=sys.stderr,
-            )
+        _say_left_out(self._left_out)
         if shipment.unknown:
             code = ExitCode.OUTCOME_UNKNOWN
         elif isinstance(error, HQueueError):
             code = exit_code_of(error)
         else:
             code = ExitCode.DONE
-        if isinstance(error, HQueueError):
+        if isinstance(error, OutputError):
+            if not shipment.unknown:
+                raise error
+        elif isinstance(error, HQueueError):
             show_error(error, verbose=self._session.verbose > 1)
         elif isinstance(error, KeyboardInterrupt):
             return code or ExitCode.INTERRUPTED
         elif error is not None:
             raise error
         return code
+
+
+def _say_left_out(count: int) -> None:
+    if count:
+        print(
+            f"Left out: {count:,} of topics that begin with 'hqueue.', which are the system's own.",
+            file=sys.stderr,
+        )
 
 
 def open_input(name: str) -> BinaryIO:
@@ -306,7 +325,10 @@ def open_input(name: str) -> BinaryIO:
         InvalidInputError: it can't be read.
     """
     if name == STDIN:
-        return open(sys.stdin.fileno(), "rb", closefd=False)
+        descriptor = sys.stdin.fileno()
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+            raise InvalidInputError("stdin can't be read: it is closed, or open for writing")
+        return open(descriptor, "rb", closefd=False)
     try:
         return Path(name).expanduser().open("rb")
     except (OSError, ValueError, RuntimeError) as exc:  # A name that none has, a home of nobody.

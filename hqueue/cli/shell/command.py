@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hqueue.cli.commands.put import STDIN, open_input
 from hqueue.cli.exits import ExitCode, exit_code_of, show_error
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import add_command
@@ -92,7 +93,7 @@ def _execute_script(session: Session, execute: Execute) -> None:
 
 
 def _script_lines() -> Iterator[str]:
-    with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+    with open_input(STDIN) as stream:
         for number, raw in enumerate(stream, 1):
             try:
                 yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
