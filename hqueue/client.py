@@ -113,7 +113,7 @@ class Client:
             NotAQueueError: there is, but it was not created as a queue.
         """
         log = self.cluster.log(name)
-        return Queue(log, self.cluster.coordinate, functools.partial(self._ranges_of, name))
+        return Queue(log, self.cluster.coordinate, functools.partial(self._ranges_of, log.name))
 
     def _ranges_of(self, queue: str, topic: str) -> Sequence[LogRange]:
         """Where the messages of a topic lie that hubs own."""
@@ -144,8 +144,7 @@ class Client:
             InvalidInputError: an argument is out of range. Nothing was sent.
             QueueExistsError: there is a table of that name.
         """
-        check_queue_name(name)
-        check_partitions(partitions)
+        name, partitions = check_queue_name(name), check_partitions(partitions)
         if name == self.settings.metadata_table:
             raise InvalidInputError(
                 "this name is reserved for the table of topics' metadata, by the setting "
@@ -171,7 +170,7 @@ class Client:
 
         Messages that expired under a shorter TTL do not come back with a longer one.
         """
-        check_queue_name(name)
+        name = check_queue_name(name)
         checked = check_attributes(attributes)
         if "partitions_per_region" in checked:
             raise InvalidInputError("partitions_per_region is fixed when a queue is created")
@@ -195,6 +194,7 @@ class Client:
         Raises:
             QueueEnabledError: it is not disabled. Nothing was deleted.
         """
+        name = check_queue_name(name)
         if self.describe_queue(name).enabled:
             raise QueueEnabledError("disable the queue before it is deleted", queue=name)
         delete_topic_metadata(
@@ -344,7 +344,7 @@ class Client:
             SettingsError: there is no such store.
         """
         return open_topic_metadata(
-            queue,
+            check_queue_name(queue),
             session=self.coordination.store,
             root=self.coordination.paths.root,
             first=self.settings.metadata_store,
@@ -363,7 +363,7 @@ class Client:
             SettingsError: the setting ``metadata_store`` is ``memory``, which nothing moves from.
         """
         return open_migration(
-            queue,
+            check_queue_name(queue),
             session=self.coordination.store,
             root=self.coordination.paths.root,
             first=self.settings.metadata_store,
@@ -374,7 +374,8 @@ class Client:
 
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""
-        return self.cluster.locations(name, self.describe_queue(name).partitions)
+        description = self.describe_queue(name)
+        return self.cluster.locations(description.name, description.partitions)
 
 
 def _on_append(notifier: AppendNotifier, queue: str) -> Callable[[int, Appended, Bodies], None]:

@@ -274,10 +274,10 @@ class Consumer(ConsumerStream):
         round trips. What a stream hands out now counts only when more is asked of it.
 
         Raises:
-            InvalidInputError: it does not have a partition, or a place lies beyond its end; or
-                there is no group.
-            CommitFailedError: others have some of these partitions now. Its outcome is unknown if
-                they took them over before an answer came.
+            InvalidInputError: it never had a partition, or a place lies beyond its end; or there is
+                no group.
+            CommitFailedError: it has some of these partitions no more, and others may have them.
+                Its outcome is unknown if they took them over before an answer came.
             StoreUnavailableError: ZooKeeper stayed away. With an outcome.
         """
         self._check_usable()
@@ -404,7 +404,11 @@ class Consumer(ConsumerStream):
         for partition, place in positions.items():
             if not isinstance(place, MessageID):
                 raise InvalidInputError("a position is a MessageID", position=place)
-            (key,) = self._chosen([partition])
+            key = _as_key(partition)
+            if known.gave_up(key):
+                moves[key] = Position(place)  # Refused when the others are committed.
+                continue
+            known.check([key])
             moves[key] = known.place(key, place)
         return moves
 

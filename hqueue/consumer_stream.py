@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from hqueue.errors import HQueueError, InvalidInputError
+from hqueue.errors import HQueueError
 from hqueue.groups import Consumption, Handout, Position, Stream
 from hqueue.message import ConsumedMessage
 from hqueue.metadata import PartitionKey
-from hqueue.settings.numbers import check_whole
+from hqueue.settings.numbers import check_number, check_whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -49,9 +49,9 @@ class ConsumerStream:
             RequestRefusedError: it can't be in the group any more.
             ClosedError: the consumer was closed.
         """
-        check_whole(messages_max, 1, 1_000_000, option="messages_max")
+        messages_max = check_whole(messages_max, 1, 1_000_000, option="messages_max")
         now_s = self._consumption.now_s
-        ends_s = now_s() + _timeout(timeout_ms) / 1e3
+        ends_s = now_s() + check_number(timeout_ms, 0, float("inf"), option="timeout_ms") / 1e3
         try:
             while (handout := self._next(max(0.0, ends_s - now_s()) * 1e3)) is not None:
                 messages = self._taken(handout, messages_max)
@@ -165,11 +165,7 @@ class ConsumerStream:
             raise
 
 
-def _timeout(timeout_ms: float) -> float:
-    if not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
-        raise InvalidInputError("a time-out is milliseconds, at least 0", timeout_ms=timeout_ms)
-    return timeout_ms
-
-
 def _idle(idle_ms_max: float | None) -> float | None:
-    return None if idle_ms_max is None else _timeout(idle_ms_max)
+    if idle_ms_max is None:
+        return None
+    return check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")

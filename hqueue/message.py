@@ -21,8 +21,10 @@ __all__ = [
     "ReceivedMessage",
     "checked_headers",
     "checked_key",
+    "encoded_key",
     "headers_size",
     "partition_of_key",
+    "plain_text",
     "topic_bytes",
 ]
 
@@ -93,7 +95,7 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
         headers: Iterable[tuple[str, bytes | bytearray | memoryview]] = (),
     ) -> Message:
         if type(topic) is not str:
-            raise InvalidInputError("a topic is a str", topic=topic)
+            topic = plain_text(topic, "a topic is a str")
         topic_bytes(topic)
         if type(value) is not bytes:
             if not isinstance(value, (bytes, bytearray, memoryview)):
@@ -241,6 +243,7 @@ class Messages(Sequence[Message]):
         keys: Iterable[bytes | bytearray | memoryview | None] | None = None,
         headers: Iterable[Iterable[tuple[str, bytes | bytearray | memoryview]]] | None = None,
     ) -> None:
+        topic = plain_text(topic, "a topic is a str")
         topic_bytes(topic)
         if isinstance(values, (bytes, bytearray, memoryview, str)):
             raise InvalidInputError("these are several values, not one", type=type(values).__name__)
@@ -349,8 +352,7 @@ def _header(pair: tuple[str, bytes | bytearray | memoryview]) -> tuple[str, byte
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise InvalidInputError("a header is a pair of a name and a value", header=repr(pair)[:80])
     name, value = pair
-    if type(name) is not str:
-        raise InvalidInputError("a header's name is a str", type=type(name).__name__)
+    name = plain_text(name, "a header's name is a str")
     try:
         name.encode()
     except UnicodeEncodeError as exc:
@@ -360,6 +362,33 @@ def _header(pair: tuple[str, bytes | bytearray | memoryview]) -> tuple[str, byte
             "a header's value is bytes; encode text first", name=name, type=type(value).__name__
         )
     return name, value if type(value) is bytes else bytes(value)
+
+
+def plain_text(text: object, wrong: str) -> str:
+    """A text as a plain str, also where it is of a class derived from it, as a `StrEnum`'s member.
+
+    Raises:
+        InvalidInputError: it is none; `wrong` is the error's text.
+    """
+    if not isinstance(text, str):
+        raise InvalidInputError(wrong, value=text)
+    return str.__str__(text)
+
+
+def encoded_key(key: str | bytes) -> bytes:
+    """A key that chooses a partition, as the bytes that do.
+
+    Raises:
+        InvalidInputError: it is neither bytes nor a text with a UTF-8 encoding.
+    """
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError as exc:
+            raise InvalidInputError("a key that is a text must have a UTF-8 encoding") from exc
+    if not isinstance(key, bytes):
+        raise InvalidInputError("a key is str or bytes", type=type(key).__name__)
+    return key
 
 
 def headers_size(headers: Headers) -> int:

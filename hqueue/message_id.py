@@ -14,7 +14,7 @@ from hqueue.settings.limits import (
     SEQUENCE_MAX,
     TIMESTAMP_MS_MAX,
 )
-from hqueue.settings.numbers import is_whole, whole_number
+from hqueue.settings.numbers import as_whole, whole_number
 
 __all__ = [
     "MessageID",
@@ -61,22 +61,25 @@ class MessageID(int):
     __slots__ = ()
 
     def __new__(cls, timestamp: int, sequence: int = 0) -> MessageID:
-        if not is_whole(timestamp, 0, TIMESTAMP_MS_MAX):
+        since_epoch = as_whole(timestamp, 0, TIMESTAMP_MS_MAX)
+        if since_epoch is None:
             raise InvalidInputError(
                 "a timestamp is milliseconds since the epoch, 0 to 2**48 - 1; an ID that is one "
                 "integer is read by MessageID.from_int",
                 timestamp=timestamp,
             )
-        if not is_whole(sequence, 0, SEQUENCE_MAX):
+        place = as_whole(sequence, 0, SEQUENCE_MAX)
+        if place is None:
             raise InvalidInputError("a sequence is 0 to 32767", sequence=sequence)
-        return int.__new__(cls, id_of(timestamp, sequence))
+        return int.__new__(cls, id_of(since_epoch, place))
 
     @classmethod
     def from_int(cls, value: int) -> MessageID:
         """The ID that ``int(message_id)`` gave."""
-        if not is_whole(value, 0, MESSAGE_ID_MAX):
+        whole = as_whole(value, 0, MESSAGE_ID_MAX)
+        if whole is None:
             raise InvalidInputError("a MessageID as an integer is 0 to 2**63 - 1", value=value)
-        return int.__new__(cls, value)
+        return int.__new__(cls, whole)
 
     @classmethod
     def parse(cls, text: str) -> MessageID:

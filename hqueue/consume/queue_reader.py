@@ -52,7 +52,7 @@ class QueueReader:
     ) -> PartitionReader:
         """As `Queue.reader`; `ordinal` as `PartitionReader` takes it."""
         self._context.check_open()
-        self._context.check_partition(partition)
+        partition = self._context.check_partition(partition)
         return PartitionReader(
             partition,
             self._port,
@@ -122,17 +122,17 @@ class QueueReader:
 
     def count_before(self, partition: int, message_id: MessageID) -> int:
         """As `Queue.count_before`."""
-        self._context.check_partition(partition)
+        partition = self._context.check_partition(partition)
         return count_before(partition, message_id, self._port, self.deadline())
 
     def id_at(self, partition: int, ordinal: int) -> MessageID:
         """As `Queue.id_at`."""
-        self._context.check_partition(partition)
+        partition = self._context.check_partition(partition)
         return id_at(partition, ordinal, self._port, self.deadline())
 
     def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> PartitionExpiry:
         """As `Queue.expiry`."""
-        self._context.check_partition(partition)
+        partition = self._context.check_partition(partition)
         return expiry_of(partition, guess, exact_ms, self._port, self.deadline())
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
@@ -141,13 +141,13 @@ class QueueReader:
 
     def headers(self, partition: int, start: Moment, stop: Moment | None) -> Iterator[Header]:
         """As `Queue.headers`."""
-        self._context.check_partition(partition)
+        partition = self._context.check_partition(partition)
         scan = Scan(start, stop)
         return headers_of(partition, scan.start, scan.stop, self._port, self.deadline)
 
     def newest_messages(self, partition: int) -> NewestMessages:
         """Up to where each topic has messages in a partition. Asks nothing yet."""
-        self._context.check_partition(partition)
+        partition = self._context.check_partition(partition)
         return NewestMessages(partition, self._port)
 
     def check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import topic_bytes
+from hqueue.message import plain_text, topic_bytes
 from hqueue.message_id import Moment, as_message_id
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
@@ -50,5 +50,5 @@ class Scan:
     def add_topic(self, topic: str) -> Scan:
         """Want this topic, and no other that was not added. Returns the scan itself."""
         topic_bytes(topic)
-        self.topics.add(topic)
+        self.topics.add(plain_text(topic, "a topic is a str"))
         return self

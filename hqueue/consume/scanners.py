@@ -115,7 +115,7 @@ class CombinedPartitionScanner:
             raise InvalidInputError("a scanner needs at least one partition")
         if follow and by_id:
             raise InvalidInputError("a scanner can follow, or merge by ID, but not both")
-        check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
+        bytes_max = check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
         request_bytes_max = max(1, bytes_max // (len(scans) if by_id else 1 + PREFETCH_REQUESTS))
         self._reader = reader
         readers = [

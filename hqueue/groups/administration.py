@@ -120,7 +120,7 @@ def describe_group(
         GroupNotFoundError: there is none of this name.
     """
     if queue is not None:
-        check_queue_name(queue)
+        queue = check_queue_name(queue)
     group = _Group(cluster, store, name)
     members = {consumer: dict(streams) for consumer, streams in group.members.everyone().items()}
     (owners, claims), offsets = group.owners.inspect(), group.offsets.list()
@@ -177,9 +177,8 @@ def reset_group(
         InvalidInputError: there is no such partition, or the start lies beyond the end.
     """
     check_start(start)
-    for partition in partitions or ():
-        check_partition(partition, log.partitions)
-    numbers = sorted(set(range(log.partitions) if partitions is None else partitions))
+    chosen = range(log.partitions) if partitions is None else partitions
+    numbers = sorted({check_partition(partition, log.partitions) for partition in chosen})
     if not numbers:
         raise InvalidInputError("reset one partition at least", queue=log.name)
     group = _Group(cluster, store, name)
@@ -215,7 +214,8 @@ def delete_group(cluster: Cluster, store: MetadataStore, name: str, queue: str |
             some offsets are deleted, and one that joined meanwhile has the others.
     """
     group = _Group(cluster, store, name)
-    versions = group.offsets.versions(None if queue is None else check_queue_name(queue))
+    queue = None if queue is None else check_queue_name(queue)
+    versions = group.offsets.versions(queue)
     group.check_inactive(queue)
     if not versions:
         raise group.not_found(queue)

@@ -55,7 +55,8 @@ class HandAssigned:
         if self._offsets is None:
             return ()
         moved = self._offsets.commit(
-            self._writer, {key: (self._known[key], position) for key, position in positions.items()}
+            self._writer,
+            {key: (self._known[key], at) for key, at in positions.items() if key in self._known},
         )
         self._known |= moved
         return positions.keys() - moved.keys()

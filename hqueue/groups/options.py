@@ -92,7 +92,8 @@ class ConsumerSettings:
                 wrong = InvalidInputError(f"{name} is one of {', '.join(known)}", **{name: value})
                 raise with_closest(wrong, str(value), known)
         for name, (low, high) in _BOUNDS.items():
-            check_whole(getattr(self, name), low, high, option=name)
+            number = check_whole(getattr(self, name), low, high, option=name)
+            object.__setattr__(self, name, number)
         if not isinstance(self.auto_commit, bool):
             raise InvalidInputError("auto_commit is True or False", auto_commit=self.auto_commit)
 

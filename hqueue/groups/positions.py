@@ -58,6 +58,8 @@ class Positions:
         self._unreadable: dict[PartitionKey, UnsupportedFormatError] = {}
         """Why the group's offset can't be read, of those that have no other position."""
         self._unreported: set[PartitionKey] = set()
+        self._had: set[PartitionKey] = set()
+        """All that it ever had."""
 
     def __contains__(self, key: PartitionKey) -> bool:
         return key in self._positions
@@ -73,8 +75,13 @@ class Positions:
         """The partitions that it has."""
         return set(self._positions)
 
+    def gave_up(self, key: PartitionKey) -> bool:
+        """Whether it had this partition, and has it no more."""
+        return key in self._had and key not in self._positions
+
     def begin(self, assigned: Mapping[PartitionKey, Offset]) -> None:
         """It has these, and goes on where the group is."""
+        self._had.update(assigned)
         for key, offset in assigned.items():
             self[key] = self._committed[key] = offset.position
             if offset.unreadable is not None:

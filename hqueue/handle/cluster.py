@@ -73,6 +73,7 @@ class Cluster:
             InvalidInputError: no queue has such a name.
             QueueNotFoundError, NotAQueueError: there is no such queue.
         """
+        name = check_queue_name(name)
         description = self.describe(name)
         log = self._store.log(name)
         return QueueLog(

@@ -49,13 +49,13 @@ class QueueContext:
         if self._closed:
             raise ClosedError("the queue was closed", queue=self.name)
 
-    def check_partition(self, partition: object) -> None:
-        """Return if the queue has this partition.
+    def check_partition(self, partition: object) -> int:
+        """A partition that the queue has.
 
         Raises:
             InvalidInputError: it has not.
         """
-        check_partition(partition, self.partitions, queue=self.name)
+        return check_partition(partition, self.partitions, queue=self.name)
 
     def chosen(self, partitions: Sequence[int] | None) -> Sequence[int]:
         """These partitions; all if None.
@@ -63,9 +63,9 @@ class QueueContext:
         Raises:
             InvalidInputError: one of them isn't there.
         """
-        for partition in partitions or ():
-            self.check_partition(partition)
-        return range(self.partitions) if partitions is None else partitions
+        if partitions is None:
+            return range(self.partitions)
+        return [self.check_partition(partition) for partition in partitions]
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""

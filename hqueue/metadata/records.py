@@ -122,7 +122,8 @@ class DeliveryOptions:
             value, (low, high) = getattr(self, field.name), _BOUNDS[field.name]
             if value is None and field.name == "attempts_max":
                 continue
-            check_whole(value, low, high, option=field.name)
+            number = check_whole(value, low, high, option=field.name)
+            object.__setattr__(self, field.name, number)
         if self.backoff_ms_min > self.backoff_ms_max:
             raise InvalidInputError(
                 "backoff_ms_min is above backoff_ms_max",

@@ -11,7 +11,7 @@ from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard, StoreClock
-from hqueue.message import Message, partition_of_key
+from hqueue.message import Message, encoded_key, partition_of_key
 from hqueue.message_id import MessageID, MessageIDs, Moment
 from hqueue.produce.encode import encode_batch, encode_given, keys_of
 from hqueue.produce.header_reaper import HeaderReaper
@@ -91,7 +91,7 @@ class Appender:
         Raises:
             As `Queue.put`, but for names.
         """
-        self._context.check_partition(partition)
+        partition = self._context.check_partition(partition)
         self.append(encode_batch(messages), partition)
 
     def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
@@ -99,14 +99,8 @@ class Appender:
         if key is not None:
             if partition is not None:
                 raise InvalidInputError("give a partition or a key, not both")
-            if isinstance(key, str):
-                key = key.encode()
-            if not isinstance(key, bytes):
-                raise InvalidInputError("a key is str or bytes", type=type(key).__name__)
-            return partition_of_key(key, self.partitions)
-        if partition is not None:
-            self._context.check_partition(partition)
-        return partition
+            return partition_of_key(encoded_key(key), self.partitions)
+        return None if partition is None else self._context.check_partition(partition)
 
     def partition_of_keys(
         self, messages: Sequence[Message] | pa.RecordBatch | pa.Table
@@ -176,7 +170,7 @@ class Appender:
         Raises:
             InvalidInputError: the queue has no such partition.
         """
-        self._context.check_partition(partition)
+        partition = self._context.check_partition(partition)
         return OwnedLog(
             partition,
             self._context,

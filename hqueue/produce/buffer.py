@@ -66,12 +66,16 @@ class BatchingBuffer(Generic[Target]):
         block_ms_max: float = 60_000,
         appends_max: int = 4,
     ) -> None:
-        check_number(linger_ms, 0, 60_000, option="linger_ms")
-        check_whole(batch_bytes_max, 1, BATCH_BYTES_MAX // 2, option="batch_bytes_max")
-        check_whole(batch_messages_max, 1, BATCH_MESSAGES_MAX, option="batch_messages_max")
-        check_whole(buffer_bytes_max, 1, 2**40, option="buffer_bytes_max")
-        check_number(block_ms_max, 0, 86_400_000, option="block_ms_max")
-        check_whole(appends_max, 1, 256, option="appends_max")
+        linger_ms = check_number(linger_ms, 0, 60_000, option="linger_ms")
+        batch_bytes_max = check_whole(
+            batch_bytes_max, 1, BATCH_BYTES_MAX // 2, option="batch_bytes_max"
+        )
+        batch_messages_max = check_whole(
+            batch_messages_max, 1, BATCH_MESSAGES_MAX, option="batch_messages_max"
+        )
+        buffer_bytes_max = check_whole(buffer_bytes_max, 1, 2**40, option="buffer_bytes_max")
+        block_ms_max = check_number(block_ms_max, 0, 86_400_000, option="block_ms_max")
+        appends_max = check_whole(appends_max, 1, 256, option="appends_max")
         self._write = write
         self._linger_ms = linger_ms
         self._batch_bytes_max = batch_bytes_max

@@ -11,7 +11,7 @@ from hqueue.log.ports import RecordPort
 from hqueue.message_id import MessageID, Moment, as_message_id, id_of
 from hqueue.metadata import check_name, encoding
 from hqueue.runtime.clock import Clock, Deadline
-from hqueue.settings.numbers import is_whole
+from hqueue.settings.numbers import as_whole
 
 __all__ = ["ProducerEpochs", "Search", "search_for"]
 
@@ -76,9 +76,10 @@ class ProducerEpochs:
     def claim(self, name: str, epoch: int, deadline: Deadline) -> MessageID:
         """As `Queue.claim_epoch`."""
         check_name(name)
-        if not is_whole(epoch, 0, EPOCH_MAX):
+        number = as_whole(epoch, 0, EPOCH_MAX)
+        if number is None:
             raise InvalidInputError("an epoch is 0 to 2**63 - 1", epoch=epoch)
-        return deadline.run(lambda: self._claim(name, epoch))
+        return deadline.run(lambda: self._claim(name, number))
 
     def current(self, name: str, deadline: Deadline) -> tuple[int, MessageID] | None:
         """As `Queue.current_epoch`."""

@@ -105,7 +105,8 @@ class Producer:
         """
         target = self._target(partition, key)
         if type(topic) is not str or type(value) is not bytes:
-            value = Message(topic, value).value
+            made = Message(topic, value)
+            topic, value = made.topic, made.value
         return self._buffer.take(topic, value, None, target, callback)
 
     def _target(self, partition: int | None, key: str | bytes | None) -> int | None:

@@ -151,9 +151,9 @@ class Subscriber:
         connections_max: int = 1_024,
         shared: bool = False,
     ) -> None:
-        check_whole(port, 0, PORT_MAX, option="port")
-        check_whole(calls_max, 1, 256, option="calls_max")
-        check_whole(connections_max, 1, 65_536, option="connections_max")
+        port = check_whole(port, 0, PORT_MAX, option="port")
+        calls_max = check_whole(calls_max, 1, 256, option="calls_max")
+        connections_max = check_whole(connections_max, 1, 65_536, option="connections_max")
         if not isinstance(shared, bool):
             raise InvalidInputError("shared is True or False", shared=shared)
         self._starts = subscription.starts(log.partitions)

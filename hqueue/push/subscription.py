@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from hqueue.errors import InvalidInputError
 from hqueue.handle.start import EARLIEST, Start, check_start
-from hqueue.message import topic_bytes
+from hqueue.message import plain_text, topic_bytes
 from hqueue.metadata import DeliveryOptions, check_name
 from hqueue.settings.attributes import check_partition
 from hqueue.settings.limits import TOPICS_PER_BATCH_MAX
@@ -41,7 +41,7 @@ class Subscription:
         if isinstance(topics, (str, bytes)):
             raise InvalidInputError("topics is a sequence of texts, not one", topics=topics)
         self.name = check_name(name)
-        self.topics = frozenset(topics)
+        self.topics = frozenset(plain_text(topic, "a topic is a str") for topic in topics)
         if len(self.topics) > TOPICS_PER_BATCH_MAX:
             raise InvalidInputError(
                 "too many topics; none means all",
@@ -80,6 +80,8 @@ class Subscription:
         Raises:
             InvalidInputError: one that was added isn't there.
         """
-        for partition in self._partitions:
-            check_partition(partition, partitions)
-        return dict(self._partitions) or dict.fromkeys(range(partitions), self.start)
+        chosen = {
+            check_partition(partition, partitions): start
+            for partition, start in self._partitions.items()
+        }
+        return chosen or dict.fromkeys(range(partitions), self.start)

@@ -112,8 +112,10 @@ class GatewayAddress:
     def __post_init__(self) -> None:
         if not self.host or any(c.isspace() or c in "/,[]" for c in self.host):
             raise SettingsError("a gateway needs a host name", host=self.host)
-        for port in (self.thrift1_port, self.thrift2_port):
-            check_whole(port, 1, PORT_MAX, error=SettingsError, setting="gateways")
+        for name in ("thrift1_port", "thrift2_port"):
+            given = getattr(self, name)
+            port = check_whole(given, 1, PORT_MAX, error=SettingsError, setting="gateways")
+            object.__setattr__(self, name, port)
 
     @classmethod
     def parse(cls, text: str) -> GatewayAddress:

@@ -16,7 +16,7 @@ from hqueue.settings.limits import (
     TTL_SECONDS_MIN,
 )
 from hqueue.settings.names import with_closest
-from hqueue.settings.numbers import is_whole, read_whole
+from hqueue.settings.numbers import as_whole, read_whole
 
 __all__ = [
     "ATTRIBUTES",
@@ -182,7 +182,8 @@ _NAME = re.compile(r"(?:[A-Za-z0-9_]+:)?[A-Za-z0-9_][A-Za-z0-9_.\-]*", re.ASCII)
 
 
 def check_queue_name(name: object) -> str:
-    """A queue's name is its table's, with HBase's namespace and a colon before it or without.
+    """A queue's name: its table's, with HBase's namespace and a colon before it or without. That
+    of the default namespace is left out, so that each queue has one name.
 
     Raises:
         InvalidInputError: HBase would not take it.
@@ -198,14 +199,8 @@ def check_queue_name(name: object) -> str:
             "two, and has at most 200 characters",
             name=name,
         )
-    if name.startswith("default:"):
-        # Hubs, workers and groups of a queue with two names would know nothing of each other.
-        raise InvalidInputError(
-            "a queue of the default namespace is named without it",
-            name=name,
-            instead=name.removeprefix("default:"),
-        )
-    return name
+    # Hubs, workers and groups of a queue with two names would know nothing of each other.
+    return name.removeprefix("default:")
 
 
 def check_partitions(partitions: object) -> int:
@@ -214,9 +209,10 @@ def check_partitions(partitions: object) -> int:
     Raises:
         InvalidInputError: it is not 1 to 32,767.
     """
-    if not is_whole(partitions, 1, PARTITIONS_MAX):
+    number = as_whole(partitions, 1, PARTITIONS_MAX)
+    if number is None:
         raise InvalidInputError("a queue has 1 to 32767 partitions", partitions=partitions)
-    return partitions
+    return number
 
 
 def check_partition(partition: object, partitions: int, **facts: object) -> int:
@@ -225,11 +221,12 @@ def check_partition(partition: object, partitions: int, **facts: object) -> int:
     Raises:
         InvalidInputError: it has none of this number. `facts` say which queue it is.
     """
-    if not is_whole(partition, 0, partitions - 1):
+    number = as_whole(partition, 0, partitions - 1)
+    if number is None:
         wrong = InvalidInputError("there is no such partition")
         wrong.facts.update(facts, partition=partition, partitions=partitions)
         raise wrong
-    return partition
+    return number
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -255,8 +252,8 @@ def ttl_seconds(ttl: str | int | datetime.timedelta | None) -> int | None:
         if match is None:
             raise InvalidInputError("a TTL is seconds, or as 90s, 15m, 12h, 7d, 2w", ttl=ttl)
         seconds = int(match[1]) * _UNITS[match[2] or "s"]
-    elif is_whole(ttl):
-        seconds = ttl
+    elif (whole := as_whole(ttl, 0)) is not None:
+        seconds = whole
     else:
         raise InvalidInputError("a TTL is seconds, or as 90s, 15m, 12h, 7d, 2w", ttl=ttl)
     if not TTL_SECONDS_MIN <= seconds < TTL_SECONDS_MAX:

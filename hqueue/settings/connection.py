@@ -238,7 +238,7 @@ class Settings:
             if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", path) or {".", ".."} & set(path.split("/")):
                 raise SettingsError(f"{name} is a ZooKeeper path, as {example}", **{name: path})
         try:
-            check_queue_name(self.metadata_table)
+            object.__setattr__(self, "metadata_table", check_queue_name(self.metadata_table))
         except InvalidInputError as exc:
             raise SettingsError(
                 "metadata_table is a table's name, with the same characters as a queue's",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard, cast
+import contextlib
+from numbers import Integral, Real
+from typing import TypeGuard
 
 from hqueue.errors import HQueueError, InvalidInputError
 
-__all__ = ["check_number", "check_whole", "is_whole", "read_whole", "whole_number"]
+__all__ = ["as_whole", "check_number", "check_whole", "is_whole", "read_whole", "whole_number"]
 
 DIGITS_MAX = 20
 """As many as 64 bits can have. Python refuses to read thousands of digits."""
@@ -29,6 +31,17 @@ def is_whole(value: object, low: int | None = None, high: int | None = None) -> 
     )
 
 
+def as_whole(value: object, low: int, high: int | None = None) -> int | None:
+    """The plain number that a whole number from `low` to `high` is, one of numpy's too; None if it
+    is none, as a bool isn't.
+    """
+    if type(value) is not int:
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            return None
+        value = int(value)
+    return value if low <= value and (high is None or value <= high) else None
+
+
 def check_whole(
     value: object,
     low: int,
@@ -37,10 +50,10 @@ def check_whole(
     error: type[HQueueError] = InvalidInputError,
     **named: object,
 ) -> int:
-    """A whole number from `low` to `high`, both included.
+    """A whole number from `low` to `high`, both included, as a plain one.
 
     Args:
-        value: what was given.
+        value: what was given; numpy's integers count as well.
         low, high: the least and the greatest that it may be; no greatest if None.
         error: what is raised.
         named: facts of the error that say of what it is, as ``option="port"``.
@@ -48,26 +61,30 @@ def check_whole(
     Raises:
         InvalidInputError, or `error`: it is none.
     """
-    if not is_whole(value, low, high):
+    number = as_whole(value, low, high)
+    if number is None:
         wrong = error("this must be a whole number in its range")
         wrong.facts.update(named, value=value, low=low)
         if high is not None:
             wrong.facts["high"] = high
         raise wrong
-    return value
+    return number
 
 
-def check_number(value: object, low: float, high: float, **named: object) -> None:
-    """See that something is a number from `low` to `high`, both included. A bool is none.
+def check_number(value: object, low: float, high: float, **named: object) -> float:
+    """A number from `low` to `high`, both included, as a plain one. A bool is none.
 
     Raises:
         InvalidInputError: it is none; `named` are facts of the error.
     """
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_number and low <= cast("float", value) <= high):
-        wrong = InvalidInputError("this must be a number in its range", low=low, high=high)
-        wrong.facts.update(named, value=value)
-        raise wrong
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            number = float(value)
+            if low <= number <= high:
+                return number
+    wrong = InvalidInputError("this must be a number in its range", low=low, high=high)
+    wrong.facts.update(named, value=value)
+    raise wrong
 
 
 def read_whole(

@@ -162,7 +162,7 @@ class HubClient:
         """
         region = self._queue(queue)
         sent = message_structs(topic, messages)
-        check_whole(number, 0, NUMBER_MAX - len(sent), option="number")
+        number = check_whole(number, 0, NUMBER_MAX - len(sent), option="number")
         return self._once.publish(region, topic, sent, number, since)
 
     def newest_number(

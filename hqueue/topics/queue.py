@@ -96,7 +96,7 @@ class HubQueue:
                 self.name, lambda client: client.putMessages(self.name, structs), repeatable=False
             )
             return
-        check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
+        partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
         self._calls.call(
             self.name,
             lambda client: client.putMessagesWithPid(self.name, partition, structs),
@@ -132,7 +132,7 @@ class HubQueue:
         """
         wanted = Scan(start, stop, topics)
         if partition is not None:
-            check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
+            partition = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
             return self._scan_partition(partition, wanted)
         return self._scan_all(wanted)
 

@@ -79,7 +79,7 @@ class HubClientSettings:
         try:
             check_name(self.publisher)
             if self.queue is not None:
-                check_queue_name(self.queue)
+                object.__setattr__(self, "queue", check_queue_name(self.queue))
         except InvalidInputError as exc:
             raise SettingsError(exc.text, publisher=self.publisher, queue=self.queue) from exc
 

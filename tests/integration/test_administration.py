@@ -10,6 +10,7 @@ import pytest
 import hqueue
 from hqueue import Message
 from tests.support.raw import RawHBase, RawTables
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.in_memory_first
 
@@ -326,3 +327,37 @@ def test_a_namespace_is_part_of_the_name(client: hqueue.Client, raw: RawTables) 
         client.disable_queue(name)
         client.delete_queue(name)
         raw.delete_namespace(namespace)
+
+
+def test_a_name_with_the_default_namespace_is_the_one_without_it(
+    client: hqueue.Client, queue_name: str
+) -> None:
+    full = f"default:{queue_name}"
+    assert client.create_queue(full, partitions=2).name == queue_name
+    queue = client.queue(full)
+    assert queue.name == queue_name
+    assert client.describe_queue(full).name == queue_name
+    assert client.alter_queue(full, ttl="3d").name == queue_name
+    client.truncate_queue(full)
+    client.add_subscriber(full, "s")
+    assert {each.subscriber for each in client.list_subscribers(queue_name)} == {"s"}
+    assert set(client.seek_subscriber(full, "s", "latest")) == {0, 1}
+    client.delete_subscriber(full, "s")
+    assert len(client.locations(full)) == 2
+    with client.topic_metadata(full) as metadata:
+        assert metadata.persistence.read_topic_persistence_info("t").result() is None
+    queue.put(hqueue.Message("t", b"v"), partition=0)
+    with hqueue.Consumer(full, group=queue_name, client=client) as consumer:
+        assert consumer.subscription() == {queue_name}
+        wait_for(lambda: consumer.poll(100), "its message is handed out")
+        consumer.commit()
+        assert set(consumer.committed([(full, 0)])) == {(queue_name, 0)}
+    assert set(client.reset_group(queue_name, full, "earliest")) == {0, 1}
+    described = client.describe_group(queue_name, queue=full)
+    assert {each.queue for each in described.partitions} == {queue_name}
+    client.delete_group(queue_name, queue=full)
+    client.disable_queue(full)
+    client.enable_queue(full)
+    client.disable_queue(full)
+    client.delete_queue(full)
+    assert queue_name not in {each.name for each in client.list_queues()}

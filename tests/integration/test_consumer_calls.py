@@ -444,3 +444,55 @@ def test_what_can_t_be_consumed_is_refused_before_anything_happens(
     end = take(1, consumer)[0].id
     with pytest.raises(hqueue.InvalidInputError, match="beyond the end"):
         consumer.commit({(queue.name, 0): MessageID(end.timestamp + 10**9)})
+
+
+def test_a_commit_after_an_orderly_rebalance_fails_for_what_is_another_s_and_holds_for_the_rest(
+    make_queue: MakeQueue, join: Join
+) -> None:
+    queue = make_queue(2)
+    put_numbered(queue, 20)
+    first = join(queue, auto_commit=False)
+    taken = take(20, first)
+    last = {message.partition: message for message in taken}
+    second = join(queue, auto_commit=False)
+
+    def shared() -> bool:
+        for consumer in (first, second):
+            consumer.poll(10)
+        return len(first.assignment()) == len(second.assignment()) == 1
+
+    wait_for(shared, "each has a partition")
+    (kept,) = first.assignment()
+    given_up = PartitionKey(queue.name, 1 - kept.partition)
+    with pytest.raises(hqueue.CommitFailedError) as refused:
+        first.commit(last[given_up.partition])
+    assert refused.value.partitions == [given_up]
+    assert refused.value.committed == []
+    places = {key: last[key.partition].id.next() for key in (kept, given_up)}
+    with pytest.raises(hqueue.CommitFailedError) as refused:
+        first.commit(places)
+    assert refused.value.partitions == [given_up]
+    assert refused.value.committed == [kept]
+    called: list[tuple[object, object]] = []
+    first.commit_async(places, lambda *told: called.append(told))
+    wait_for(lambda: called, "the callback is called")
+    moves, error = called[0]
+    assert moves == places
+    assert isinstance(error, hqueue.CommitFailedError)
+    assert first.committed([kept, given_up]) == {kept: places[kept]}
+    never = PartitionKey(make_queue(1).name, 0)
+    with pytest.raises(hqueue.InvalidInputError):
+        first.commit({never: places[kept]})
+
+
+def test_a_commit_after_other_partitions_were_assigned_by_hand_fails_for_those_before(
+    make_queue: MakeQueue, join: Join
+) -> None:
+    queue = make_queue(2)
+    put_numbered(queue, 2)
+    consumer = join(auto_commit=False)
+    consumer.assign([(queue.name, 0)])
+    (message,) = take(1, consumer)
+    consumer.assign([(queue.name, 1)])
+    with pytest.raises(hqueue.CommitFailedError):
+        consumer.commit(message)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import enum
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 import hqueue
@@ -107,6 +109,7 @@ WRONG_PUTS: dict[str, Callable[[hqueue.Queue], object]] = {
     "partition a bool": lambda q: q.put(GOOD, partition=True),
     "partition a text": lambda q: q.put(GOOD, partition="1"),  # type: ignore[call-overload]
     "partition and key": lambda q: q.put(GOOD, partition=1, key="k"),
+    "key without UTF-8": lambda q: q.put(GOOD, key="\ud800"),
     "key a number": lambda q: q.put(GOOD, key=1),  # type: ignore[call-overload]
     "no message": lambda q: q.put([]),
     "bytes": lambda q: q.put(b"value"),  # type: ignore[call-overload]
@@ -130,11 +133,52 @@ def test_a_put_with_anything_wrong_writes_nothing(
     assert raw.rows(queue.name) == {}, "not even the clock was probed"
 
 
+class Topic(str, enum.Enum):
+    CLICKS = "clicks"
+
+
+def test_a_member_of_an_enumeration_of_texts_is_a_topic_wherever_a_text_is(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(1)
+    for message in (Message(Topic.CLICKS, b"1"), hqueue.Messages(Topic.CLICKS, [b"1"])[0]):
+        assert type(message.topic) is str
+        assert message == Message("clicks", b"1")
+    queue.put(Message(Topic.CLICKS, b"1"), partition=0)
+    queue.put(hqueue.Messages(Topic.CLICKS, [b"2", b"3"]), partition=0)
+    with queue.producer() as producer:
+        producer.send_value(Topic.CLICKS, b"4", partition=0)
+    found = [(each.topic, each.value) for each in queue.scan(topics=[Topic.CLICKS])]
+    assert found == [("clicks", b"%d" % number) for number in (1, 2, 3, 4)]
+    assert hqueue.Subscription("s", [Topic.CLICKS]).topics == {"clicks"}
+    assert Message("t", b"", headers=[(Topic.CLICKS, b"")]).headers == (("clicks", b""),)
+
+
+@pytest.mark.parametrize("whole", [np.int8, np.uint16, np.int32, np.int64, np.uint64])
+def test_numpys_integers_are_taken_where_integers_are(
+    make_queue: MakeQueue, whole: Callable[[int], int]
+) -> None:
+    queue = make_queue(whole(2))
+    first = queue.put(GOOD, partition=whole(1))
+    with queue.producer(linger_ms=whole(100), appends_max=whole(2)) as producer:
+        producer.send(GOOD, partition=whole(1))
+    assert [type(each.partition) for each in queue.scan(partition=whole(1))] == [int, int]
+    assert MessageID(whole(3), whole(5)) == MessageID(3, 5)
+    assert MessageID.from_int(whole(100)) == MessageID.from_int(100)
+    assert [each.partition for each in queue.offsets([whole(1)])] == [1]
+    assert queue.lag({whole(1): first})[1].messages == 2
+    assert queue.count_before(whole(1), first) == 0
+    scans = {whole(1): Scan(whole(3))}
+    assert len(list(queue.combined_partition_scanner(scans, bytes_max=whole(100)))) == 2
+
+
 def test_a_producer_refuses_the_same(queue: hqueue.Queue, raw: RawTables) -> None:
     with queue.producer() as producer:
         for send in (
             lambda: producer.send(GOOD, partition=3),
             lambda: producer.send(GOOD, partition=0, key="k"),
+            lambda: producer.send(GOOD, key="\udfff"),
+            lambda: producer.send_batch([GOOD], key="\udfff"),
             lambda: producer.send(b"value"),  # type: ignore[arg-type]
             lambda: producer.send(("topic", b"value")),  # type: ignore[arg-type]
             lambda: producer.send([GOOD]),  # type: ignore[arg-type]

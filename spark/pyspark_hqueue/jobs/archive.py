@@ -27,6 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from hqueue import InvalidInputError
+from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import whole_number
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.rounds import Round, Rounds
@@ -132,7 +133,7 @@ class Archive:
             given["subscribe"] = ",".join(topics)
         checkpoint = Folder(spark, self.folder.inside(f"{HIDDEN}/checkpoint"))
         self._rounds = Rounds(spark, queue, checkpoint, given, round_messages)
-        self._of = {"version": 1, "queue": queue, "topics": sorted(topics)}
+        self._of = {"version": 1, "queue": check_queue_name(queue), "topics": sorted(topics)}
         self._check()
 
     def _check(self) -> None:

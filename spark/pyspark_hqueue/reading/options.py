@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from hqueue import InvalidInputError, MessageID, Settings
 from hqueue.message import topic_bytes
 from hqueue.message_id import as_message_id
+from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.settings.names import with_closest
 from hqueue.settings.numbers import is_whole, read_whole, whole_number
@@ -87,7 +88,7 @@ def _wrong(must: str) -> InvalidInputError:
 def _queue(text: str) -> str:
     if not text:
         raise _wrong("the option queue is the name of a queue")
-    return text
+    return check_queue_name(text)
 
 
 def _topics(text: str) -> frozenset[str]:

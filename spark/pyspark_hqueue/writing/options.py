@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 from hqueue import InvalidInputError, Settings
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
+from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.reserved import check_topic
 from pyspark_hqueue.reading.options import Option, parse_options, whole
 from pyspark_hqueue.reading.schema import HEADERS
@@ -43,7 +44,7 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 def _name(text: str) -> str:
     if not text:
         raise InvalidInputError("the option queue is the name of a queue")
-    return text
+    return check_queue_name(text)
 
 
 def _topic(text: str) -> str:

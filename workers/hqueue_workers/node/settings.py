@@ -125,8 +125,8 @@ class WorkerSettings(ApiSettings):
         try:
             if self.name:
                 check_name(self.name)
-            for queue in self.hub_queue_names:
-                check_queue_name(queue)
+            names = ",".join(map(check_queue_name, self.hub_queue_names))
+            object.__setattr__(self, "hub_queues", names)
         except InvalidInputError as exc:
             raise SettingsError(exc.text, name=self.name, hub_queues=self.hub_queues) from exc
 

@@ -24,7 +24,7 @@ class _ClaimPaths:
 
     def __init__(self, root: str, queue: str) -> None:
         self._queue = check_queue_name(queue)
-        self.owners = f"{root}/regions/{queue}/claims"
+        self.owners = f"{root}/regions/{self._queue}/claims"
 
     def owner(self, key: PartitionKey) -> str:
         return f"{self.owners}/partitions/{key.partition:d}"
