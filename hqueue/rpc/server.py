@@ -20,7 +20,7 @@ from hqueue.runtime.fork import register
 from hqueue.runtime.threads import refused
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
-__all__ = ["ThriftServer"]
+__all__ = ["ThriftServer", "calling_host"]
 
 CONTAINERS_MAX = 1 + 3 * BATCH_MESSAGES_MAX + CALL_HEADERS_MAX
 """Of a call: the largest batch is a list of messages, each with an ID and a list of headers."""
@@ -31,6 +31,14 @@ HELD_BYTES_MIN = 64 * 1024 * 1024
 SILENT_MS_MAX = 600_000.0
 STAY_MS = 50
 """How long a thread waits for the next call of the caller that it has just answered."""
+
+
+_calls = threading.local()
+
+
+def calling_host() -> str:
+    """The IP address whose call the thread answers; empty where it answers none."""
+    return getattr(_calls, "host", "")
 
 
 class ThriftServer:
@@ -155,6 +163,8 @@ class ThriftServer:
         """Answer a caller until it is the loop's again; False if its answer is still to come: it is
         not this thread's any more then.
         """
+        peer = connection.peer
+        _calls.host = str(peer[0]) if isinstance(peer, tuple) else ""
         while True:
             try:
                 answer = self._answer(connection)

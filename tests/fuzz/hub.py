@@ -29,6 +29,7 @@ from hqueue_workers.hub.subscribing.subscription import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode
 from hqueue_workers.hub.writing.numbers import Newest
 from hqueue_workers.hub.writing.owned import Numbered, OwnedTopic, Published
+from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 from tests.support.extras import headers, keys
 
@@ -227,7 +228,9 @@ class _Hub:
             {"q": managing},
             HubMetrics(dict, lambda: 0),
             PENDING_BYTES_MAX,
-            SubscriptionService({"q": Subscribing(region, subscriptions)}, _loop(), 60_000),
+            SubscriptionService(
+                {"q": Subscribing(region, subscriptions)}, _loop(), 60_000, Networks("any")
+            ),
         )
         ThriftServer(
             hub_service(),

@@ -60,6 +60,9 @@ def hub(
     choice: Annotated[
         str | None, typer.Option(help="Which hub a topic goes to: by load, or uniform.")
     ] = None,
+    callback_networks: Annotated[
+        str | None, typer.Option(help="Where subscribers may be called: private, any, or networks.")
+    ] = None,
     drain_ms: Annotated[
         int | None, typer.Option(help="How long calls under way are waited for at a stop.")
     ] = None,
@@ -100,6 +103,7 @@ def hub(
             "session_ms": session_ms,
             "balance_ms": balance_ms,
             "choice": choice,
+            "callback_networks": callback_networks,
             "drain_ms": drain_ms,
             "api_port": api_port,
             "api_host": api_host,

@@ -32,10 +32,18 @@ class ConnectionPool:
         address: where it listens.
         may_send: asked right before each piece of a call is sent.
         connections: calls under way at a time.
+        may_reach: whether an IP address of it may be connected to.
     """
 
-    def __init__(self, address: Address, may_send: Callable[[], bool], connections: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        may_send: Callable[[], bool],
+        connections: int,
+        may_reach: Callable[[str], bool] = lambda ip: True,
+    ) -> None:
         self.address = address
+        self._may_reach = may_reach
         self._may_send = may_send
         self._free = asyncio.Semaphore(connections)
         self._idle: list[Connection] = []
@@ -46,7 +54,9 @@ class ConnectionPool:
         """A connection for the caller alone. Those that wait get theirs in turn."""
         async with self._free:
             connection = (
-                self._idle.pop() if self._idle else Connection(self.address, self._may_send)
+                self._idle.pop()
+                if self._idle
+                else Connection(self.address, self._may_send, self._may_reach)
             )
             try:
                 yield connection
@@ -68,8 +78,11 @@ class ConnectionPool:
 class Connection:
     """One connection, opened when it is needed. One call at a time."""
 
-    def __init__(self, address: Address, may_send: Callable[[], bool]) -> None:
+    def __init__(
+        self, address: Address, may_send: Callable[[], bool], may_reach: Callable[[str], bool]
+    ) -> None:
         self._address = address
+        self._may_reach = may_reach
         self._may_send = may_send
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
@@ -132,6 +145,9 @@ class Connection:
             raise TimeoutError("its host's name is not resolved") from exc
         error: OSError | None = None
         for family, kind, protocol, _, sockaddr in found:
+            if not self._may_reach(str(sockaddr[0])):
+                error = error or OSError("its address may not be called: see callback_networks")
+                continue
             opened = socket.socket(family, kind, protocol)
             try:
                 opened.setblocking(False)

@@ -30,6 +30,7 @@ from hqueue_workers.hub.serving.subscription_service import Subscribing, Subscri
 from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
+from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 from hqueue_workers.node.skipped import SkippedMessages
 
@@ -207,6 +208,7 @@ class Hub:
                 },
                 self._delivery,
                 settings.session_ms,
+                Networks(settings.callback_networks),
             ),
             api_address=self._api_address(),
         )

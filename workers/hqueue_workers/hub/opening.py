@@ -33,6 +33,7 @@ from hqueue_workers.hub.writing.committers import Committers
 from hqueue_workers.hub.writing.owned import OwnedTopic
 from hqueue_workers.hub.writing.searches import Searches
 from hqueue_workers.node.lease import Lease
+from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Parts"]
@@ -92,6 +93,7 @@ class Parts:
                 ranges_of,
                 runtime=self._runtime,
                 may_send=lambda: self._lease.holds,
+                may_reach=Networks(self._settings.callback_networks).have,
                 store=store,
                 moved=moved,
                 metrics=self._metrics,
@@ -208,4 +210,7 @@ class Parts:
             metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
         attachments = Attachments(records, runtime=runtime, sessions=sessions, deliver=deliver)
-        return Subscriptions(records, attachments, sessions, settings.subscriptions_max)
+        creations = Creations(settings.creations_per_hour_max, what="subscriptions")
+        return Subscriptions(
+            records, attachments, sessions, settings.subscriptions_max, creations.count
+        )

@@ -12,6 +12,7 @@ from hqueue.settings.loading import hub_settings
 from hqueue.settings.numbers import read_whole
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByRules
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
+from hqueue_workers.node.networks import Networks
 
 __all__ = ["UNIFORM", "HubSettings"]
 
@@ -73,7 +74,8 @@ class HubSettings(ApiSettings):
     """Topics owned at a time, of each queue. Where they lie in ZooKeeper see docs/hubs.md."""
 
     creations_per_hour_max: int = 1_000_000
-    """Topics that each caller may create at once, and in each hour from then on, in each queue.
+    """Topics that each caller may create at once, and in each hour from then on, in each queue; and
+    as many subscriptions. An address may four times as many under whatever names, and all 16 times.
     Further ones are refused as busy."""
 
     pending_bytes_max: int = 64 * 1024 * 1024
@@ -112,6 +114,11 @@ class HubSettings(ApiSettings):
     administrators: str = ""
     """With ``rules``: who may do everything with every topic. Names as for `creators`."""
 
+    callback_networks: str = "private"
+    """Where subscribers may have their messages delivered, whose addresses anybody can name:
+    networks with commas between (``10.0.0.0/8,fd00::/8``), ``private`` for loopback, link-local and
+    private ones, or ``any``."""
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -124,6 +131,7 @@ class HubSettings(ApiSettings):
             elif not isinstance(value, str):
                 raise SettingsError("this setting is a text", setting=field.name, value=value)
         self.make_authorizer()
+        Networks(self.callback_networks)
         if self.choice not in (BY_LOAD, UNIFORM):
             raise SettingsError("choice is load or uniform", choice=self.choice)
         if not self.listen_host:

@@ -1,4 +1,4 @@
-"""How many topics each caller may create."""
+"""How many topics callers may create, and how many subscriptions."""
 
 from __future__ import annotations
 
@@ -11,41 +11,58 @@ __all__ = ["Creations"]
 
 HOUR_MS = 3_600_000.0
 CALLERS_KEPT = 1_024
+ADDRESS_TIMES, ALL_TIMES = 4, 16
+"""So many times what one name may create, an address may under all names, and all may together."""
 
 
 class Creations:
-    """Lets each caller create so many topics at once, and so many an hour from then on: the generic
-    cell rate algorithm. Thread-safe. A caller that is far from its bound costs nothing for long.
+    """Lets each caller create so many at once, and so many an hour from then on: the generic cell
+    rate algorithm. Thread-safe. A caller that is far from its bound costs nothing for long.
+
+    Who calls is a name that nobody proves, so each address has a bound, too, and all have one
+    together.
 
     Args:
         per_hour_max: how many.
         clock: where time comes from.
+        what: what is created, for the error.
     """
 
-    def __init__(self, per_hour_max: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, per_hour_max: int, clock: Clock = SYSTEM_CLOCK, what: str = "topics"
+    ) -> None:
         self._per_hour_max = per_hour_max
-        self._interval_ms = HOUR_MS / per_hour_max
+        self._what = what
         self._clock = clock
         self._lock = threading.Lock()
-        self._free_ms: dict[str, float] = {}
-        """By caller: when it will be as if it had created nothing."""
+        self._free_ms: dict[tuple[str, str], float] = {}
+        """By caller, address, and for all: when it will be as if that had created nothing."""
         self._kept_max = CALLERS_KEPT
 
-    def count(self, caller: str) -> None:
-        """A caller is about to create a topic.
+    def count(self, caller: str, host: str = "") -> None:
+        """A caller at an address is about to create one.
 
         Raises:
-            BufferFullError: it has created as many as it may for now.
+            BufferFullError: it, its address, or all have created as many as they may for now.
         """
         now_ms = self._clock.monotonic_ms()
+        bounds = {("caller", caller): self._per_hour_max}
+        if host:
+            bounds["address", host] = ADDRESS_TIMES * self._per_hour_max
+            bounds["all", ""] = ALL_TIMES * self._per_hour_max
         with self._lock:
-            free_ms = max(now_ms, self._free_ms.get(caller, now_ms)) + self._interval_ms
-            if free_ms - now_ms > HOUR_MS + self._interval_ms / 2:
-                raise BufferFullError(
-                    "the caller has created as many topics as it may for now",
-                    creations_per_hour_max=self._per_hour_max,
-                )
-            self._free_ms[caller] = free_ms
+            free_ms = {}
+            for key, per_hour_max in bounds.items():
+                interval_ms = HOUR_MS / per_hour_max
+                at_ms = max(now_ms, self._free_ms.get(key, now_ms)) + interval_ms
+                if at_ms - now_ms > HOUR_MS + interval_ms / 2:
+                    raise BufferFullError(
+                        f"as many {self._what} were created as may be for now",
+                        by=" ".join(key).strip(),
+                        creations_per_hour_max=per_hour_max,
+                    )
+                free_ms[key] = at_ms
+            self._free_ms.update(free_ms)
             if len(self._free_ms) > self._kept_max:
                 kept = {name: at_ms for name, at_ms in self._free_ms.items() if at_ms > now_ms}
                 self._free_ms = kept

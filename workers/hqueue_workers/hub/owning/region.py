@@ -24,6 +24,7 @@ from hqueue.errors import (
     NoTopicPersistenceInfoError,
 )
 from hqueue.metadata.managers import AvailableHub, HubInfo, TopicMetadata, Verdict
+from hqueue.rpc.server import calling_host
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue_workers.hub.authorizer import Action, Authorizer
 from hqueue_workers.hub.metrics import HubMetrics
@@ -264,7 +265,7 @@ class Region:
             raise StoreUnavailableError(
                 "the hub's session with ZooKeeper is not certain now", queue=self.queue
             )
-        key = _Asked(caller, topic, redirected, create)
+        key, host = _Asked(caller, topic, redirected, create), calling_host()
         with self._lock:
             if self._closing:
                 raise StoreUnavailableError("the hub is ending", queue=self.queue)
@@ -280,7 +281,7 @@ class Region:
 
         def start(_: object = None) -> None:
             try:
-                self._pool.submit(self._go_through, key, done)
+                self._pool.submit(self._go_through, key, host, done)
             except RuntimeError:
                 self._end(key, done, StoreUnavailableError("the hub is ending", queue=self.queue))
 
@@ -290,9 +291,9 @@ class Region:
             leaving.done.add_done_callback(start)
         return done
 
-    def _go_through(self, key: _Asked, done: Future[OwnedTopic]) -> None:
+    def _go_through(self, key: _Asked, host: str, done: Future[OwnedTopic]) -> None:
         try:
-            owned = self._flow(key.caller, key.topic, redirected=key.redirected, create=key.create)
+            owned = self._flow(key, host)
         except FutureTimeoutError as exc:
             late = StoreUnavailableError("ZooKeeper or HBase did not answer in time")
             late.__cause__ = exc
@@ -311,7 +312,8 @@ class Region:
             self._resolving.pop(key, None)
         done.set_exception(error)
 
-    def _flow(self, caller: str, topic: str, *, redirected: bool, create: bool) -> OwnedTopic:
+    def _flow(self, key: _Asked, host: str) -> OwnedTopic:
+        caller, topic, redirected, create = key
         looked = self._records.look(topic)
         for _ in range(STEPS_MAX):
             step = next_step(
@@ -324,7 +326,7 @@ class Region:
                 if not create:
                     raise NoSubscriptionStateError("there is no such topic", topic=topic)
                 self._check_allowed(caller, Action.CREATE, topic, TopicAccess())
-                self._creations.count(caller)
+                self._creations.count(caller, host)
                 looked = self._records.create(topic, looked)
             elif step is OWN:
                 verdict, owned = self._own(topic, looked)

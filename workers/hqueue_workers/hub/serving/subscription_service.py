@@ -12,6 +12,7 @@ from hqueue.errors import QueueNotFoundError
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences
+from hqueue.rpc.server import calling_host
 from hqueue.rpc.services import given, load
 from hqueue.settings import reserved
 from hqueue.settings.limits import APPLICATION_MAX
@@ -23,6 +24,7 @@ from hqueue_workers.hub.subscribing.sessions import Detached
 from hqueue_workers.hub.subscribing.subscription import Delivery
 from hqueue_workers.hub.subscribing.subscriptions import Subscribed, SubscribeMode, Subscriptions
 from hqueue_workers.hub.writing.owned import OwnedTopic
+from hqueue_workers.node.networks import Networks
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Subscribing", "SubscriptionService"]
@@ -47,6 +49,7 @@ class SubscriptionService:
         queues: by name.
         runtime: what the hub delivers on.
         session_ms: how long a session may be silent.
+        callbacks: the networks that may be called.
     """
 
     def __init__(
@@ -54,12 +57,14 @@ class SubscriptionService:
         queues: Mapping[str, Subscribing],
         runtime: Runtime,
         session_ms: int,
+        callbacks: Networks,
     ) -> None:
         self._idl = load("hub")
         self._message_id = load("subscriber").TMessageID
         self._queues = queues
         self._runtime = runtime
         self._session_ms = session_ms
+        self._callbacks = callbacks
 
     def subscribe(  # noqa: PLR0917  (the IDL's)
         self,
@@ -80,10 +85,18 @@ class SubscriptionService:
             raise InvalidInputError("mode is none", mode=mode) from exc
         reserved.check_topic(on)
         where, wanted = _delivery(given(delivery)), _preferences(given(preferences))
+        if where is not None and not self._callbacks.may_have(where.address.host):
+            raise InvalidInputError(
+                "the hub may not call this host: see its setting callback_networks",
+                host=where.address.host,
+            )
+        host = calling_host()
         return self._served(
             at,
             (name, on),
-            lambda owned: at.subscriptions.subscribe(owned, name, wanted_mode, where, wanted),
+            lambda owned: at.subscriptions.subscribe(
+                owned, name, wanted_mode, where, wanted, host=host
+            ),
             self._subscribed,
             redirected=bool(redirected),
             create=wanted_mode is not SubscribeMode.ATTACH,

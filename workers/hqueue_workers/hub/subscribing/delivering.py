@@ -82,6 +82,7 @@ class Delivering:
         ranges_of: where a topic lies.
         runtime: what it runs on.
         may_send: whether the hub's session certainly lives: asked before each piece that is sent.
+        may_reach: whether an IP address may be called: anybody can name one.
         store: stores a subscription's mark.
         moved: told of a subscription whose mark is to be stored before long.
         metrics: counts.
@@ -96,6 +97,7 @@ class Delivering:
         *,
         runtime: Runtime,
         may_send: Callable[[], bool],
+        may_reach: Callable[[str], bool],
         store: Callable[[Subscription], Awaitable[object]],
         moved: Callable[[Subscription], object],
         metrics: HubMetrics,
@@ -107,6 +109,7 @@ class Delivering:
         self._forgetting = False
         self._runtime = runtime
         self._may_send = may_send
+        self._may_reach = may_reach
         self._store = store
         self._moved = moved
         self._metrics = metrics
@@ -191,7 +194,7 @@ class Delivering:
     def _place(self, address: Address) -> _Place:
         place = self._places.pop(address, None)
         if place is None:
-            place = _Place(ConnectionPool(address, self._may_send, CONNECTIONS))
+            place = _Place(ConnectionPool(address, self._may_send, CONNECTIONS, self._may_reach))
         self._places[address] = place  # The last that was used is the last.
         if len(self._places) > IDLE_POOLS_MAX:
             for unused, other in list(self._places.items())[: len(self._places) - IDLE_POOLS_MAX]:

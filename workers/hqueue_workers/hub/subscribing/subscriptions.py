@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hqueue import (
@@ -53,6 +54,8 @@ class Subscriptions:
         attachments: those that are attached.
         sessions: the subscribers'.
         subscriptions_max: attached at a time.
+        count_creation: called with a subscriber and the address that calls before one is created;
+            a `BufferFullError` of it refuses that.
     """
 
     def __init__(
@@ -61,11 +64,13 @@ class Subscriptions:
         attachments: Attachments,
         sessions: Sessions,
         subscriptions_max: int,
+        count_creation: Callable[[str, str], object] = lambda subscriber, host: None,
     ) -> None:
         self.attachments = attachments
         self._records = records
         self._sessions = sessions
         self._subscriptions_max = subscriptions_max
+        self._count_creation = count_creation
 
     async def subscribe(
         self,
@@ -74,13 +79,15 @@ class Subscriptions:
         mode: SubscribeMode,
         delivery: Delivery | None,
         preferences: SubscriptionPreferences | None,
+        *,
+        host: str = "",
     ) -> Subscribed:
         """Create a subscription, or change it; and attach it, if it is said where to deliver.
 
         Raises:
             SubscriptionStateExistsError: it is there, and is to be created.
             NoSubscriptionStateError: it is not there, and is not to be.
-            BufferFullError: as many are attached as may be.
+            BufferFullError: as many are attached, or were created, as may be.
             StoreUnavailableError: the topic is not this hub's any more, or the store's.
         """
         key = (owned.name, subscriber)
@@ -96,7 +103,7 @@ class Subscriptions:
                 await self.attachments.detach(found, DetachedReason.REPLACED)
                 found = None
             if found is None:
-                known, created = await self._open(feed, subscriber, mode, preferences)
+                known, created = await self._open(feed, (subscriber, host), mode, preferences)
                 if delivery is not None:
                     self._attach(known, delivery, created=created)
                 return Subscribed(known.consumed, created, known.preferences)
@@ -123,11 +130,12 @@ class Subscriptions:
     async def _open(
         self,
         feed: Feed,
-        subscriber: str,
+        caller: tuple[str, str],
         mode: SubscribeMode,
         preferences: SubscriptionPreferences | None,
     ) -> tuple[Subscription, bool]:
         """A subscription that is not attached, read or created; whether it was created."""
+        subscriber, host = caller
         key = (feed.owned.name, subscriber)
         is_likely_new = mode is not SubscribeMode.ATTACH and not feed.owned.epoch
         known = None if is_likely_new else await self._records.read(*key)
@@ -136,6 +144,7 @@ class Subscriptions:
         if known is None:
             wanted = preferences or SubscriptionPreferences()
             consumed = max(0, self.attachments.end(feed) - 1)
+            self._count_creation(subscriber, host)
             try:
                 version = await self._records.create(*key, wanted, consumed)
             except SubscriptionStateExistsError:

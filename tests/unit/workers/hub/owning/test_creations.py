@@ -44,6 +44,20 @@ def test_so_many_are_created_at_once_and_so_many_an_hour_from_then_on(per_hour_m
     assert created(limit, "me") == per_hour_max
 
 
+def test_an_address_has_its_bound_under_whatever_names_and_all_have_one_together() -> None:
+    limit = Creations(10, SteppedClock())
+
+    def made(host: str) -> int:
+        for count in range(100):
+            try:
+                limit.count(f"{host}-{count}", host)
+            except BufferFullError:
+                return count
+        raise AssertionError("it may create without an end")
+
+    assert [made(f"10.0.0.{at}") for at in range(6)] == [40, 40, 40, 40, 0, 0]
+
+
 def test_callers_that_are_as_if_they_had_created_nothing_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -413,6 +413,42 @@ def test_a_silent_session_is_over(place: Place) -> None:
     assert sub.values == []
 
 
+def test_a_host_outside_the_networks_that_may_be_called_is_refused(place: Place) -> None:
+    place.hub()
+    sub = place.subscriber()
+    with pytest.raises(IDL.TIllegalArgument) as refused:
+        sub.call("subscribe", "t", 2, IDL.TDelivery("203.0.113.7", 1, "s"), None)
+    assert "callback_networks" in refused.value.message
+    assert place.hubs[0].owns(QUEUE) == set()
+
+
+def test_a_name_that_resolves_outside_the_networks_is_not_called(place: Place) -> None:
+    place.hub(callback_networks="10.0.0.0/8")
+    sub = place.subscriber()
+    delivery = sub.delivery()
+    delivery.host = "localhost"
+    sub.call("subscribe", "t", 2, delivery, None)
+    place.publish(b"a")
+    delivering = place.hubs[0].hub._parts[QUEUE].subscriptions.attachments._delivering
+    wait_for(lambda: any(each.silent for each in delivering._places.values()), "it was not reached")
+    assert sub.values == []
+
+
+def test_no_more_are_created_from_an_address_than_may_be_also_if_none_is_attached(
+    place: Place,
+) -> None:
+    place.hub(creations_per_hour_max=3)
+    sub = place.subscriber()
+    for number in range(12):
+        sub.name = f"sub{number}"
+        sub.call("subscribe", "t", 2, None, None)
+    sub.name = "sub12"
+    with pytest.raises(IDL.TBusy):
+        sub.call("subscribe", "t", 2, None, None)
+    sub.name = "sub0"
+    sub.call("subscribe", "t", 1, None, None)
+
+
 def test_no_more_are_attached_than_may_be(place: Place) -> None:
     place.hub(subscriptions_max=1)
     sub = place.subscriber()
