@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.known import check_queue
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 
@@ -30,6 +31,7 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
 
     Raises:
         InvalidInputError: none is.
+        QueueNotFoundError: there is no such queue.
     """
     from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
     from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
@@ -42,5 +44,6 @@ def _registered(context: typer.Context, queue: str) -> tuple[Address, ...]:
     with session_of(context).client.topic_metadata(queue) as metadata:
         there = metadata.hubs.list()
     if not there:
+        check_queue(session_of(context).client, queue)
         raise InvalidInputError("no hub of this queue is available; start one, or give --hubs")
     return tuple(sorted(there))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["LogLine", "follow_lines", "last_lines", "read_lines"]
+__all__ = ["LogLine", "follow_lines", "last_lines", "process_names", "read_lines"]
 
 LINE_BYTES_MAX = 65_536
 _TAIL_BYTES = 1_048_576
@@ -100,6 +100,11 @@ def follow_lines(
                 return
             if quiet:
                 time.sleep(_PAUSE_S)
+
+
+def process_names(folder: Path) -> list[str]:
+    """The processes that have logs."""
+    return [path.stem for path in _files(folder, "*")]
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -123,6 +124,52 @@ def test_a_queue_that_is_not_there_is_told_with_exit_code_1(run: Run, verb: str)
     ended = run(verb, "cli-no-such-queue", *options)
     assert ended.code == 1
     assert "there is no such queue [queue='cli-no-such-queue']" in ended.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("lag {}", "lag {} -s s", "dead-letters {} s", "hubs {}", "metadata list {}"),
+        *("metadata get {} t", "metadata export {}", "metadata check {}", "metadata hubs {}"),
+        *("topics list {}", "topics owners {}", "topics describe {} t", "publish t v -q {}"),
+    ],
+)
+def test_a_queue_that_nothing_is_known_of_is_told_where_nothing_would_be_shown(
+    run: Run, line: str
+) -> None:
+    ended = run(*line.format("cli-no-such-queue").split())
+    assert (ended.code, ended.out) == (1, b"")
+    assert "there is no such queue [queue='cli-no-such-queue']" in ended.err
+
+
+def test_a_subscriber_and_a_group_that_are_not_there_are_told(
+    run: Run, client: hqueue.Client, shared: str
+) -> None:
+    for line in ("lag -s nobody", "lag {} -s nobody", "dead-letters {} nobody"):
+        ended = run(*line.format(shared).split())
+        assert ended.code == 1
+        assert "there is no such subscriber [subscriber='nobody'" in ended.err
+    for line in ("lag -g nobody", "lag {} -g nobody"):
+        ended = run(*line.format(shared).split())
+        assert ended.code == 1
+        assert "there is no such group [group='nobody'" in ended.err
+    client.add_subscriber(shared, "somebody")
+    for line in ("lag -s somebody", "dead-letters {} somebody"):
+        assert run(*line.format(shared).split()).code == 0
+    client.delete_subscriber(shared, "somebody")
+    for line in ("lag {}", "hubs {}", "metadata list {}", "topics list {}", "topics owners {}"):
+        empty = run(*line.format(shared).split())
+        assert (empty.code, empty.out) == (0, b"")
+
+
+def test_a_process_that_the_local_server_has_no_log_of_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "master.log").write_text("started\n")
+    home = {"HQUEUE_LOCAL_HOME": str(tmp_path)}
+    unknown = run("local", "logs", "mastr", env=home)
+    assert (unknown.code, unknown.out) == (2, b"")
+    assert "known='master', closest='master'" in unknown.err
+    assert run("local", "logs", "mas*", env=home).out == b"master\tstarted\n"
 
 
 @pytest.mark.usefixtures("server")

@@ -13,6 +13,7 @@ from hqueue.cli.commands.scan import PrintHeadersOption, PrintKeyOption
 from hqueue.cli.commands.subscribers import NameArgument, QueueArgument
 from hqueue.cli.documents import extra_fields
 from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
+from hqueue.cli.known import check_subscriber
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
@@ -72,9 +73,14 @@ def dead_letters(
         waiting = opened.dead_letters.waiting(
             subscriber, partition, on_unreadable=_report_unreadable
         )
-        letters = itertools.islice(
+        letters: Iterator[DeadLetter] = itertools.islice(
             (each for each in waiting if wanted is None or each.id == wanted), limit
         )
+        first = next(letters, None)
+        if first is None:
+            check_subscriber(session_of(context).client, queue, subscriber, of_topics=True)
+        else:
+            letters = itertools.chain([first], letters)
         if wanted is not None or redrive_all:
             _put_back(opened, letters, wanted)
         elif json:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from hqueue.cli.formats import printable
+from hqueue.cli.known import check_group, check_queue, check_subscriber
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
@@ -83,6 +84,13 @@ def lag(
         return rows if subscriber is not None else [*rows, *_groups(client, queue, group)]
 
     rows = look()
+    if not rows:
+        if queue is not None:
+            check_queue(client, queue)
+        if subscriber is not None:
+            check_subscriber(client, queue, subscriber)
+        if group is not None:
+            check_group(client, queue, group)
     if json:
         for row in rows:
             write_json(_as_json(row))

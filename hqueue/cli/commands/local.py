@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fnmatch
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from hqueue.cli.progress import size_text
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, LocalServerError
 from hqueue.settings.connection import GATEWAYS, NATIVE
+from hqueue.settings.names import with_closest
 
 if TYPE_CHECKING:
     from hqueue.local.server import LocalServer, Status
@@ -93,11 +95,17 @@ def logs(
 ) -> None:
     """Show the logs of the local server's processes: the process, a tab, the line."""
     from hqueue.local import status as status_now  # noqa: PLC0415
-    from hqueue.local.logs import follow_lines, read_lines  # noqa: PLC0415
+    from hqueue.local.logs import follow_lines, process_names, read_lines  # noqa: PLC0415
 
     folder = status_now().home / "logs"
     if not folder.is_dir():
         raise LocalServerError("there are no logs: no local server was started", folder=str(folder))
+    logged = process_names(folder)
+    if not follow and not fnmatch.filter(logged, pattern):
+        unknown = InvalidInputError(
+            "no process of the local server has this name", process=pattern, known=", ".join(logged)
+        )
+        raise with_closest(unknown, pattern, logged)
     found = (
         follow_lines(folder, pattern, last=lines)
         if follow

@@ -16,6 +16,7 @@ import typer
 from hqueue.cli.commands.migration import migrate
 from hqueue.cli.commands.put import open_input
 from hqueue.cli.exits import ExitCode, show_error
+from hqueue.cli.known import check_queue
 from hqueue.cli.output import Output, show_table, write_json
 from hqueue.cli.progress import Advance
 from hqueue.cli.registering import add_command
@@ -85,6 +86,8 @@ def list_(
                 output.write(_line({"queue": queue, **names}))
             else:
                 output.write(("\t".join(map(_cell, names.values())) + "\n").encode())
+        if not problems.entries:
+            check_queue(session_of(context).client, queue)
     problems.end()
 
 
@@ -127,6 +130,7 @@ def get(
     for document in documents:
         write_json(document)
     if not documents:
+        check_queue(session_of(context).client, queue)
         print(f"Nothing is known of {topic} in {queue}.", file=sys.stderr)
         raise typer.Exit(ExitCode.FAILED)
 
@@ -138,6 +142,8 @@ def hubs(context: typer.Context, queue: QueueArgument, json: JsonOption = False)
     """
     with _open(context, queue, None) as metadata:
         there = [hub for _, hub in sorted(metadata.hubs.list().items())]
+    if not there:
+        check_queue(session_of(context).client, queue)
     rows = [(str(hub.info.address), hub.info.incarnation, hub.load) for hub in there]
     if not json:
         show_table(("address", "incarnation", "load"), rows, numbers=("load",))
@@ -168,6 +174,8 @@ def export(
         problems = _Problems()
         for subject, found in problems.readable(_entries(metadata, kind), bar):
             output.write(_line(write_document(queue, subject, found.value, found.version)))
+        if not problems.entries:
+            check_queue(session_of(context).client, queue)
     problems.end()
 
 
@@ -237,6 +245,8 @@ def check(
                 write_json({**found, "path": key, "problem": problem})
             else:
                 print("\t".join([*map(_cell, names), problem]))
+        if not number and next(metadata.entries(), None) is None:
+            check_queue(session_of(context).client, queue)
     print(f"{number} problems in {queue}.", file=sys.stderr)
     if number:
         raise typer.Exit(ExitCode.CORRUPT)
@@ -275,12 +285,15 @@ class _Problems:
     """Records that can't be read: named on stderr, and counted."""
 
     def __init__(self) -> None:
+        self.entries = 0
+        """How many records there were, with those that can't be read."""
         self._number = 0
 
     def readable(
         self, entries: Iterator[Entry], bar: Advance
     ) -> Iterator[tuple[Subject, Versioned[Info]]]:
         for entry in entries:
+            self.entries += 1
             bar.advance(0)
             if isinstance(entry.found, UnsupportedFormatError):
                 self._number += 1

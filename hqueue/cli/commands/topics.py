@@ -13,6 +13,7 @@ from hqueue.cli.commands.topic_consume import consume, unsubscribe
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.formats import printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
+from hqueue.cli.known import check_queue
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
@@ -105,6 +106,8 @@ def list_(context: typer.Context, queue: QueueArgument, json: JsonOption = False
                     None if last is None else last.epoch,
                 )
             )
+    if not rows and not broken:
+        check_queue(session_of(context).client, queue)
     _show(("topic", "ranges", "partition", "epoch"), rows, json=json)
     if broken:
         raise typer.Exit(ExitCode.CORRUPT)
@@ -123,6 +126,8 @@ def owners(context: typer.Context, queue: QueueArgument, json: JsonOption = Fals
             found = metadata.ownership.read_owner_info(topic).result()
             if found is not None:
                 rows.append((topic, str(found.value.address), found.value in there))
+    if not rows:
+        check_queue(session_of(context).client, queue)
     _show(("topic", "hub", "available"), rows, json=json)
 
 
@@ -142,6 +147,7 @@ def describe(
         found = metadata.persistence.read_topic_persistence_info(topic).result()
         owner = metadata.ownership.read_owner_info(topic).result()
     if found is None:
+        check_queue(session_of(context).client, queue)
         _say_missing(queue, topic)
     if sys.stdout.isatty():
         print(f"owner: {'none' if owner is None else owner.value.address}")

@@ -1,0 +1,66 @@
+"""Where nothing was found for a name: nothing is there, or nothing has that name.
+
+Commands ask here only when they have nothing to show, so what is found costs nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hqueue.errors import GroupNotFoundError, SubscriberNotFoundError
+
+if TYPE_CHECKING:
+    from hqueue.client import Client
+
+__all__ = ["check_group", "check_queue", "check_subscriber"]
+
+
+def check_queue(client: Client, queue: str) -> None:
+    """Return if there is such a queue.
+
+    Raises:
+        QueueNotFoundError: there is none.
+        NotAQueueError: the table of that name is no queue.
+    """
+    client.describe_queue(queue)
+
+
+def check_subscriber(
+    client: Client, queue: str | None, subscriber: str, *, of_topics: bool = False
+) -> None:
+    """Return if a queue, or any if None, has such a subscriber.
+
+    Args:
+        client: the client.
+        queue: the queue.
+        subscriber: the subscriber's name.
+        of_topics: whether a subscription to a topic of hubs counts, too. All of them are read.
+
+    Raises:
+        SubscriberNotFoundError: there is none.
+    """
+    if any(key.subscriber == subscriber for key in client.coordination.subscriptions.list(queue)):
+        return
+    if of_topics and queue is not None:
+        with client.topic_metadata(queue) as metadata:
+            for entry in metadata.entries(["subscription"]):
+                if entry.subject is not None and entry.subject.subscriber == subscriber:
+                    return
+    facts: dict[str, Any] = {} if queue is None else {"queue": queue}
+    raise SubscriberNotFoundError("there is no such subscriber", subscriber=subscriber, **facts)
+
+
+def check_group(client: Client, queue: str | None, group: str) -> None:
+    """Return if there is such a group, and it has to do with the queue, if one is given.
+
+    Raises:
+        GroupNotFoundError: there is none.
+    """
+    for listing in client.list_groups():
+        if listing.group == group:
+            if queue in (None, *listing.queues):
+                return
+            raise GroupNotFoundError(
+                "the group does not consume this queue", group=group, queue=queue
+            )
+    raise GroupNotFoundError("there is no such group", group=group)
