@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hqueue.cli.known import check_queue
 from hqueue.cli.session import session_of
-from hqueue.errors import InvalidInputError
+from hqueue.errors import HQueueError, InvalidInputError
 
 if TYPE_CHECKING:
     from hqueue.settings.addresses import Address
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["HubsOption", "hub_client"]
 
+VARIABLE = "HQUEUE_HUBS"
+
 HubsOption = Annotated[
     str | None,
     typer.Option(
         "--hubs",
-        envvar="HQUEUE_HUBS",
+        envvar=VARIABLE,
         help="Some hubs, host:port with commas between; those in ZooKeeper if not given.",
     ),
 ]
@@ -36,8 +39,13 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
     from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
     from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
 
-    there = _registered(context, queue) if hubs is None else hub_addresses(hubs)
-    return HubClient(HubClientSettings(there, queue, publisher))
+    there = _registered(context, queue) if hubs is None else ()
+    try:
+        return HubClient(HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher))
+    except HQueueError as exc:
+        if hubs is not None and os.environ.get(VARIABLE) == hubs:
+            exc.facts["variable"] = VARIABLE
+        raise
 
 
 def _registered(context: typer.Context, queue: str) -> tuple[Address, ...]:

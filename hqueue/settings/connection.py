@@ -22,8 +22,7 @@ from hqueue.settings.loading import (
     HUB_TABLE,
     WORKER_PREFIX,
     WORKER_TABLE,
-    all_known,
-    file_if_there,
+    FoundSettings,
     local_connection_file,
     user_file,
 )
@@ -268,19 +267,15 @@ class Settings:
                 value, or a settings file can't be read.
         """
         environ = os.environ if environ is None else environ
-        sources = [file_if_there(local_connection_file(environ)), user_file(environ)]
+        found = FoundSettings(cls)
+        found.add_file(local_connection_file(environ))
         # A worker's and a hub's settings stand in the same places, and are none of a connection's.
-        merged = {k: v for source in sources for k, v in source.items() if k not in _TABLES}
-        merged.update(
-            {
-                name[len(ENVIRONMENT_PREFIX) :].lower(): value
-                for name, value in environ.items()
-                if name.startswith(ENVIRONMENT_PREFIX)
-                and not name.startswith((WORKER_PREFIX, HUB_PREFIX))
-                and name not in _NOT_SETTINGS
-            }
+        found.add_file(user_file(environ), without=_TABLES)
+        found.add_environment(
+            environ, ENVIRONMENT_PREFIX, without=(WORKER_PREFIX, HUB_PREFIX, *_NOT_SETTINGS)
         )
-        return cls(**all_known(cls, merged, arguments))
+        settings: Settings = found.make(arguments)
+        return settings
 
 
 def _at(field: dataclasses.Field[Any], value: object) -> dict[str, Any]:

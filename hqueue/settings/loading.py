@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import platformdirs
 
-from hqueue.errors import SettingsError
+from hqueue.errors import HQueueError, SettingsError
+from hqueue.settings.kubernetes import is_service_link
 from hqueue.settings.names import with_closest
 
 if sys.version_info >= (3, 11):
@@ -24,13 +27,13 @@ __all__ = [
     "HUB_TABLE",
     "WORKER_PREFIX",
     "WORKER_TABLE",
+    "FoundSettings",
     "all_known",
-    "file_if_there",
-    "hub_settings",
+    "load_hub_settings",
+    "load_worker_settings",
     "local_connection_file",
     "settings_file",
     "user_file",
-    "worker_settings",
 ]
 
 WORKER_PREFIX = "HQUEUE_WORKER_"
@@ -38,31 +41,141 @@ WORKER_TABLE = "worker"
 HUB_PREFIX = "HQUEUE_HUB_"
 HUB_TABLE = "hub"
 
+_log = logging.getLogger(__name__)
+_warned: set[str] = set()
+"""The variables that a warning was written of: one each is enough for a process."""
 
-def worker_settings(
-    kind: type[Any],
-    arguments: Mapping[str, Any] | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Gather a worker's settings: arguments, ``HQUEUE_WORKER_*``, the file's table ``worker``.
+_Kind = TypeVar("_Kind")
+
+
+class FoundSettings:
+    """Settings that were found in files and in the environment, and where each was.
+
+    What is added later stands over what was added before.
 
     Args:
         kind: the dataclass that they are fields of.
+    """
+
+    def __init__(self, kind: type[_Kind]) -> None:
+        self._kind = kind
+        self._known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+        self._values: dict[str, Any] = {}
+        self._places: dict[str, dict[str, object]] = {}
+
+    def add_file(self, path: Path, table: str = "", *, without: Iterable[str] = ()) -> None:
+        """Add a file's settings, those of its table if one is named; nothing if it isn't there.
+
+        Raises:
+            SettingsError: the file can't be read.
+        """
+        values = _read_file(path)
+        if table:
+            values = values.get(table, {})
+            if not isinstance(values, dict):
+                raise SettingsError(
+                    f"[{table}] is a table of the settings file",
+                    **{table: values, **_place_in(path, "", table)},
+                )
+        for name, value in values.items():
+            if name not in without:
+                self._values[name] = value
+                self._places[name] = {"path": path, "table": table}
+
+    def add_environment(
+        self, environ: Mapping[str, str], prefix: str, *, without: tuple[str, ...] = ()
+    ) -> None:
+        """Add the variables with a prefix, but those that Kubernetes made.
+
+        Args:
+            environ: the environment.
+            prefix: what variables of settings begin with.
+            without: others that are none; one that ends with ``_`` stands for all that begin so.
+        """
+        for variable, value in environ.items():
+            if not variable.startswith(prefix) or _is_one_of(variable, without):
+                continue
+            name = variable[len(prefix) :].lower()
+            if is_service_link(variable, value):
+                if name in self._known and variable not in _warned:
+                    _warned.add(variable)
+                    _log.warning(
+                        "the variable %s is not read as a setting: Kubernetes made it of a "
+                        "Service; give the setting as an option or in the settings file, or set "
+                        "enableServiceLinks: false for the pod",
+                        variable,
+                    )
+                continue
+            self._values[name] = value
+            self._places[name] = {"variable": variable}
+
+    def make(self, arguments: Mapping[str, Any] | None) -> Any:
+        """The settings as an object, with the arguments over what was found.
+
+        Raises:
+            SettingsError: a setting is unknown, or has a wrong value. The error says where it is
+                from: ``variable``, or ``file`` and ``line``.
+        """
+        given = {k: v for k, v in (arguments or {}).items() if v is not None}
+        self._places = {k: v for k, v in self._places.items() if k not in given}
+        try:
+            return self._kind(**all_known(self._kind, self._values, arguments))
+        except HQueueError as exc:
+            exc.facts.update(self._place_of(exc))
+            raise
+
+    def _place_of(self, error: HQueueError) -> dict[str, object]:
+        """Where the setting is from that an error is about; nothing if it was an argument."""
+        named = [error.facts.get("setting"), *error.facts]
+        wrong = next((name for name in named if name in self._places), None)
+        if wrong is None:  # An error that names no setting: which one is wrong by itself?
+            wrong = next((name for name in self._places if self._is_wrong(name, error)), None)
+        if wrong is None:
+            return {}
+        place = self._places[str(wrong)]
+        if "variable" in place:
+            return place
+        return _place_in(Path(str(place["path"])), str(place["table"]), str(wrong))
+
+    def _is_wrong(self, name: str, error: HQueueError) -> bool:
+        try:
+            self._kind(**{name: self._values[name]})
+        except (HQueueError, TypeError) as exc:
+            return str(exc) == str(error)
+        return False
+
+
+def _is_one_of(variable: str, names: Iterable[str]) -> bool:
+    return any(
+        variable.startswith(name) if name.endswith("_") else variable == name for name in names
+    )
+
+
+def load_worker_settings(
+    kind: type[Any],
+    arguments: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Any:
+    """Gather a worker's settings: arguments, ``HQUEUE_WORKER_*``, the file's table ``worker``.
+
+    Args:
+        kind: the dataclass that they are fields of, and that is made of them.
         arguments: settings by name; a value of None counts as not given.
         environ: the environment; the process's own if None.
 
     Raises:
-        SettingsError: a setting is unknown, or the settings file can't be read.
+        SettingsError: a setting is unknown or has a wrong value, or the settings file can't be
+            read.
     """
     return _role_settings(kind, WORKER_TABLE, WORKER_PREFIX, arguments, environ)
 
 
-def hub_settings(
+def load_hub_settings(
     kind: type[Any],
     arguments: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """A hub's settings, as `worker_settings`: ``HQUEUE_HUB_*``, the file's table ``hub``."""
+) -> Any:
+    """A hub's settings, as `load_worker_settings`: ``HQUEUE_HUB_*``, the file's table ``hub``."""
     return _role_settings(kind, HUB_TABLE, HUB_PREFIX, arguments, environ)
 
 
@@ -72,17 +185,12 @@ def _role_settings(
     prefix: str,
     arguments: Mapping[str, Any] | None,
     environ: Mapping[str, str] | None,
-) -> dict[str, Any]:
+) -> Any:
     environ = os.environ if environ is None else environ
-    table = user_file(environ).get(role, {})
-    if not isinstance(table, dict):
-        raise SettingsError(f"[{role}] is a table of the settings file", **{role: table})
-    named = {
-        name[len(prefix) :].lower(): value
-        for name, value in environ.items()
-        if name.startswith(prefix)
-    }
-    return all_known(kind, {**table, **named}, arguments)
+    found = FoundSettings(kind)
+    found.add_file(user_file(environ), role)
+    found.add_environment(environ, prefix)
+    return found.make(arguments)
 
 
 def all_known(
@@ -98,22 +206,55 @@ def all_known(
     return merged
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as exc:
-        raise SettingsError("a settings file can't be read", path=str(path)) from exc
+        facts: dict[str, Any] = {"file": str(path), "reason": str(exc)}
+        at = re.search(r"at line (\d+)", str(exc))
+        if at is not None:
+            facts["line"] = int(at[1])
+        raise SettingsError("a settings file can't be read", **facts) from exc
 
 
-def file_if_there(path: Path) -> dict[str, Any]:
-    return _from_file(path) if path.exists() else {}
+def _place_in(path: Path, table: str, name: str) -> dict[str, object]:
+    """The file, and the line of a setting in it, where it is written as most are."""
+    facts: dict[str, object] = {"file": str(path)}
+    inside = ""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return facts
+    for number, line in enumerate(lines, 1):
+        header = re.match(r"\s*\[\s*([^\]]+?)\s*\]", line)
+        if header is not None:
+            inside = header[1].strip("\"'")
+        written = re.match(r"""\s*["']?([\w-]+)["']?\s*=""", line)
+        if inside == table and written is not None and written[1] == name:
+            facts["line"] = number
+            break
+        if not table and inside == name:
+            facts["line"] = number
+            break
+    return facts
 
 
-def user_file(environ: Mapping[str, str]) -> dict[str, Any]:
+def user_file(environ: Mapping[str, str]) -> Path:
+    """The user's settings file, which need not exist.
+
+    Raises:
+        SettingsError: it was named, and does not exist.
+    """
     path = settings_file(environ)
     if "HQUEUE_CONFIG" in environ and not path.exists():
-        raise SettingsError("HQUEUE_CONFIG names a file that does not exist", path=str(path))
-    return file_if_there(path)
+        raise SettingsError(
+            "HQUEUE_CONFIG names a file that does not exist",
+            variable="HQUEUE_CONFIG",
+            path=str(path),
+        )
+    return path
 
 
 def settings_file(environ: Mapping[str, str] = os.environ) -> Path:

@@ -224,3 +224,10 @@ def test_help_names_the_exit_codes_and_every_command_has_help(run: Run) -> None:
     for verb in (*verbs.split(), "shell", "demo", "local", "local start", "local logs", *PIPELINES):
         assert run(*verb.split(), "--help").code == 0
         assert verb.split()[0] in text
+
+
+def test_hubs_of_the_environment_are_named_by_their_variable(run: Run) -> None:
+    ended = run("publish", "t", "v", "-q", "q", env={"HQUEUE_HUBS": "nowhere"})
+    assert ended.code == 2
+    assert "variable='HQUEUE_HUBS'" in ended.err
+    assert "variable" not in run("publish", "t", "v", "-q", "q", "--hubs", "nowhere").err

@@ -53,7 +53,7 @@ def test_a_settings_file_that_is_nested_too_deep_can_not_be_read(tmp_path: Path)
     path.write_text("transport = " + "[" * 5_000)
     with pytest.raises(SettingsError) as raised:
         Settings.load({}, {"HQUEUE_CONFIG": str(path)})
-    assert raised.value.path == str(path)
+    assert raised.value.file == str(path)
 
 
 @pytest.mark.parametrize(

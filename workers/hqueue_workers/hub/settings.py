@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from hqueue import InvalidInputError, SettingsError
 from hqueue.settings.addresses import PORT_MAX
-from hqueue.settings.loading import hub_settings
+from hqueue.settings.loading import load_hub_settings
 from hqueue.settings.numbers import read_whole
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByRules
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
@@ -165,4 +165,5 @@ class HubSettings(ApiSettings):
         Raises:
             SettingsError: a setting is unknown or has a wrong value.
         """
-        return cls(**hub_settings(cls, arguments, environ))
+        loaded: HubSettings = load_hub_settings(cls, arguments, environ)
+        return loaded

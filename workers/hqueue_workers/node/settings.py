@@ -10,7 +10,7 @@ from hqueue import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.attributes import check_queue_name
-from hqueue.settings.loading import worker_settings
+from hqueue.settings.loading import load_worker_settings
 from hqueue.settings.numbers import read_whole
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 
@@ -144,7 +144,8 @@ class WorkerSettings(ApiSettings):
         Raises:
             SettingsError: a setting is unknown or has a wrong value.
         """
-        return cls(**worker_settings(cls, arguments, environ))
+        loaded: WorkerSettings = load_worker_settings(cls, arguments, environ)
+        return loaded
 
 
 def _read_switch(value: object, setting: str) -> bool:
