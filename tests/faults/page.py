@@ -1,4 +1,6 @@
-"""``python -m tests.faults.page FOLDER… --fuzz FILE``: write docs/reliability.md from reports."""
+"""``python -m tests.faults.page FOLDER… --fuzz FILE --strangers FILE``: write docs/reliability.md
+from reports.
+"""
 
 from __future__ import annotations
 
@@ -130,6 +132,18 @@ settings, texts and command lines. A finding is what ends in anything but an `HQ
 
 """
 
+_STRANGERS = """
+## Strangers at the ports
+
+`python -m tests.strangers` ([tests/strangers](../tests/strangers)), part of `make test-all`,
+attacks every port of every role from another process: half calls, drips, thousands of idle
+connections, senseless frames, huge promises, deep nesting, texts of 4 MiB, calls of 300,000
+structs, connection storms, and answers that nobody reads, all at once. Beside them an honest caller
+calls every 20 ms. Each role runs over stores in memory. In {seconds:.0f} s, by the 99th of 100
+calls:
+
+"""
+
 _FOUND = """
 ## What it found
 
@@ -155,7 +169,9 @@ make test-faults FAULTS='--faults kill-meta,compact'  # some kinds only
 make test-faults FAULTS='--hbase gateways'            # over gateways, not natively
 python -m tests.faults --seed 1 --plan                # only show what would happen
 make fuzz FUZZ='--seed 1 --duration 600'
-python -m tests.faults.page reports/faults-* --fuzz reports/fuzz-1.json    # write this page
+python -m tests.strangers --seconds 180
+python -m tests.faults.page reports/faults-* --fuzz reports/fuzz-1.json \\
+    --strangers reports/strangers.json                # write this page
 ```
 
 It prints the seed, each fault as it happens, and the verdict; `reports/faults-SEED/` has the
@@ -164,13 +180,14 @@ if all promises were kept, with 1 if one was broken, with 3 if the run itself fa
 """
 
 
-def page(runs: Sequence[Figures], pictured: int, fuzzed: Figures) -> str:
+def page(runs: Sequence[Figures], pictured: int, fuzzed: Figures, strangers: Figures) -> str:
     """The page.
 
     Args:
         runs: the figures of runs with faults.
         pictured: the seed of the one that is shown as a picture.
         fuzzed: the figures of a run of the fuzzer.
+        strangers: the figures of the attacks.
     """
     wrong = sum(sum(run["violations"].values()) for run in runs)
     puts = sum(sum(run["puts"].values()) for run in runs)
@@ -197,6 +214,11 @@ def page(runs: Sequence[Figures], pictured: int, fuzzed: Figures) -> str:
             minutes=sum(of["seconds"] for of in fuzzed["targets"].values()) / 60,
         ),
         _table(["input", "executions", "findings"], _fuzz_rows(fuzzed)),
+        _STRANGERS.format(seconds=strangers["seconds"]),
+        _table(
+            ["port", "ms alone", "ms attacked", "MiB more", "cores", "lines a second", "gave way"],
+            _stranger_rows(strangers),
+        ),
         _FOUND,
     ]
     return "".join(parts)
@@ -236,6 +258,19 @@ def _fuzz_rows(fuzzed: Figures) -> Iterable[list[str]]:
         yield [f"`{name}`", f"{of['executions']:,}", str(of["findings"])]
 
 
+def _stranger_rows(strangers: Figures) -> Iterable[list[str]]:
+    for name, of in strangers["ports"].items():
+        yield [
+            name,
+            f"{of['alone_p99_ms']:.1f}",
+            f"{of['attacked_p99_ms']:.1f}",
+            f"{of['more_bytes'] >> 20}",
+            f"{of['cores']:.2f}",
+            f"{of['lines_a_second']:.2f}",
+            str(len(of["faults"])),
+        ]
+
+
 def _violation_rows() -> Iterable[list[str]]:
     return [[f"`{kind}`", text] for kind, text in ALL_KINDS.items()]
 
@@ -248,13 +283,15 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def main(
     folders: Annotated[list[Path], typer.Argument(help="Of the runs' reports.")],
     fuzz: Annotated[Path, typer.Option(help="The figures of a run of the fuzzer.")],
+    strangers: Annotated[Path, typer.Option(help="The figures of the attacks on ports.")],
     docs: Annotated[Path, typer.Option(help="Where the page goes.")] = DOCS,
 ) -> None:
     """Write the page, and copy the first run's picture beside it."""
     runs = [json.loads((folder / "figures.json").read_text()) for folder in folders]
     seed = runs[0]["seed"]
     shutil.copy(folders[0] / "timeline.png", docs / f"reliability-seed-{seed}.png")
-    (docs / "reliability.md").write_text(page(runs, seed, json.loads(fuzz.read_text())))
+    fuzzed, attacks = (json.loads(path.read_text()) for path in (fuzz, strangers))
+    (docs / "reliability.md").write_text(page(runs, seed, fuzzed, attacks))
 
 
 if __name__ == "__main__":

@@ -74,12 +74,15 @@ class Role:
 def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figures:
     """Attack a port, and what came of it."""
     port, protocol = role.ports[name], PROTOCOLS.get(name, name)
+    errors: list[str] = []
 
     def honest(for_s: float) -> list[float]:
         if protocol == "notified":
             time.sleep(for_s)
             return []
-        return measure(port, protocol, for_s)
+        took_ms, wrong = measure(port, protocol, for_s)
+        errors.extend(wrong)
+        return took_ms
 
     role.used()
     alone_ms = honest(seconds * ALONE)
@@ -109,6 +112,7 @@ def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figur
     return {
         "done": done,
         "calls": len(attacked_ms),
+        "errors": errors,
         "alone_p99_ms": _p99(alone_ms),
         "attacked_p99_ms": _p99(attacked_ms),
         "attacked_max_ms": max(attacked_ms, default=0.0),
@@ -123,6 +127,8 @@ def faults(of: Figures) -> list[str]:
     """What is not as it should be."""
     allowed_ms = P99_TIMES_MAX * max(of["alone_p99_ms"], P99_MS_MIN)
     found = []
+    if of["errors"]:
+        found.append(f"{len(of['errors'])} honest calls failed: {of['errors'][0]}")
     if not of["calls"]:
         found.append("the honest caller was never answered")
     if of["attacked_p99_ms"] > allowed_ms:

@@ -48,25 +48,41 @@ GOOD: dict[str, Callable[[bytes], bool]] = {
 }
 
 
-def measure(port: int, protocol: str, seconds: float) -> list[float]:
+def measure(port: int, protocol: str, seconds: float) -> tuple[list[float], list[str]]:
     """Call for so long; how many milliseconds each call took, with its connection if it was the
-    first one there.
-
-    Raises:
-        AssertionError: an answer was wrong, or none.
+    first one there, and what was wrong with those that were not answered as they should be.
     """
     took_ms: list[float] = []
+    wrong: list[str] = []
     ends_s = time.monotonic() + seconds
-    per_connection = 1 if protocol == "health" else CALLS_A_CONNECTION
     while time.monotonic() < ends_s:
-        began_s = time.monotonic()
-        with contextlib.closing(socket.create_connection(("127.0.0.1", port), ANSWER_S_MAX)) as one:
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for _ in range(per_connection):
-                one.sendall(CALLS[protocol])
-                answer = one.recv(65_536)
-                assert GOOD[protocol](answer), (protocol, answer)
-                took_ms.append(1e3 * (time.monotonic() - began_s))
-                time.sleep(EVERY_S)
-                began_s = time.monotonic()
-    return took_ms
+        try:
+            with contextlib.closing(_Caller(port, protocol)) as caller:
+                for _ in range(1 if protocol == "health" else CALLS_A_CONNECTION):
+                    took_ms.append(caller.call())
+                    time.sleep(EVERY_S)
+        except (OSError, AssertionError) as exc:
+            wrong.append(f"{type(exc).__name__}: {exc}")
+            time.sleep(EVERY_S)
+    return took_ms, wrong
+
+
+class _Caller:
+    """A connection."""
+
+    def __init__(self, port: int, protocol: str) -> None:
+        self._protocol = protocol
+        self._began_s = time.monotonic()
+        self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_S_MAX)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def call(self) -> float:
+        """Call once; the milliseconds that it took."""
+        began_s, self._began_s = self._began_s or time.monotonic(), 0.0
+        self._socket.sendall(CALLS[self._protocol])
+        answer = self._socket.recv(65_536)
+        assert GOOD[self._protocol](answer), answer
+        return 1e3 * (time.monotonic() - began_s)
+
+    def close(self) -> None:
+        self._socket.close()

@@ -31,6 +31,8 @@ from tests.support.hubs import HubThread
 __all__ = ["ROLES"]
 
 PUT_EVERY_S = 0.05
+SESSION_MS = 10_000
+"""As with ZooKeeper by default."""
 
 
 class Lines(logging.Handler):
@@ -84,7 +86,7 @@ def _none() -> list[float]:
 @contextlib.contextmanager
 def hub() -> Iterator[tuple[Ports, Taken]]:
     """A hub, which serves the Thrift API, too."""
-    backend = MemoryBackend()
+    backend = MemoryBackend().apart(SESSION_MS)
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(backend.connect())
         client.create_queue("q", partitions=2)
@@ -100,7 +102,7 @@ def hub() -> Iterator[tuple[Ports, Taken]]:
 @contextlib.contextmanager
 def worker() -> Iterator[tuple[Ports, Taken]]:
     """A worker, which delivers what it is notified of, and nothing else before a minute."""
-    backend = MemoryBackend()
+    backend = MemoryBackend().apart(SESSION_MS)
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(backend.connect(notify_workers=True))
         queue = client.create_queue("q", partitions=1)
