@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
 from hqueue import InvalidInputError
@@ -16,6 +16,8 @@ SESSIONS_MAX = 10_000
 """For a further one the one goes of which nothing was heard for longest: its client finds out when
 it asks what was detached, and subscribes again.
 """
+HOST_SESSIONS_MAX = 2_500
+"""From one address, likewise."""
 NOTES_MAX = 100_000
 """Of one session. One that has more is forgotten: its client subscribes to all again."""
 
@@ -37,10 +39,11 @@ class Detached(NamedTuple):
 
 
 class _Session:
-    __slots__ = ("heard_ms", "notes", "waiting")
+    __slots__ = ("heard_ms", "host", "notes", "waiting")
 
-    def __init__(self, heard_ms: float) -> None:
-        self.heard_ms = heard_ms
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.heard_ms = 0.0
         self.notes: dict[tuple[str, str], DetachedReason] = {}
         self.waiting: asyncio.Future[None] | None = None
 
@@ -58,14 +61,19 @@ class Sessions:
         self._clock = clock
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         """The one of which something was heard last is the last."""
+        self._of_host: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        """Those from each address, likewise."""
 
-    def heard(self, name: str) -> None:
-        """A client attaches something."""
+    def heard(self, name: str, host: str = "") -> None:
+        """A client at an address attaches something."""
         session = self._sessions.get(name)
         if session is None:
-            if len(self._sessions) >= SESSIONS_MAX:
-                self._end_oldest()
-            session = self._sessions[name] = _Session(self._clock.monotonic_ms())
+            if len(self._of_host[host]) >= HOST_SESSIONS_MAX:
+                self._end(next(iter(self._of_host[host])))
+            elif len(self._sessions) >= SESSIONS_MAX:
+                self._end(next(iter(self._sessions)))
+            session = self._sessions[name] = _Session(host)
+            self._of_host[host][name] = None
         self._hear(name, session)
 
     def attached(self, name: str, topic: str, subscriber: str) -> None:
@@ -81,8 +89,8 @@ class Sessions:
             return
         session.notes[topic, subscriber] = reason
         if len(session.notes) > NOTES_MAX:
-            del self._sessions[name]
-        if session.waiting is not None and not session.waiting.done():
+            self._end(name)
+        elif session.waiting is not None and not session.waiting.done():
             session.waiting.set_result(None)
 
     async def wait(self, name: str, wait_ms: int) -> list[Detached]:
@@ -112,12 +120,16 @@ class Sessions:
     def _hear(self, name: str, session: _Session) -> None:
         session.heard_ms = self._clock.monotonic_ms()
         self._sessions.move_to_end(name)
+        self._of_host[session.host].move_to_end(name)
 
-    def _end_oldest(self) -> None:
-        oldest = next(iter(self._sessions))
-        waiting = self._sessions.pop(oldest).waiting
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
+    def _end(self, name: str) -> None:
+        """Forget a session."""
+        session = self._sessions.pop(name)
+        del self._of_host[session.host][name]
+        if not self._of_host[session.host]:
+            del self._of_host[session.host]
+        if session.waiting is not None and not session.waiting.done():
+            session.waiting.set_result(None)
 
     def silent(self) -> set[str]:
         """The sessions that are over. Those that have been for long are forgotten."""
@@ -128,5 +140,5 @@ class Sessions:
             if session.waiting is None and silent_ms > self._session_ms:
                 over.add(name)
             if session.waiting is None and silent_ms > 3 * self._session_ms:
-                del self._sessions[name]
+                self._end(name)
         return over

@@ -96,7 +96,7 @@ class Subscriptions:
             if delivery is not None:
                 if found is None and self.attachments.attached >= self._subscriptions_max:
                     raise BufferFullError("the hub has as many subscriptions as it may")
-                self._sessions.heard(delivery.session)
+                self._sessions.heard(delivery.session, host)
             if mode is SubscribeMode.CREATE and found is not None:
                 raise SubscriptionStateExistsError("the subscription is there", topic=owned.name)
             if found and delivery and found.delivery.session != delivery.session:

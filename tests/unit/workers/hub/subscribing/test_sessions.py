@@ -1,0 +1,67 @@
+"""Sessions of subscribers: how many there may be, and which ones go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hqueue import InvalidInputError
+from hqueue_workers.hub.subscribing import sessions
+from hqueue_workers.hub.subscribing.sessions import Detached, DetachedReason, Sessions
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 6)
+    monkeypatch.setattr(sessions, "HOST_SESSIONS_MAX", 3)
+
+
+def is_there(known: Sessions, name: str) -> bool:
+    try:
+        asyncio.run(known.wait(name, 0))
+    except InvalidInputError:
+        return False
+    return True
+
+
+def test_an_address_that_makes_ever_new_sessions_loses_its_own_oldest_and_no_other_s() -> None:
+    known = Sessions(60_000)
+    known.heard("honest", "10.0.0.1")
+    for number in range(100):
+        known.heard(f"s{number}", "10.0.0.2")
+    assert is_there(known, "honest")
+    assert [n for n in range(100) if is_there(known, f"s{n}")] == [97, 98, 99]
+
+
+def test_for_one_more_than_all_may_have_the_one_goes_of_which_nothing_was_heard_for_longest() -> (
+    None
+):
+    known = Sessions(60_000)
+    for number in range(6):
+        known.heard(f"s{number}", f"10.0.0.{number}")
+    assert is_there(known, "s0")
+    known.heard("new", "10.0.1.1")
+    assert [n for n in range(6) if is_there(known, f"s{n}")] == [0, 2, 3, 4, 5]
+    assert is_there(known, "new")
+
+
+def test_a_call_that_waits_in_a_session_that_goes_is_answered() -> None:
+    async def run() -> list[Detached]:
+        known = Sessions(60_000)
+        known.heard("first", "h")
+        waiting = asyncio.ensure_future(known.wait("first", 30_000))
+        await asyncio.sleep(0)
+        for number in range(3):
+            known.heard(f"s{number}", "h")
+        return await asyncio.wait_for(waiting, 10)
+
+    assert asyncio.run(run()) == []
+
+
+def test_what_was_detached_is_told_once() -> None:
+    known = Sessions(60_000)
+    known.heard("s", "h")
+    known.detached("s", "t", "sub", DetachedReason.REPLACED)
+    assert asyncio.run(known.wait("s", 0)) == [Detached("t", "sub", DetachedReason.REPLACED)]
+    assert asyncio.run(known.wait("s", 0)) == []
