@@ -21,8 +21,9 @@ from .served import ROLES
 REPORTS = Path(__file__).parents[2] / "reports"
 PROTOCOLS = {"hub's client": "subscriber"}
 """What is spoken at a port, where it is not its name."""
-ALONE = 0.25
-"""Of the time, nobody attacks: what the honest caller's times are compared with."""
+ALONE = 0.15
+"""Of the time, before and after the attack: the slower of both is what the honest caller's times
+are compared with, for other things may go on on the machine."""
 P99_TIMES_MAX = 5.0
 P99_MS_MIN = 25.0
 """A call may take five times as long as alone, or as this: those that attack take the machine's
@@ -88,7 +89,7 @@ def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figur
     alone_ms = honest(seconds * ALONE)
     before = role.used()
     alone_ms = alone_ms or before["took_ms"]
-    attack_s = seconds * (1 - ALONE)
+    attack_s = seconds * (1 - 2 * ALONE)
     with subprocess.Popen(
         [*ATTACKS, str(port), protocol, str(attack_s), *kinds],
         stdout=subprocess.PIPE,
@@ -104,6 +105,7 @@ def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figur
             done = json.loads(stranger.stdout.read())
         finally:
             stranger.kill()
+    again_ms = honest(seconds * ALONE) or role.used()["took_ms"]
     lines = {
         of: count - before["lines"].get(of, 0)
         for of, count in after["lines"].items()
@@ -113,7 +115,8 @@ def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figur
         "done": done,
         "calls": len(attacked_ms),
         "errors": errors,
-        "alone_p99_ms": _p99(alone_ms),
+        "calls_after": len(again_ms),
+        "alone_p99_ms": max(_p99(alone_ms), _p99(again_ms)),
         "attacked_p99_ms": _p99(attacked_ms),
         "attacked_max_ms": max(attacked_ms, default=0.0),
         "more_bytes": max(0, after["most_bytes"] - before["most_bytes"]),
@@ -131,6 +134,8 @@ def faults(of: Figures) -> list[str]:
         found.append(f"{len(of['errors'])} honest calls failed: {of['errors'][0]}")
     if not of["calls"]:
         found.append("the honest caller was never answered")
+    if not of["calls_after"]:
+        found.append("the honest caller was not answered after the attack")
     if of["attacked_p99_ms"] > allowed_ms:
         found.append(f"99 of 100 calls took up to {of['attacked_p99_ms']:.0f} ms")
     if of["more_bytes"] > MEMORY_BYTES_MAX:
