@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from hqueue.client import Client
-from hqueue.errors import InvalidInputError
+from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.hbase import GatewayStore, NativeStore
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.addresses import Address
@@ -52,6 +52,12 @@ def connect(
             raise InvalidInputError("give Settings or hubs, not both")
         return HubClient(
             HubClientSettings(**all_known(HubClientSettings, {}, {"hubs": hubs, **given}))
+        )
+    if settings is not None and not isinstance(settings, Settings):
+        raise SettingsError(
+            "settings are an hqueue.Settings; single ones are given by their names, as "
+            "zookeeper='host:2181'",
+            settings=settings,
         )
     if settings is not None and given:
         raise InvalidInputError("give Settings or single settings, not both")

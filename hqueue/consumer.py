@@ -30,6 +30,7 @@ from hqueue.message_id import MessageID, Moment, as_message_id
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.kinds import check_kind, listed
 from hqueue.settings.numbers import check_whole
 from hqueue.settings.options import Unpack
 
@@ -88,6 +89,8 @@ class Consumer(ConsumerStream):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._settings = ConsumerSettings.of(options)
+        if client is not None:
+            check_kind(client, Client, "client")
         self._closed = False
         self._closing: threading.Thread | None = None
         self._parts: list[ConsumerStream] | None = None
@@ -180,7 +183,7 @@ class Consumer(ConsumerStream):
             SettingsError: another cluster has registered the ``broker_id``.
         """
         self._check_usable()
-        keys = {_as_key(each) for each in partitions}
+        keys = _as_keys(partitions)
         for key in keys:
             partitions_there = self._consumption.log(*key).partitions
             check_whole(key.partition, 0, partitions_there - 1, option="partition")
@@ -320,7 +323,7 @@ class Consumer(ConsumerStream):
         offsets = self._consumption.place.offsets()
         if offsets is None:
             raise InvalidInputError("without a group nothing is committed")
-        keys = self.assignment() if partitions is None else {_as_key(each) for each in partitions}
+        keys = self.assignment() if partitions is None else _as_keys(partitions)
         found = offsets.read(keys)
         committed = {
             key: offset.position.next
@@ -437,6 +440,10 @@ def _release(consumption: Callable[[], None], own_client: Client | None) -> None
     finally:
         if own_client is not None:
             own_client.close()
+
+
+def _as_keys(partitions: Iterable[Partition]) -> set[PartitionKey]:
+    return {_as_key(each) for each in listed(partitions, "partitions")}
 
 
 def _as_key(partition: Partition) -> PartitionKey:

@@ -10,6 +10,7 @@ from hqueue.errors import HQueueError
 from hqueue.groups import Consumption, Handout, Position, Stream
 from hqueue.message import ConsumedMessage
 from hqueue.metadata import PartitionKey
+from hqueue.runtime.extras import needing_arrow
 from hqueue.settings.numbers import check_number, check_whole
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class ConsumerStream:
         columns of `CombinedPartitionScanner.arrow_batches` after one with the name of the
         ``queue``. Needs the extra ``hqueue[arrow]``.
         """
-        from hqueue.consume.arrow import with_queue  # noqa: PLC0415  (pyarrow is an extra)
+        with needing_arrow():
+            from hqueue.consume.arrow import with_queue  # noqa: PLC0415  (pyarrow is an extra)
 
         idle_ms = _idle(idle_ms_max)
         while (handout := self._next(idle_ms)) is not None:

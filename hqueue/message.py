@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.message_id import MessageID
+from hqueue.settings.kinds import listed
 from hqueue.settings.limits import BATCH_BYTES_MAX, SEQUENCE_BITS, TOPIC_BYTES_MAX
 
 __all__ = [
@@ -107,7 +108,7 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
         if key is not None:
             key = checked_key(key)
             size += len(key)
-        if headers != ():
+        if type(headers) is not tuple or headers:
             headers = checked_headers(headers)
             size += headers_size(headers)
         if size > BATCH_BYTES_MAX:
@@ -249,7 +250,7 @@ class Messages(Sequence[Message]):
             raise InvalidInputError("these are several values, not one", type=type(values).__name__)
         if isinstance(keys, (bytes, bytearray, memoryview, str)):
             raise InvalidInputError("these are several keys, not one", type=type(keys).__name__)
-        given = list(values)
+        given = listed(values, "values")
         kinds = set(map(type, given))
         for kind in kinds:
             if not issubclass(kind, (bytes, bytearray, memoryview)):
@@ -326,7 +327,7 @@ def _checked_keys(
     keys: Iterable[bytes | bytearray | memoryview | None],
 ) -> list[bytes | None]:
     """The keys of many messages: what they should be already is looked at without a loop."""
-    given = list(keys)
+    given = listed(keys, "keys")
     if set(map(type, given)) <= {bytes, type(None)}:
         return cast("list[bytes | None]", given)
     return list(map(checked_key, given))
@@ -336,7 +337,7 @@ def _checked_headers_of(
     headers: Iterable[Iterable[tuple[str, bytes | bytearray | memoryview]]],
 ) -> list[Headers]:
     """The headers of many messages, likewise."""
-    given = list(headers)
+    given = listed(headers, "headers")
     if set(map(type, given)) <= {tuple}:
         pairs = list(chain.from_iterable(given))
         if set(map(type, pairs)) <= {tuple} and set(map(len, pairs)) <= {2}:
@@ -396,13 +397,20 @@ def headers_size(headers: Headers) -> int:
     return sum([len(name.encode()) + len(value) for name, value in headers])
 
 
-@functools.lru_cache(maxsize=4_096)
 def topic_bytes(topic: str) -> bytes:
     """A topic as HBase holds it: its UTF-8.
 
     Raises:
         InvalidInputError: it is empty, too long, or has no UTF-8.
     """
+    try:
+        return _topic_bytes(topic)
+    except TypeError:  # What can't be hashed.
+        raise InvalidInputError("a topic is a str", topic=topic) from None
+
+
+@functools.lru_cache(maxsize=4_096)
+def _topic_bytes(topic: str) -> bytes:
     if not isinstance(topic, str):
         raise InvalidInputError("a topic is a str", topic=topic)
     try:

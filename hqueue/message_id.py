@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import overload
 
 from hqueue.errors import InvalidInputError
+from hqueue.settings.kinds import check_kind
 from hqueue.settings.limits import (
     MESSAGE_ID_MAX,
     SEQUENCE_BITS,
     SEQUENCE_MAX,
     TIMESTAMP_MS_MAX,
 )
-from hqueue.settings.numbers import as_whole, whole_number
+from hqueue.settings.numbers import as_whole, check_whole, whole_number
 
 __all__ = [
     "MessageID",
     "MessageIDs",
     "Moment",
     "as_message_id",
+    "check_message_id",
     "id_of",
     "sequence_of",
     "timestamp_of",
 ]
+
+SECONDS_MIN = 10**9
+SECONDS_MAX = 10**10
+"""What would be a second of the years 2001 to 2286 is, as milliseconds, one of the first months of
+1970, in which no message was written."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -84,7 +92,7 @@ class MessageID(int):
     @classmethod
     def parse(cls, text: str) -> MessageID:
         """The ID that ``str(message_id)`` gave: ``timestamp-sequence``."""
-        first, _, second = text.strip().partition("-")
+        first, _, second = check_kind(text, str, "text").strip().partition("-")
         timestamp, sequence = whole_number(first), whole_number(second)
         if timestamp is None or sequence is None:
             raise InvalidInputError("a MessageID is written timestamp-sequence", text=text)
@@ -137,7 +145,8 @@ class MessageIDs(Sequence[MessageID]):
     __slots__ = ("_range",)
 
     def __init__(self, first: int, count: int) -> None:
-        self._range = range(first, first + count)
+        first = check_whole(first, 0, option="first")
+        self._range = range(first, first + check_whole(count, 0, sys.maxsize, option="count"))
 
     @overload
     def __getitem__(self, index: int) -> MessageID: ...
@@ -178,7 +187,7 @@ def as_message_id(moment: Moment) -> MessageID:
     """The smallest ID that a message written at this moment can have.
 
     Raises:
-        InvalidInputError: a naive datetime, or out of range.
+        InvalidInputError: a naive datetime, out of range, or a number that says seconds.
     """
     if isinstance(moment, MessageID):
         return moment
@@ -186,4 +195,20 @@ def as_message_id(moment: Moment) -> MessageID:
         if moment.tzinfo is None:
             raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
         return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
+    number = as_whole(moment, 0)
+    if number is not None and SECONDS_MIN <= number < SECONDS_MAX:
+        raise InvalidInputError(
+            "a number is milliseconds since the epoch here, and this one says seconds: multiply it "
+            "by 1000, or give a datetime",
+            moment=moment,
+        )
     return MessageID(moment)
+
+
+def check_message_id(value: object, option: str) -> MessageID:
+    """An ID.
+
+    Raises:
+        InvalidInputError: it is none.
+    """
+    return check_kind(value, MessageID, option)  # type: ignore[no-any-return]

@@ -34,6 +34,7 @@ from hqueue.push.dead_letters import DeadLetters
 from hqueue.push.subscriber import SubscriberOptions
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.attributes import QueueDescription
+from hqueue.settings.kinds import check_flag
 from hqueue.settings.options import Unpack, check_options
 
 if TYPE_CHECKING:
@@ -284,6 +285,7 @@ class Queue:
             NoTopicPersistenceInfoError: no hub ever owned this topic: `scan` reads it.
             StoreUnavailableError: the metadata stayed away for ``operation_timeout_ms``.
         """
+        check_flag(whole, "whole")
         if whole and stop is None:
             raise InvalidInputError("what is to be read whole needs a stop", topic=topic)
         scans_of(topic, (), start, stop)  # Refuses bad input before anything is asked.

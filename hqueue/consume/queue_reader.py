@@ -19,8 +19,10 @@ from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.ports import ReadPort, RecordPort
 from hqueue.log.ranges import OwnedRange, RangeCheck
-from hqueue.message_id import MessageID, Moment
+from hqueue.message_id import MessageID, Moment, check_message_id
 from hqueue.runtime.clock import Deadline
+from hqueue.settings.kinds import check_kind, check_mapping, listed
+from hqueue.settings.numbers import check_whole
 
 __all__ = ["QueueReader"]
 
@@ -53,6 +55,7 @@ class QueueReader:
         """As `Queue.reader`; `ordinal` as `PartitionReader` takes it."""
         self._context.check_open()
         partition = self._context.check_partition(partition)
+        check_kind(scan, Scan, "scan")
         return PartitionReader(
             partition,
             self._port,
@@ -113,30 +116,39 @@ class QueueReader:
     def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
         """As `Queue.lag`."""
         clock = self._context.clock
+        places = {
+            self._context.check_partition(partition): check_message_id(place, "positions")
+            for partition, place in check_mapping(positions, "positions").items()
+        }
         return {
-            partition: lag_at(
-                partition, int(positions[partition]), self._port, self.deadline(), clock
-            )
-            for partition in self._context.chosen(list(positions))
+            partition: lag_at(partition, int(place), self._port, self.deadline(), clock)
+            for partition, place in places.items()
         }
 
     def count_before(self, partition: int, message_id: MessageID) -> int:
         """As `Queue.count_before`."""
         partition = self._context.check_partition(partition)
+        check_message_id(message_id, "message_id")
         return count_before(partition, message_id, self._port, self.deadline())
 
     def id_at(self, partition: int, ordinal: int) -> MessageID:
         """As `Queue.id_at`."""
         partition = self._context.check_partition(partition)
+        ordinal = check_whole(ordinal, 0, option="ordinal")
         return id_at(partition, ordinal, self._port, self.deadline())
 
     def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> PartitionExpiry:
         """As `Queue.expiry`."""
         partition = self._context.check_partition(partition)
+        check_message_id(guess, "guess")
+        exact_ms = check_whole(exact_ms, 1, option="exact_ms")
         return expiry_of(partition, guess, exact_ms, self._port, self.deadline())
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
         """As `Queue.appended_since`."""
+        offsets = [
+            check_kind(each, PartitionOffsets, "offsets") for each in listed(offsets, "offsets")
+        ]
         return appended_since(offsets, self._port, self.deadline)
 
     def headers(self, partition: int, start: Moment, stop: Moment | None) -> Iterator[Header]:
@@ -161,6 +173,9 @@ class QueueReader:
         """As `Queue.check`; `now_ms` tells the time by the store's clock, and `moved` is as
         `PartitionChecker` takes it.
         """
+        if ranges is not None:
+            for each in check_mapping(ranges, "ranges").values():
+                listed(each, "ranges")
         ttl_seconds = self._context.describe().ttl_seconds
         for partition in self._context.chosen(partitions):
             yield from PartitionChecker(

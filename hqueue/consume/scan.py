@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hqueue.errors import InvalidInputError
 from hqueue.message import plain_text, topic_bytes
 from hqueue.message_id import Moment, as_message_id
+from hqueue.settings.kinds import listed
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["Scan"]
@@ -37,14 +38,12 @@ class Scan:
         """The first ID that isn't any more, as an integer."""
         if self.stop < self.start:
             raise InvalidInputError("a scan's stop lies before its start", start=start, stop=stop)
-        if isinstance(topics, (str, bytes)):
-            raise InvalidInputError("topics is a sequence of texts, not one", topics=topics)
         self.topics: set[str] = set()
         """The topics wanted; all if empty."""
         self.owner_epoch: int | None = None
         """Of topics that hubs own: only what the owner with this epoch appended; whoever wrote it
         if None."""
-        for topic in topics:
+        for topic in listed(topics, "topics"):
             self.add_topic(topic)
 
     def add_topic(self, topic: str) -> Scan:

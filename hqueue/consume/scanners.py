@@ -18,10 +18,13 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.log import Batch, PartitionReader
 from hqueue.message import ReceivedMessage
 from hqueue.message_id import MessageID
+from hqueue.runtime.extras import needing_arrow
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.fork import register
+from hqueue.settings.attributes import check_partition
+from hqueue.settings.kinds import check_flag, check_kind, check_mapping
 from hqueue.settings.limits import SCAN_BYTES_MAX
-from hqueue.settings.numbers import check_whole
+from hqueue.settings.numbers import check_number, check_whole
 from hqueue.settings.options import Unpack
 
 if TYPE_CHECKING:
@@ -111,6 +114,18 @@ class CombinedPartitionScanner:
         by_id: bool = False,
         bytes_max: int = BYTES_MAX,
     ) -> None:
+        check_mapping(scans, "scans")
+        for scan in scans.values():
+            check_kind(scan, Scan, "scans")
+        check_flag(follow, "follow")
+        check_flag(by_id, "by_id")
+        if idle_ms_max is not None:
+            if not follow:
+                raise InvalidInputError(
+                    "idle_ms_max is for a scanner that follows: any other ends at the end",
+                    idle_ms_max=idle_ms_max,
+                )
+            check_number(idle_ms_max, 0, float("inf"), option="idle_ms_max")
         if not scans:
             raise InvalidInputError("a scanner needs at least one partition")
         if follow and by_id:
@@ -182,7 +197,8 @@ class CombinedPartitionScanner:
         The bodies are not touched one by one: HBase's cells become the column as they are. Needs
         the extra ``hqueue[arrow]``. Raises as `next`.
         """
-        from hqueue.consume.arrow import record_batches  # noqa: PLC0415  (pyarrow is an extra)
+        with needing_arrow():
+            from hqueue.consume.arrow import record_batches  # noqa: PLC0415  (pyarrow is an extra)
 
         for batches in self._batches():
             yield from self._noted(record_batches, batches)
@@ -314,7 +330,8 @@ class PartitionScanner(CombinedPartitionScanner):
     def __init__(
         self, reader: QueueReader, partition: int, scan: Scan, **options: Unpack[ScannerOptions]
     ) -> None:
-        super().__init__(reader, {partition: scan}, **options)
+        number = check_partition(partition, reader.partitions)
+        super().__init__(reader, {number: scan}, **options)
 
 
 class QueueScanner(CombinedPartitionScanner):

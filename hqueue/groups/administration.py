@@ -28,6 +28,7 @@ from hqueue.message_id import MessageID, as_message_id
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.ports import ANY
 from hqueue.settings.attributes import check_partition, check_queue_name
+from hqueue.settings.kinds import listed
 
 __all__ = [
     "GroupDescription",
@@ -178,7 +179,9 @@ def reset_group(
     """
     check_start(start)
     chosen = range(log.partitions) if partitions is None else partitions
-    numbers = sorted({check_partition(partition, log.partitions) for partition in chosen})
+    numbers = sorted(
+        {check_partition(partition, log.partitions) for partition in listed(chosen, "partitions")}
+    )
     if not numbers:
         raise InvalidInputError("reset one partition at least", queue=log.name)
     group = _Group(cluster, store, name)

@@ -14,6 +14,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.threads import start
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.kinds import listed
 
 __all__ = ["Catalog", "QueueCatalog", "Selection"]
 
@@ -47,7 +48,7 @@ class Selection:
                 raise InvalidInputError(
                     "this is no regular expression", pattern=pattern, reason=str(exc)
                 ) from exc
-        names = frozenset([queues] if isinstance(queues, str) else queues or ())
+        names = frozenset([queues] if isinstance(queues, str) else listed(queues or (), "queues"))
         if not names:
             raise InvalidInputError("subscribe to one queue at least")
         return cls(frozenset(map(check_queue_name, names)))

@@ -8,6 +8,7 @@ from hqueue.errors import ClosedError
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.attributes import QueueDescription, check_partition
 from hqueue.settings.connection import Settings
+from hqueue.settings.kinds import listed
 
 __all__ = ["QueueContext"]
 
@@ -65,7 +66,7 @@ class QueueContext:
         """
         if partitions is None:
             return range(self.partitions)
-        return [self.check_partition(partition) for partition in partitions]
+        return [self.check_partition(partition) for partition in listed(partitions, "partitions")]
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""

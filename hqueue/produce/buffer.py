@@ -19,6 +19,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.threads import try_start
+from hqueue.settings.kinds import check_timeout_s
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.settings.reserved import check_topic
@@ -223,6 +224,7 @@ class BatchingBuffer(Generic[Target]):
         if os.getpid() != self._pid:
             raise ClosedError("the producer belongs to the parent process: flush it there")
         self._check_waiter()
+        timeout_s = check_timeout_s(timeout_s)
         ends_ms = _ends_ms(timeout_s)
         flushing = object()
         try:
@@ -256,6 +258,7 @@ class BatchingBuffer(Generic[Target]):
         if os.getpid() != self._pid:
             return True
         self._check_waiter()
+        timeout_s = check_timeout_s(timeout_s)
         self._close()
         ends_ms = _ends_ms(timeout_s)
         drained = self.flush(timeout_s)

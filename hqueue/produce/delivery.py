@@ -10,6 +10,7 @@ from hqueue.errors import ClosedError, Outcome
 from hqueue.format import Bodies, encode_values
 from hqueue.message import Headers
 from hqueue.message_id import MessageID, MessageIDs
+from hqueue.settings.kinds import check_timeout_s
 
 __all__ = ["BatchFuture", "Delivery", "DeliveryCallback", "PendingBatch", "Target"]
 
@@ -102,7 +103,7 @@ class Delivery(Generic[_IDs]):
             TimeoutError: it was not known in time; nothing is decided.
         """
         try:
-            ids = self._known().result(timeout_s)
+            ids = self._known().result(check_timeout_s(timeout_s))
         except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
             raise TimeoutError("it is not known yet whether it is written") from exc
         return cast("_IDs", ids if self._index is None else ids[self._index])
@@ -114,7 +115,7 @@ class Delivery(Generic[_IDs]):
             TimeoutError: it was not known in time; nothing is decided.
         """
         try:
-            return self._known().exception(timeout_s)
+            return self._known().exception(check_timeout_s(timeout_s))
         except concurrent.futures.TimeoutError as exc:
             raise TimeoutError("it is not known yet whether it is written") from exc
 

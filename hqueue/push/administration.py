@@ -19,6 +19,9 @@ from hqueue.message_id import MessageID, as_message_id
 from hqueue.metadata import Coordination, Presence, SubscriptionKey
 from hqueue.push.members import connected_members, forget_members
 from hqueue.push.subscription import Subscription
+from hqueue.settings.kinds import listed
+from hqueue.settings.limits import PARTITIONS_MAX
+from hqueue.settings.numbers import check_whole
 
 __all__ = [
     "SubscriberState",
@@ -88,7 +91,9 @@ def add_subscriber(
     Raises:
         SubscriberExistsError: it has one in this queue already.
     """
-    starts = Subscription(name, start=start).add_partitions(partitions or ())
+    starts = Subscription(name, start=start).add_partitions(
+        () if partitions is None else partitions
+    )
     keys = {
         SubscriptionKey(log.name, partition, name): where
         for partition, where in starts.starts(log.partitions).items()
@@ -210,8 +215,12 @@ def _keys_of(
     """A subscriber's keys: all it has, or those of some partitions, which it must have."""
     keys = [key for key in coordination.subscriptions.list(queue_name) if key.subscriber == name]
     if partitions is not None:
-        chosen = [key for key in keys if key.partition in set(partitions)]
-        keys = chosen if len(chosen) == len(set(partitions)) else []
+        numbers = {
+            check_whole(each, 0, PARTITIONS_MAX - 1, option="partition")
+            for each in listed(partitions, "partitions")
+        }
+        chosen = [key for key in keys if key.partition in numbers]
+        keys = chosen if len(chosen) == len(numbers) else []
     if not keys:
         raise SubscriberNotFoundError(
             "there is no such subscriber; the queue's name comes first, then the subscriber's",

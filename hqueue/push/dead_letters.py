@@ -41,6 +41,7 @@ from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID
 from hqueue.metadata import check_name
 from hqueue.metadata.encoding import decode_fields, text_of
+from hqueue.settings.kinds import check_kind
 from hqueue.settings.limits import BATCH_BYTES_MAX, REASON_LENGTH_MAX
 from hqueue.settings.numbers import check_whole
 
@@ -138,7 +139,8 @@ class DeadLetters:
         Raises:
             As `Queue.scan`.
         """
-        report = on_unreadable or _log_unreadable
+        check_name(subscriber)
+        report = _log_unreadable if on_unreadable is None else on_unreadable
 
         def readable(topic: str) -> Iterator[tuple[ReceivedMessage, _Wrapping]]:
             with self._scanner(partition, Scan(topics=[topic])) as scanner:
@@ -169,7 +171,7 @@ class DeadLetters:
         Raises:
             As `Queue.put`. Some of them may be written then.
         """
-        self._put((letter, wrapped_dead_letter(letter)) for letter in letters)
+        self._put((letter, wrapped_dead_letter(letter)) for letter in _letters(letters))
 
     def redrive(self, letters: Iterable[DeadLetter]) -> int:
         """Put dead letters back to their subscriber, and to no other; how many.
@@ -182,7 +184,7 @@ class DeadLetters:
         """
 
         def wrapped() -> Iterator[tuple[DeadLetter, Message]]:
-            for letter in letters:
+            for letter in _letters(letters):
                 if letter.expired:
                     raise InvalidInputError(
                         "the value of this dead letter has expired", id=letter.id
@@ -210,6 +212,7 @@ class DeadLetters:
         Raises:
             UnsupportedFormatError: this message is no redrive.
         """
+        check_kind(message, ReceivedMessage, "message")
         letter = self._letter(message, _wrapping_of(message))
         if letter.expired:
             return None
@@ -298,6 +301,17 @@ class DeadLetters:
                 value = found.value[wrapping.value_at :]
                 return Message(wrapping.topic, value, found.key, found.headers)
         raise _unreadable(message, "the message that it stands for was put back too often")
+
+
+def _letters(letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+    """Those that are to be put, one by one.
+
+    Raises:
+        InvalidInputError: one is none.
+    """
+    check_kind(letters, Iterable, "letters")
+    for letter in letters:
+        yield check_kind(letter, DeadLetter, "letters")
 
 
 def wrapped_dead_letter(letter: DeadLetter) -> Message:

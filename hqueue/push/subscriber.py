@@ -22,7 +22,8 @@ from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
-from hqueue.settings.addresses import PORT_MAX, zookeeper_servers
+from hqueue.settings.addresses import PORT_MAX, is_host, zookeeper_servers
+from hqueue.settings.kinds import check_kind, check_timeout_s
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 from hqueue.settings.numbers import check_whole
 
@@ -156,6 +157,10 @@ class Subscriber:
         connections_max = check_whole(connections_max, 1, 65_536, option="connections_max")
         if not isinstance(shared, bool):
             raise InvalidInputError("shared is True or False", shared=shared)
+        check_kind(subscription, Subscription, "subscription")
+        for name, given in (("host", host), ("listen_host", listen_host)):
+            if given is not None and not is_host(given):
+                raise InvalidInputError("this can be no host's name", option=name, host=given)
         self._starts = subscription.starts(log.partitions)
         self._log = log
         self._subscription = subscription
@@ -286,9 +291,15 @@ class Subscriber:
 
         Raises:
             HQueueError: it is present no more, and why: `failure`.
+            InvalidInputError: it was not started: nothing would ever end the wait.
             ClosedError: this is a forked child, in which it never was.
         """
         self._check_process()
+        timeout_s = check_timeout_s(timeout_s)
+        if not self._begun and not self._reception.wanted_end.is_set():
+            raise InvalidInputError(
+                "the subscriber was not started: call start, or use it as a context manager, first"
+            )
         ended = self._reception.wanted_end.wait(timeout_s)
         if self.failure is not None:
             raise self.failure

@@ -8,8 +8,10 @@ from hqueue.errors import InvalidInputError
 from hqueue.handle.start import EARLIEST, Start, check_start
 from hqueue.message import plain_text, topic_bytes
 from hqueue.metadata import DeliveryOptions, check_name
-from hqueue.settings.attributes import check_partition
-from hqueue.settings.limits import TOPICS_PER_BATCH_MAX
+from hqueue.settings.attributes import check_partition, check_partitions
+from hqueue.settings.kinds import check_flag, check_kind, listed
+from hqueue.settings.limits import PARTITIONS_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.settings.numbers import check_whole
 
 __all__ = ["Subscription"]
 
@@ -38,10 +40,10 @@ class Subscription:
         reset: bool = False,
         delivery: DeliveryOptions | None = None,
     ) -> None:
-        if isinstance(topics, (str, bytes)):
-            raise InvalidInputError("topics is a sequence of texts, not one", topics=topics)
         self.name = check_name(name)
-        self.topics = frozenset(plain_text(topic, "a topic is a str") for topic in topics)
+        self.topics = frozenset(
+            plain_text(topic, "a topic is a str") for topic in listed(topics, "topics")
+        )
         if len(self.topics) > TOPICS_PER_BATCH_MAX:
             raise InvalidInputError(
                 "too many topics; none means all",
@@ -51,8 +53,12 @@ class Subscription:
         for topic in self.topics:
             topic_bytes(topic)
         self.start = check_start(start)
-        self.reset = reset
-        self.delivery = delivery or DeliveryOptions()
+        self.reset = check_flag(reset, "reset")
+        self.delivery = (
+            DeliveryOptions()
+            if delivery is None
+            else check_kind(delivery, DeliveryOptions, "delivery")
+        )
         self._partitions: dict[int, Start] = {}
 
     def add_partition(self, partition: int, start: Start | None = None) -> Subscription:
@@ -62,16 +68,20 @@ class Subscription:
             partition: the partition.
             start: where it begins, if not where the others do.
         """
-        self._partitions[partition] = self.start if start is None else check_start(start)
+        number = check_whole(partition, 0, PARTITIONS_MAX - 1, option="partition")
+        self._partitions[number] = self.start if start is None else check_start(start)
         return self
 
     def add_partitions(
         self, partitions: Iterable[int] | Mapping[int, Start | None]
     ) -> Subscription:
         """Want these partitions; of a mapping each with its start. Returns the subscription."""
-        starts = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
-        for partition, start in starts.items():
-            self.add_partition(partition, start)
+        if isinstance(partitions, Mapping):
+            for partition, start in partitions.items():
+                self.add_partition(partition, start)
+        else:
+            for partition in listed(partitions, "partitions"):
+                self.add_partition(partition)
         return self
 
     def starts(self, partitions: int) -> dict[int, Start]:
@@ -80,6 +90,7 @@ class Subscription:
         Raises:
             InvalidInputError: one that was added isn't there.
         """
+        partitions = check_partitions(partitions)
         chosen = {
             check_partition(partition, partitions): start
             for partition, start in self._partitions.items()

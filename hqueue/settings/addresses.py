@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import ipaddress
 from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.settings.limits import HOST_LENGTH_MAX
 from hqueue.settings.numbers import check_whole, is_whole, whole_number
 
-__all__ = ["PORT_MAX", "Address", "GatewayAddress", "master_address", "zookeeper_servers"]
+__all__ = [
+    "PORT_MAX",
+    "Address",
+    "GatewayAddress",
+    "is_host",
+    "master_address",
+    "zookeeper_servers",
+]
 
 PORT_MAX = 65_535
 ZOOKEEPER_PORT = 2_181
@@ -29,6 +38,8 @@ class Address(NamedTuple):
         Raises:
             InvalidInputError: it is no host and port.
         """
+        if not isinstance(text, str):
+            raise InvalidInputError("an address is written host:port", address=text)
         if len(text) > HOST_LENGTH_MAX + len("[]:65535"):
             raise InvalidInputError(
                 "a host's name is too long", address=text[:80], length_max=HOST_LENGTH_MAX
@@ -78,15 +89,36 @@ def _with_port(text: str, port: int) -> Address:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """A host without its brackets, and what follows its colon; None if it has no colon."""
+    """A host without its brackets, and what follows its colon; None if it has no colon. No host
+    where something with colons is no IPv6 address in brackets.
+    """
     host, colon, rest = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, colon, rest = text, "", ""
-    return host.removeprefix("[").removesuffix("]"), rest if colon else None
+    bare = host.removeprefix("[").removesuffix("]")
+    if ":" in bare and not (host.startswith("[") and host.endswith("]") and _is_ipv6(bare)):
+        bare = ""
+    return bare, rest if colon else None
+
+
+def _is_ipv6(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.IPv6Address(host))
+    return False
 
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def is_host(host: object) -> bool:
+    """Whether something can be the name of a host."""
+    return (
+        isinstance(host, str)
+        and 0 < len(host) <= HOST_LENGTH_MAX
+        and "\0" not in host
+        and _resolvable(host)
+    )
 
 
 def _resolvable(host: str) -> bool:
@@ -110,6 +142,8 @@ class GatewayAddress:
     thrift2_port: int = 9091
 
     def __post_init__(self) -> None:
+        if not isinstance(self.host, str):
+            raise SettingsError("a gateway needs a host name", host=self.host)
         if not self.host or any(c.isspace() or c in "/,[]" for c in self.host):
             raise SettingsError("a gateway needs a host name", host=self.host)
         for name in ("thrift1_port", "thrift2_port"):
@@ -120,6 +154,8 @@ class GatewayAddress:
     @classmethod
     def parse(cls, text: str) -> GatewayAddress:
         """Read ``host``, or ``host:thrift1_port/thrift2_port``."""
+        if not isinstance(text, str):
+            raise SettingsError("a gateway is written host:thrift1_port/thrift2_port", gateway=text)
         host, ports = _split(text.strip())
         if ports is None:
             return cls(host)

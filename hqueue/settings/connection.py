@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from hqueue.errors import InvalidInputError, SettingsError
-from hqueue.settings.addresses import Address, GatewayAddress, master_address
+from hqueue.settings.addresses import Address, GatewayAddress, master_address, zookeeper_servers
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.kinds import check_kind, check_mapping
 from hqueue.settings.loading import (
     HUB_PREFIX,
     HUB_TABLE,
@@ -47,7 +48,7 @@ class Credential:
     @classmethod
     def parse(cls, text: str) -> Credential:
         """Read ``scheme:credential``. The text is a secret, and in no error."""
-        scheme, colon, credential = text.strip().partition(":")
+        scheme, colon, credential = check_kind(text, str, "text").strip().partition(":")
         if not (scheme and colon and credential):
             raise SettingsError("zookeeper_auth is written scheme:credential")
         return cls(scheme, credential)
@@ -62,6 +63,8 @@ class AccessRule:
     permissions: str
 
     def __post_init__(self) -> None:
+        for name in ("scheme", "id", "permissions"):
+            check_kind(getattr(self, name), str, name)
         wrong = set(self.permissions) - set("cdrwa")
         if not self.scheme or not self.permissions or wrong:
             raise SettingsError(
@@ -72,7 +75,7 @@ class AccessRule:
     @classmethod
     def parse(cls, text: str) -> AccessRule:
         """Read ``scheme:id:permissions``; the id may have colons."""
-        scheme, _, rest = text.strip().partition(":")
+        scheme, _, rest = check_kind(text, str, "text").strip().partition(":")
         identity, _, permissions = rest.rpartition(":")
         return cls(scheme, identity, permissions)
 
@@ -237,6 +240,13 @@ class Settings:
             if not re.fullmatch(r"(/[^/\x00-\x1f]+)+", path) or {".", ".."} & set(path.split("/")):
                 raise SettingsError(f"{name} is a ZooKeeper path, as {example}", **{name: path})
         try:
+            zookeeper_servers(self.zookeeper)
+        except InvalidInputError as exc:
+            raise SettingsError(
+                "zookeeper is written host:port,host:port, with a path behind it or without",
+                zookeeper=self.zookeeper,
+            ) from exc
+        try:
             object.__setattr__(self, "metadata_table", check_queue_name(self.metadata_table))
         except InvalidInputError as exc:
             raise SettingsError(
@@ -266,7 +276,11 @@ class Settings:
             SettingsError: a setting is unknown (the closest known one is named), has a wrong
                 value, or a settings file can't be read.
         """
-        environ = os.environ if environ is None else environ
+        environ = os.environ if environ is None else check_mapping(environ, "environ")
+        for name in environ:
+            check_kind(name, str, "environ")
+        if arguments is not None:
+            check_mapping(arguments, "arguments")
         found = FoundSettings(cls)
         found.add_file(local_connection_file(environ))
         # A worker's and a hub's settings stand in the same places, and are none of a connection's.

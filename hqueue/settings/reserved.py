@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hqueue.errors import InvalidInputError
+from hqueue.settings.kinds import check_kind
 
 __all__ = ["PREFIX", "check_headers", "check_topic", "is_reserved", "unreserved"]
 
@@ -21,7 +22,7 @@ _Headers = tuple[tuple[str, bytes], ...]
 
 def is_reserved(name: str) -> bool:
     """Whether a topic or a header of this name is the system's own: it begins with ``hqueue.``."""
-    return name.startswith(PREFIX)
+    return bool(check_kind(name, str, "name").startswith(PREFIX))
 
 
 def check_topic(topic: str) -> None:

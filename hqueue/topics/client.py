@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message, ReceivedMessage, topic_bytes
-from hqueue.message_id import MessageID, MessageIDs
+from hqueue.message_id import MessageID, MessageIDs, check_message_id
 from hqueue.metadata import check_name
 from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess
 from hqueue.produce.options import ProducerOptions
@@ -163,6 +163,8 @@ class HubClient:
         region = self._queue(queue)
         sent = message_structs(topic, messages)
         number = check_whole(number, 0, NUMBER_MAX - len(sent), option="number")
+        if since is not None:
+            check_message_id(since, "since")
         return self._once.publish(region, topic, sent, number, since)
 
     def newest_number(
@@ -181,6 +183,8 @@ class HubClient:
                 ClosedError: as `publish_once`.
         """
         topic_bytes(topic)
+        if since is not None:
+            check_message_id(since, "since")
         return self._once.newest(self._queue(queue), topic, since)
 
     def producer(
@@ -395,6 +399,7 @@ class HubClient:
             InvalidInputError, QueueNotFoundError, NotAllowedError, HubUnavailableError,
                 ClosedError: as `publish`.
         """
+        topic_bytes(topic)
         self._subscriptions.unsubscribe(self._queue(queue), topic, check_name(subscriber))
 
     def _queue(self, queue: str | None) -> str:

@@ -15,6 +15,7 @@ from hqueue.produce.encode import headers_to_put
 from hqueue.push.service import received_message
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.addresses import Address
+from hqueue.settings.kinds import listed
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
@@ -82,7 +83,7 @@ class HubQueue:
                 log, or come to be.
             ClosedError: the client was closed.
         """
-        batch = [messages] if isinstance(messages, Message) else list(messages)
+        batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
         if not batch or not all(isinstance(each, Message) for each in batch):
             raise InvalidInputError("what is put is a Message, or a sequence of at least one")
         size = sum(len(each.value) + len(each.key or b"") for each in batch)

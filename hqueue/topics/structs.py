@@ -10,6 +10,7 @@ from hqueue.message import Message
 from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess, check_names
 from hqueue.produce.encode import headers_to_put
 from hqueue.rpc.services import load
+from hqueue.settings.kinds import listed
 from hqueue.settings.reserved import check_topic
 
 __all__ = [
@@ -53,7 +54,8 @@ def message_structs(
         InvalidInputError: there is none, one can't be the topic's, or the topic or a header is the
             system's own.
     """
-    if isinstance(messages, (str, bytes, bytearray, memoryview)) or not messages:
+    messages = listed(messages, "messages")
+    if not messages:
         raise InvalidInputError("what is published is a sequence with at least one message")
     if isinstance(topic, str):
         check_topic(topic)

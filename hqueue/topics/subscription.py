@@ -12,6 +12,7 @@ from hqueue.message_id import MessageID
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.push.service import Consumption
 from hqueue.settings.addresses import Address
+from hqueue.settings.kinds import check_timeout_s
 
 __all__ = ["SubscribeMode", "TopicSubscription"]
 
@@ -101,7 +102,7 @@ class TopicSubscription:
             HQueueError: it ended, and not by `close` or `unsubscribe`: another client took it over,
                 it was unsubscribed, or the hubs refuse it.
         """
-        ended = self._ended.wait(timeout_s)
+        ended = self._ended.wait(check_timeout_s(timeout_s))
         if self.failure is not None:
             raise self.failure
         return ended

@@ -31,7 +31,9 @@ from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.threads import start, try_start
-from hqueue.settings.addresses import Address
+from hqueue.settings.addresses import PORT_MAX, Address, is_host
+from hqueue.settings.kinds import check_flag
+from hqueue.settings.numbers import check_whole
 from hqueue.topics.calls import HubCalls
 from hqueue.topics.endpoint import TIMEOUT_MS, Endpoint
 from hqueue.topics.structs import preferences_of, preferences_struct, text_of
@@ -118,6 +120,10 @@ class Subscriptions:
             raise InvalidInputError(
                 "preferences are SubscriptionPreferences", type=type(preferences).__name__
             )
+        check_flag(explicit_consume, "explicit_consume")
+        if host is not None and not is_host(host):
+            raise InvalidInputError("this can be no host's name", option="host", host=host)
+        port = check_whole(port, 0, PORT_MAX, option="port")
         listeners = Listeners(listener, TIMEOUT_MS)
         with self._lock:
             endpoint = self._endpoint(queue, subscriber, host, port)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import enum
+import sys
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -210,7 +212,16 @@ def test_a_producer_option_out_of_range_is_named(
 
 @pytest.mark.parametrize(
     "moment",
-    [-1, 2**48, 1.5, "now", True, datetime.datetime(2024, 1, 1), datetime.datetime.max],
+    [
+        -1,
+        2**48,
+        1_700_000_000,
+        1.5,
+        "now",
+        True,
+        datetime.datetime(2024, 1, 1),
+        datetime.datetime.max,
+    ],
 )
 def test_a_wrong_moment_makes_no_scan(queue: hqueue.Queue, moment: int) -> None:
     with pytest.raises(InvalidInputError):
@@ -229,6 +240,12 @@ WRONG_SCANS: dict[str, Callable[[hqueue.Queue], object]] = {
     "combined partition": lambda q: q.combined_partition_scanner({0: Scan(), 7: Scan()}),
     "no partition": lambda q: q.combined_partition_scanner({}),
     "follow and merge": lambda q: q.scan(follow=True, by_id=True),
+    "topics None": lambda q: q.scan(topics=None),  # type: ignore[arg-type]
+    "idle, a text": lambda q: q.scan(follow=True, idle_ms_max="10"),  # type: ignore[typeddict-item]
+    "idle, negative": lambda q: q.scan(follow=True, idle_ms_max=-1),
+    "idle without following": lambda q: q.scan(idle_ms_max=10),
+    "a list of partitions": lambda q: q.combined_partition_scanner([0, 1]),  # type: ignore[arg-type]
+    "a partition without a scan": lambda q: q.combined_partition_scanner({0: None}),  # type: ignore[dict-item]
     "no bytes": lambda q: q.scan(bytes_max=0),
     "wrong topic": lambda q: q.scan(topics=["ok", ""]),
 }
@@ -240,6 +257,38 @@ def test_a_scan_with_anything_wrong_is_refused_when_it_is_opened(
 ) -> None:
     with pytest.raises(InvalidInputError):
         WRONG_SCANS[name](queue)
+
+
+def test_seconds_where_milliseconds_are_meant_are_refused_with_what_to_do(
+    queue: hqueue.Queue,
+) -> None:
+    now_s = int(time.time())
+    for call in (
+        lambda: queue.scan(start=now_s),
+        lambda: queue.put(GOOD, partition=0, idempotency_key="k", since=now_s),
+        lambda: hqueue.Subscription("s", start=now_s),
+    ):
+        with pytest.raises(InvalidInputError, match="milliseconds"):
+            call()
+    with queue.scan(start=now_s * 1_000):
+        pass
+
+
+def test_a_subscriber_that_was_not_started_is_not_waited_for(queue: hqueue.Queue) -> None:
+    subscriber = queue.subscriber(hqueue.Subscription("s"), print)
+    with pytest.raises(InvalidInputError, match="not started"):
+        subscriber.wait()
+    subscriber.request_stop()
+    assert subscriber.wait()
+
+
+def test_without_pyarrow_arrow_batches_say_what_to_install(
+    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "hqueue.consume.arrow", raising=False)
+    with queue.scan() as scanner, pytest.raises(InvalidInputError, match="hqueue\\[arrow\\]"):
+        next(scanner.arrow_batches())
 
 
 def test_one_text_for_topics_is_refused_instead_of_taken_apart(queue: hqueue.Queue) -> None:

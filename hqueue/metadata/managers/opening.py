@@ -18,7 +18,7 @@ from hqueue.metadata.managers.memory import memory_of
 from hqueue.metadata.managers.migration import MetadataMigration
 from hqueue.metadata.managers.movable import MovableRecords
 from hqueue.metadata.managers.pipeline import Pipeline
-from hqueue.metadata.managers.stage import MEMORY, ZOOKEEPER, Home, Stage, StageRecord
+from hqueue.metadata.managers.stage import HBASE, MEMORY, ZOOKEEPER, Home, Stage, StageRecord
 from hqueue.metadata.managers.topics import (
     SubscriptionDataManager,
     TopicOwnershipManager,
@@ -146,6 +146,8 @@ def open_topic_metadata(
     """
     hubs = Hubs(session, root, queue, clock)
     homes = Homes(session, root, queue, rows)
+    if only is not None and only not in (ZOOKEEPER, HBASE, MEMORY):
+        raise SettingsError("topics' metadata lies in 'zookeeper', 'hbase' or 'memory'", store=only)
     record = StageRecord(session, root, queue, first, table=table, bound=only is None)
     gate = Gate(record, session, wait_s * 1e3, clock)
     layout = homes.open(Home(only or first, 0)).layout

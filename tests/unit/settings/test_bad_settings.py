@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import hqueue
 from hqueue import (
     GatewayAddress,
     HQueueError,
@@ -74,6 +75,27 @@ def test_what_is_neither_true_nor_false_is_no_switch(given: object) -> None:
 def test_what_no_table_can_be_called_is_no_metadata_table(given: object) -> None:
     with pytest.raises(SettingsError):
         Settings.load({"metadata_table": given}, {})
+
+
+@pytest.mark.parametrize("given", [":::", "localhost:99999", "a:1,", "a:1,,b:2", "a b:1", "/path"])
+def test_what_names_no_zookeeper_is_refused_when_the_settings_are_made(given: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        Settings.load({"zookeeper": given}, {})
+    assert raised.value.zookeeper == given
+    with pytest.raises(SettingsError):
+        hqueue.connect(zookeeper=given)
+
+
+def test_an_address_in_place_of_settings_is_refused_with_what_to_write() -> None:
+    with pytest.raises(SettingsError, match="zookeeper="):
+        hqueue.connect("host:2181")  # type: ignore[call-overload]
+
+
+def test_a_host_with_a_port_twice_is_no_master() -> None:
+    for given in ("h:1:2", "[h:1]:2", "::1", "[::1"):
+        with pytest.raises(SettingsError):
+            hqueue.connect(hbase_masters=given)
+    assert Settings.load({"hbase_masters": "[::1]:2"}, {}).hbase_masters[0].host == "::1"
 
 
 def test_the_metadata_table_may_be_in_a_namespace() -> None:
