@@ -93,6 +93,7 @@ class Consumer(ConsumerStream):
             check_kind(client, Client, "client")
         self._closed = False
         self._closing: threading.Thread | None = None
+        self._freed = False
         self._parts: list[ConsumerStream] | None = None
         self._own_client = connect() if client is None else None
         used = self._own_client if client is None else client
@@ -366,21 +367,28 @@ class Consumer(ConsumerStream):
         Raises:
             CommitFailedError, StoreUnavailableError: it is closed, but not all was committed.
         """
-        if self._closed or self._closing is not None or self._consumption.inherited:
+        if self._closing is not None or self._consumption.inherited or self._freed:
             return
         self._consumption.check_no_callback()
-        self._closing = threading.current_thread()  # Its callbacks may still use the consumer.
-        self._watched.closed()
         try:
-            self._consumption.close(commit=self._settings.auto_commit if commit is None else commit)
-            self._closed = True
-        except HQueueError:
-            self._closed = True
-            raise
+            self._closing = threading.current_thread()  # Its callbacks may still use the consumer.
+            if not self._closed:
+                self._close(self._settings.auto_commit if commit is None else commit)
         finally:
             self._closing = None  # Where it was interrupted it can be closed again.
             if self._own_client is not None:
                 self._own_client.close()
+            if self._closed:
+                self._watched.closed()
+                self._freed = True
+
+    def _close(self, commit: bool) -> None:
+        try:
+            self._consumption.close(commit=commit)
+        except HQueueError:
+            self._closed = True
+            raise
+        self._closed = True
 
     def request_stop(self) -> None:
         """Let `poll` return nothing from now on, and iterations end: so the thread that uses it

@@ -1,10 +1,11 @@
-"""A handler of a signal that raises, at every place of an operation where CPython may call it: what
-comes after it works, in a bounded time, and the log is right.
+"""A handler of a signal that raises, at every place of an operation where CPython may call it, and
+at every line: what comes after it works, in a bounded time, and the log is right.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from tests.support.backends import GatewayBackend, MemoryBackend, NativeBackend
-from tests.support.interrupting import each_interruption
+from tests.support.interrupting import each_interruption, each_line
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
@@ -96,6 +97,15 @@ def connect(request: pytest.FixtureRequest) -> Connect:
     return kind
 
 
+EachPlace = Callable[[Callable[[], object]], Iterator[str]]
+
+
+def interrupted_everywhere(*, every: int = 1) -> pytest.MarkDecorator:
+    """Interrupt at each n-th place that calls and waits make, and at every line."""
+    places = functools.partial(each_interruption, every=every)
+    return pytest.mark.parametrize("each_place", [places, each_line], ids=["calls", "lines"])
+
+
 def quickly(call: Callable[[], object], where: str) -> None:
     """What is done next works, and doesn't wait for what was interrupted."""
     began_s = time.monotonic()
@@ -126,7 +136,10 @@ class Numbers:
         assert set(self.acknowledged) <= set(log), "something acknowledged is missing"
 
 
-def test_puts_go_on_after_one_was_interrupted_anywhere(connect: Connect) -> None:
+@interrupted_everywhere()
+def test_puts_go_on_after_one_was_interrupted_anywhere(
+    connect: Connect, each_place: EachPlace
+) -> None:
     numbers = Numbers()
     with connect() as client:
         queue = client.create_queue(QUEUE, partitions=1)
@@ -137,12 +150,15 @@ def test_puts_go_on_after_one_was_interrupted_anywhere(connect: Connect) -> None
             numbers.acknowledged.append((message.topic, message.value))
 
         put()
-        for where in each_interruption(put):
+        for where in each_place(put):
             quickly(put, where)
         numbers.check(queue)
 
 
-def test_a_first_put_that_was_interrupted_anywhere_is_no_hindrance(connect: Connect) -> None:
+@interrupted_everywhere(every=3)
+def test_a_first_put_that_was_interrupted_anywhere_is_no_hindrance(
+    connect: Connect, each_place: EachPlace
+) -> None:
     numbers = Numbers()
     with connect() as client:
         client.create_queue(QUEUE, partitions=2)
@@ -157,12 +173,15 @@ def test_a_first_put_that_was_interrupted_anywhere_is_no_hindrance(connect: Conn
             opened.append(client.queue(QUEUE))
             put()
 
-        for where in each_interruption(put_first, every=3):
+        for where in each_place(put_first):
             quickly(put, where)
         numbers.check(client.queue(QUEUE))
 
 
-def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(connect: Connect) -> None:
+@interrupted_everywhere()
+def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(
+    connect: Connect, each_place: EachPlace
+) -> None:
     numbers = Numbers()
     sent: list[tuple[Message, hqueue.Delivery[hqueue.MessageID]]] = []
     with connect() as client:
@@ -177,7 +196,7 @@ def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(connect: Conne
             send()
             sent[-1][1].result(QUICK_S)
 
-        for where in each_interruption(send):
+        for where in each_place(send):
             quickly(is_written, where)
         assert producer.close(QUICK_S)
         for message, delivery in sent:
@@ -187,8 +206,9 @@ def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(connect: Conne
 
 
 @pytest.mark.parametrize("connect", [natively, in_memory])
+@interrupted_everywhere(every=2)
 def test_a_consumer_goes_on_after_it_was_interrupted_anywhere_and_misses_nothing(
-    connect: Connect,
+    connect: Connect, each_place: EachPlace
 ) -> None:
     """`poll` and `commit` are interrupted at one place more each time; what a poll that raised has
     taken comes again.
@@ -223,14 +243,17 @@ def test_a_consumer_goes_on_after_it_was_interrupted_anywhere_and_misses_nothing
             last = put_three()
             catch_up()
             put_three()
-            for where in each_interruption(poll_and_commit, every=2):
+            for where in each_place(poll_and_commit):
                 last = put_three()
                 quickly(catch_up, where)
                 assert set(handed_out) == {*range(last + 1)}, f"after an interruption at {where}"
                 put_three()
 
 
-def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_nobody() -> None:
+@interrupted_everywhere(every=3)
+def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_nobody(
+    each_place: EachPlace,
+) -> None:
     with in_memory() as client:
         client.create_queue(QUEUE, partitions=1).put([Message("t", b"%d" % n) for n in range(3)])
         consumers: list[hqueue.Consumer] = []
@@ -244,7 +267,7 @@ def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_no
             consumers[-1].close()
 
         join()
-        for where in each_interruption(close, every=3):
+        for where in each_place(close):
             quickly(close, where)
             quickly(join, where)
         with pytest.raises(hqueue.ClosedError):
@@ -252,8 +275,9 @@ def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_no
 
 
 @pytest.mark.parametrize("options", [{}, {"by_id": True}, {"follow": True, "idle_ms_max": 1}])
+@interrupted_everywhere()
 def test_a_scan_that_was_interrupted_anywhere_says_so_and_never_seems_to_be_at_its_end(
-    options: dict[str, object],
+    options: dict[str, object], each_place: EachPlace
 ) -> None:
     with in_memory() as client:
         queue = client.create_queue(QUEUE, partitions=2)
@@ -267,7 +291,7 @@ def test_a_scan_that_was_interrupted_anywhere_says_so_and_never_seems_to_be_at_i
             scanners.append(queue.scan(bytes_max=1, **options))  # type: ignore[arg-type]
             came.extend(each.value for each in iter(scanners[-1].next, None))
 
-        for where in each_interruption(scan):
+        for where in each_place(scan):
             if not scanners:
                 continue
             failure: hqueue.HQueueError | None = None
@@ -284,8 +308,9 @@ def test_a_scan_that_was_interrupted_anywhere_says_so_and_never_seems_to_be_at_i
         assert sorted(map(int, came)) == [*range(12)]
 
 
+@interrupted_everywhere(every=4)
 def test_puts_to_a_real_server_go_on_after_one_was_interrupted(
-    server: local.LocalServer, queue_name: str
+    server: local.LocalServer, queue_name: str, each_place: EachPlace
 ) -> None:
     numbers = Numbers()
     backend = NativeBackend(server, RawHBase(server.gateways[0]))
@@ -298,7 +323,7 @@ def test_puts_to_a_real_server_go_on_after_one_was_interrupted(
             numbers.acknowledged.append((message.topic, message.value))
 
         put()
-        for where in each_interruption(put, every=4):
+        for where in each_place(put):
             quickly(put, where)
         numbers.check(queue)
         client.disable_queue(queue_name)

@@ -1,8 +1,29 @@
-"""Interrupting the main thread as a handler of a signal does, at every place where it may."""
+"""Interrupting the main thread as a handler of a signal does, at every place where it may.
+
+There are two lists of places, each with a function that goes through it.
+
+- `each_interruption`: after calls of what is written in C, at the beginnings of functions that are
+  written in Python, and in what waits; each time that it is come to.
+- `each_line`: each line that is run, at its beginning, and once more when it is run again, as in a
+  loop. That covers the backward jumps of loops, and the further places at which CPython 3.10 runs
+  handlers: any jump, and the return of a function. It is stricter than CPython is.
+
+Left out are lines at which no handler can be run, and an error would mean what none ever does:
+
+- the line of a `with` to which its block comes back to call `__exit__`,
+- the first line of a `finally`, and what follows an `if` there that calls nothing,
+- the line of an `except`, where an error is taken up, and that of a `try`, which does nothing.
+
+A handler runs within an instruction: here within the last one of the block before, which the block
+guards; `each_interruption` makes a place of that. Left out is also what runs because something is
+freed: Python reports its errors, and goes on.
+"""
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import functools
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -11,10 +32,11 @@ from types import FrameType
 from typing import Any
 
 import hqueue
+import hqueue_workers
 
-__all__ = ["Interrupted", "each_interruption"]
+__all__ = ["Interrupted", "each_interruption", "each_line"]
 
-_HERE = str(Path(hqueue.__file__).parent)
+_HERE = tuple(str(Path(each.__path__[0])) for each in (hqueue, hqueue_workers))
 _FREEING = ("weakref.py", "_weakrefset.py", "forgotten.py")
 _WAITS = ("acquire", "sendmsg", "sendall", "send", "recv", "recv_into", "poll", "connect", "sleep")
 
@@ -77,6 +99,70 @@ def _is_freeing(frame: FrameType | None) -> bool:
     return False
 
 
+class _Line:
+    """Calls the handler at the first line that was not interrupted before, by this or another one.
+
+    Args:
+        places: the lines that were interrupted. Each counts once when it is run first in a call of
+            its function, and once when it is run again.
+    """
+
+    def __init__(self, places: set[tuple[str, int, bool]]) -> None:
+        self._places = places
+        self._run: dict[FrameType, set[int]] = {}
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return None if self.where or not _is_ours(frame) or _is_freeing(frame) else self._in_frame
+
+    def _in_frame(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "return":
+            self._run.pop(frame, None)
+        if event != "line" or self.where:
+            return self._in_frame
+        path, line = frame.f_code.co_filename, frame.f_lineno
+        lines = self._run.setdefault(frame, set())
+        again = line in lines
+        lines.add(line)
+        place = (path, line, again)
+        if place in self._places or not _may_be_interrupted(path, line, again):
+            return self._in_frame
+        self._places.add(place)
+        self.where = f"{frame.f_code.co_name}, {path}:{line}{' again' if again else ''}"
+        sys.settrace(None)
+        _handle(signal.SIGALRM, frame)
+        return None
+
+
+def _may_be_interrupted(path: str, line: int, again: bool) -> bool:
+    never, returns = _left_out(path)
+    return line not in never and not (again and line in returns)
+
+
+@functools.cache
+def _left_out(path: str) -> tuple[frozenset[int], frozenset[int]]:
+    """The lines at which no handler is run: ever, and when a block comes back to them."""
+    never: set[int] = set()
+    returns: set[int] = set()
+    for node in ast.walk(ast.parse(Path(path).read_text())):
+        if isinstance(node, ast.Try):
+            never.update(each.lineno for each in (node, *node.handlers))
+            never.update(_first_lines(node.finalbody))
+        elif isinstance(node, ast.With):
+            returns.update({node.lineno, *(each.context_expr.lineno for each in node.items)})
+    return frozenset(never), frozenset(returns)
+
+
+def _first_lines(block: list[ast.stmt]) -> Iterator[int]:
+    """The lines that are run before a block calls anything, and the one that does."""
+    for first in block[:1]:
+        yield first.lineno
+        if isinstance(first, ast.If) and not any(
+            isinstance(each, ast.Call) for each in ast.walk(first.test)
+        ):
+            yield from _first_lines(first.body)
+
+
 @contextlib.contextmanager
 def _handled() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, _handle)
@@ -109,3 +195,24 @@ def each_interruption(call: Callable[[], object], *, every: int = 1) -> Iterator
                 return
             yield point.where
             number += every
+
+
+def each_line(call: Callable[[], object]) -> Iterator[str]:
+    """As `each_interruption`, at each line of the library that is run: once when it is come to, and
+    once when it is come to again.
+    """
+    places: set[tuple[str, int, bool]] = set()
+    tracing = sys.gettrace()
+    with _handled():
+        while True:
+            line = _Line(places)
+            try:
+                sys.settrace(line)
+                call()
+            except Interrupted:
+                assert line.where
+            finally:
+                sys.settrace(tracing)
+            if not line.where:
+                return
+            yield line.where
