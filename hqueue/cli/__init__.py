@@ -9,7 +9,7 @@ Data goes to stdout, everything else to stderr. The exit code says what became o
     1     refused or failed, nothing is open: a queue in the wrong state, an answer of HBase's,
           a clock that is off, a local server that did not start, a demo whose check failed
     2     wrong usage or input: nothing was sent, or as much as the message says
-    3     HBase was not available, and the operation is not applied
+    3     HBase, ZooKeeper or a hub was not available, and the operation is not applied
     4     the outcome is unknown: the operation may have been applied, or may be yet
     5     the log is corrupt, or of a format that this release does not know
     130   interrupted (Ctrl-C)

@@ -10,6 +10,7 @@ from hqueue.errors import (
     BufferFullError,
     CorruptLogError,
     HQueueError,
+    HubUnavailableError,
     InvalidInputError,
     Outcome,
     SettingsError,
@@ -33,8 +34,8 @@ class ExitCode(enum.IntEnum):
 
 
 # Paragraphs: the help's layout joins the lines of one.
-EXIT_CODES_TEXT = """Exit codes: 0 done; 1 refused or failed; 2 wrong usage or input; 3 HBase or
-ZooKeeper is not available, nothing was applied; 4 the outcome is unknown, it may have been
+EXIT_CODES_TEXT = """Exit codes: 0 done; 1 refused or failed; 2 wrong usage or input; 3 HBase,
+ZooKeeper or a hub is not available, nothing was applied; 4 the outcome is unknown, it may have been
 applied; 5 the log is corrupt; 130 interrupted; 141 the reader of stdout went away.
 
 Data goes to stdout, everything else to stderr."""
@@ -50,7 +51,7 @@ def exit_code_of(error: HQueueError) -> ExitCode:
         return ExitCode.OUTCOME_UNKNOWN
     if isinstance(error, (InvalidInputError, SettingsError)):
         return ExitCode.USAGE
-    if isinstance(error, (StoreUnavailableError, BufferFullError)):
+    if isinstance(error, (StoreUnavailableError, HubUnavailableError, BufferFullError)):
         return ExitCode.UNAVAILABLE
     if isinstance(error, CorruptLogError):
         return ExitCode.CORRUPT

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import sys
 import threading
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -23,6 +22,10 @@ PROGRAM = "hqueue"
 
 SILENCE_S = 2.0
 """After so long a user is told that HBase is not there: operations try on for a minute."""
+
+MEETING_S = 2.4
+ADDRESSES_MAX = 8
+"""So long, and at so many addresses, it is looked what listens there."""
 
 
 class Session:
@@ -63,7 +66,10 @@ class Session:
             from hqueue.connecting import connect  # noqa: PLC0415  (not needed for help)
 
             self._client = connect(**self.given)
-            self._timer = threading.Timer(SILENCE_S, _tell_if_away, [self._client.settings])
+            silence_s = _part_of(SILENCE_S, self._client.settings)
+            self._timer = threading.Timer(
+                silence_s, _tell_if_away, [self._client.settings, self.given]
+            )
             self._timer.daemon = True
             self._timer.start()
         return self._client
@@ -98,33 +104,54 @@ def session_of(context: typer.Context) -> Session:
     return session
 
 
-def _tell_if_away(settings: Settings) -> None:
-    """Say so on stderr if no gateway can be reached at all; natively, if no master can that is
-    named, or else no ZooKeeper.
+def _part_of(seconds: float, settings: Settings) -> float:
+    """So long, or a quarter of what an operation has: it is said before the operation ends."""
+    return min(seconds, settings.operation_timeout_ms / 4e3)
+
+
+def _tell_if_away(settings: Settings, given: Collection[str] = ()) -> None:
+    """Say so on stderr if no gateway can be reached at all, or what listens there is none;
+    natively, the same of the masters that are named, or else of ZooKeeper.
+
+    Args:
+        settings: the settings.
+        given: the names of those that were given as options.
     """
+    from hqueue.cli.endpoints import Met, meet  # noqa: PLC0415  (not needed where all is well)
     from hqueue.settings.addresses import Address, zookeeper_servers  # noqa: PLC0415
+    from hqueue.settings.connection import setting_source  # noqa: PLC0415
 
     if settings.hbase == "gateways":
-        name, where = "gateway", ", ".join(map(str, settings.gateways))
+        setting, name, wanted = "gateways", "gateway", Met.THRIFT
         addresses = [
             Address(gateway.host, port)
             for gateway in settings.gateways
             for port in (gateway.thrift1_port, gateway.thrift2_port)
         ]
+        where = ", ".join(map(str, settings.gateways))
     elif settings.hbase_masters:
-        name, where = "master", ", ".join(map(str, settings.hbase_masters))
+        setting, name, wanted = "hbase_masters", "master", Met.HBASE
         addresses = list(settings.hbase_masters)
+        where = ", ".join(map(str, addresses))
     else:
-        name, where = "ZooKeeper", settings.zookeeper
+        setting, name, wanted = "zookeeper", "ZooKeeper", Met.ZOOKEEPER
         addresses = zookeeper_servers(settings.zookeeper)
-    for address in addresses:
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(address, settings.connect_timeout_ms / 1e3),
-        ):
+        where = settings.zookeeper
+    met: dict[Address, Met] = {}
+    bound_s = _part_of(MEETING_S, settings)
+    for address in addresses[:ADDRESSES_MAX]:
+        met[address] = meet(address, bound_s / min(len(addresses), ADDRESSES_MAX))
+        if met[address] is wanted:
             return
+    source = f"--{setting.replace('_', '-')}" if setting in given else setting_source(setting)
+    found = [
+        f"{address} is {each.value}" for address, each in met.items() if each is not Met.NOTHING
+    ]
+    text = f"no {name} answers at {where} (from {source})"
+    if found:
+        text += f": {', '.join(found)}"
     print(
-        f"hqueue: no {name} answers at {where}; trying on for "
-        f"{settings.operation_timeout_ms / 1e3:.0f} s. 'hqueue local start' starts a local server.",
+        f"hqueue: {text}; trying on for {settings.operation_timeout_ms / 1e3:.0f} s. "
+        "'hqueue local start' starts a local server.",
         file=sys.stderr,
     )

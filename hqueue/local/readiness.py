@@ -34,7 +34,7 @@ _FAMILY = b"p"
 _COLUMN = b"p:v"
 
 _hbase2: Any = load("hbase2")
-_FAILURES = (OSError, ThriftError, EOFError)
+_FAILURES = (OSError, *ThriftError, EOFError)
 
 
 def check_native(zookeeper: str, timeout_s: float) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from typing import Any
 
 from thriftpy2 import protocol as protocols
@@ -14,9 +15,14 @@ from hqueue.rpc.transports import BoundedSocket, BulkTransport, FramedBulkTransp
 
 __all__ = ["Connection", "ThriftError", "open_socket"]
 
-ThriftError = TException
+try:
+    from thriftpy2.protocol.cybin.cybin import ProtocolError
+except ImportError:  # It is not compiled here, and raises the others.
+    ProtocolError = TException
+
+ThriftError = (TException, ProtocolError, LookupError, struct.error)
 """What a call raises beside `OSError`: an error that the service declares, or a reply that is none
-of the protocol's."""
+of the protocol's. The compiled protocol's own error is no `TException`."""
 
 _TRANSPORTS = {
     "buffered": (transports.TBufferedTransport, BulkTransport),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -17,7 +18,15 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "Patience", "SystemClock", "monotonic_s_of"]
+__all__ = [
+    "SYSTEM_CLOCK",
+    "Clock",
+    "Deadline",
+    "Patience",
+    "SystemClock",
+    "bounded_ms",
+    "monotonic_s_of",
+]
 
 Result = TypeVar("Result")
 
@@ -50,6 +59,23 @@ class SystemClock:
 
 _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 SYSTEM_CLOCK = SystemClock()
+
+
+LAST_TRY_MS = 1_000.0
+"""What a request is given at least, even where its operation has less time left: one that is sent
+and not waited for leaves an outcome that nobody knows."""
+
+_under_way = threading.local()
+
+
+def bounded_ms(bound_ms: float) -> float:
+    """The bound on a request, or on opening a connection: not more than is left of the operation
+    that this thread is in the middle of, but for `LAST_TRY_MS`.
+    """
+    ends_ms: float | None = getattr(_under_way, "ends_ms", None)
+    if ends_ms is None:
+        return bound_ms
+    return min(bound_ms, max(LAST_TRY_MS, ends_ms - SYSTEM_CLOCK.monotonic_ms()))
 
 
 def monotonic_s_of(clock: Clock) -> Callable[[], float]:
@@ -86,7 +112,18 @@ class Deadline:
         """Call until it returns; again, after a growing, random pause, while it raises
         `StoreUnavailableError`. When the deadline has passed, the last error is raised. The outcome
         of what ends without an answer is *unknown* if that of any try was.
+
+        What is asked for meanwhile in this thread is bounded by what is left: see `bounded_ms`.
         """
+        outer = getattr(_under_way, "ends_ms", None)
+        own = self._ends_ms if self._clock is SYSTEM_CLOCK and not self.expired else None
+        _under_way.ends_ms = own if outer is None else outer if own is None else min(outer, own)
+        try:
+            return self._run(operation)
+        finally:
+            _under_way.ends_ms = outer
+
+    def _run(self, operation: Callable[[], Result]) -> Result:
         try:
             return operation()  # Nearly all succeed at once: those don't pay for what comes now.
         except StoreUnavailableError as exc:

@@ -29,7 +29,7 @@ from hqueue.settings.loading import (
 )
 from hqueue.settings.numbers import read_whole
 
-__all__ = ["AccessRule", "Credential", "Settings"]
+__all__ = ["AccessRule", "Credential", "Settings", "setting_source"]
 
 ENVIRONMENT_PREFIX = "HQUEUE_"
 _NOT_SETTINGS = {
@@ -281,15 +281,27 @@ class Settings:
             check_kind(name, str, "environ")
         if arguments is not None:
             check_mapping(arguments, "arguments")
-        found = FoundSettings(cls)
-        found.add_file(local_connection_file(environ))
-        # A worker's and a hub's settings stand in the same places, and are none of a connection's.
-        found.add_file(user_file(environ), without=_TABLES)
-        found.add_environment(
-            environ, ENVIRONMENT_PREFIX, without=(WORKER_PREFIX, HUB_PREFIX, *_NOT_SETTINGS)
-        )
-        settings: Settings = found.make(arguments)
+        settings: Settings = _find(environ).make(arguments)
         return settings
+
+
+def setting_source(name: str) -> str:
+    """Where `Settings.load` finds a setting that is no argument, for people: a variable, a file and
+    line, or the default.
+    """
+    return _find(os.environ).source_of(name)
+
+
+def _find(environ: Mapping[str, str]) -> FoundSettings:
+    """What the files and the environment have."""
+    found = FoundSettings(Settings)
+    found.add_file(local_connection_file(environ))
+    # A worker's and a hub's settings stand in the same places, and are none of a connection's.
+    found.add_file(user_file(environ), without=_TABLES)
+    found.add_environment(
+        environ, ENVIRONMENT_PREFIX, without=(WORKER_PREFIX, HUB_PREFIX, *_NOT_SETTINGS)
+    )
+    return found
 
 
 def _at(field: dataclasses.Field[Any], value: object) -> dict[str, Any]:

@@ -124,6 +124,16 @@ class FoundSettings:
             exc.facts.update(self._place_of(exc))
             raise
 
+    def source_of(self, name: str) -> str:
+        """Where a setting is from, for people."""
+        place = self._places.get(name)
+        if place is None:
+            return "the default"
+        if "variable" in place:
+            return str(place["variable"])
+        found = _place_in(Path(str(place["path"])), str(place["table"]), name)
+        return f"{found['file']}, line {found['line']}" if "line" in found else str(found["file"])
+
     def _place_of(self, error: HQueueError) -> dict[str, object]:
         """Where the setting is from that an error is about; nothing if it was an argument."""
         named = [error.facts.get("setting"), *error.facts]

@@ -131,7 +131,7 @@ class ApiCalls:
         ) as exc:
             self._connections.give_back(at, connection)
             raise self._translated(exc, at, queue) from exc
-        except (OSError, ThriftError, EOFError, ValueError) as exc:
+        except (OSError, *ThriftError, EOFError, ValueError) as exc:
             connection.close()
             if is_interruption(exc):
                 raise

@@ -197,7 +197,7 @@ class HubCalls:
         except self._refusals as exc:
             self._connections.give_back(hub, connection)
             raise self._translated(exc, hub, queue, topic) from exc
-        except (OSError, ThriftError, EOFError, ValueError) as exc:
+        except (OSError, *ThriftError, EOFError, ValueError) as exc:
             connection.close()
             if is_interruption(exc):
                 raise
@@ -272,7 +272,7 @@ class HubCalls:
                 connection.client.apiAddress()
         except TimeoutError:
             return False
-        except (OSError, ThriftError, EOFError, ValueError, UnicodeError):
+        except (OSError, *ThriftError, EOFError, ValueError, UnicodeError):
             pass  # It is there, or at once known to be gone.
         return True
 

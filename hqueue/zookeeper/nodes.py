@@ -9,7 +9,7 @@ import struct
 from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError
 
 from hqueue.errors import StoreUnavailableError
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.translation import is_refusal, refused
@@ -67,7 +67,7 @@ class ZooKeeperNodes:
             StoreUnavailableError: ZooKeeper gave no answer.
             RequestRefusedError: it refused.
         """
-        deadline = Deadline(SYSTEM_CLOCK, self._settings.request_timeout_ms)
+        deadline = Deadline(SYSTEM_CLOCK, bounded_ms(self._settings.request_timeout_ms))
         servers = zookeeper_servers(self._settings.zookeeper)
         random.shuffle(servers)
         reasons: list[str] = []

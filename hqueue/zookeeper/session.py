@@ -11,7 +11,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import SessionState
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.member import Member
@@ -223,7 +223,7 @@ class Session:
 
     def _answer(self, path: str, result: Any) -> Any:
         try:
-            return result.get(timeout=self.settings.request_timeout_ms / 1e3)
+            return result.get(timeout=bounded_ms(self.settings.request_timeout_ms) / 1e3)
         except ANSWERS as exc:
             return exc
         except (KazooException, KazooTimeoutError) as exc:

@@ -10,7 +10,7 @@ import typer
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.progress import Advance, size_text
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
 
@@ -68,7 +68,8 @@ def check(  # noqa: PLR0917  (the command's)
     with client.queue(queue) as opened, Advance("check") as bar:
         results = {}
         seen_bytes = 0
-        for result in opened.check(partition or None, ranges=known):
+        checked = opened.check(partition or None, ranges=known)
+        while (result := only_reads(next)(checked, None)) is not None:
             results[result.partition] = result
             total = sum(r.bytes for r in results.values())
             bar.advance(total - seen_bytes)

@@ -15,7 +15,7 @@ from hqueue.cli.documents import extra_fields
 from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
 from hqueue.cli.known import check_subscriber
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import CorruptLogError, InvalidInputError
 from hqueue.message_id import MessageID
@@ -76,7 +76,7 @@ def dead_letters(
         letters: Iterator[DeadLetter] = itertools.islice(
             (each for each in waiting if wanted is None or each.id == wanted), limit
         )
-        first = next(letters, None)
+        first = only_reads(next)(letters, None)
         if first is None:
             check_subscriber(session_of(context).client, queue, subscriber, of_topics=True)
         else:

@@ -10,7 +10,7 @@ import typer
 from hqueue.cli.commands.subscribers import START_HELP, parse_start
 from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.message_id import MessageID
 
@@ -39,6 +39,7 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="groups", rich_help_panel=PANEL)
 
 
+@only_reads
 def list_(context: typer.Context, json: JsonOption = False) -> None:
     """List all groups.
 
@@ -57,6 +58,7 @@ def list_(context: typer.Context, json: JsonOption = False) -> None:
     )
 
 
+@only_reads
 def describe(
     context: typer.Context,
     group: GroupArgument,

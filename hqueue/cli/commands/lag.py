@@ -13,7 +13,7 @@ import typer
 from hqueue.cli.formats import printable
 from hqueue.cli.known import check_group, check_queue, check_subscriber
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import GroupNotFoundError
 from hqueue.metadata import PartitionKey, SubscriptionKey
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
     add_command(app, "lag", lag, "Subscribers")
 
 
+@only_reads
 def lag(
     context: typer.Context,
     queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="All if none.")] = None,

@@ -19,7 +19,7 @@ from hqueue.cli.exits import ExitCode, show_error
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import Output, show_table, write_json
 from hqueue.cli.progress import Advance
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import HQueueError, InvalidInputError, UnsupportedFormatError
 
@@ -60,6 +60,7 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="metadata", rich_help_panel=PANEL)
 
 
+@only_reads
 def list_(
     context: typer.Context,
     queue: QueueArgument,
@@ -91,6 +92,7 @@ def list_(
     problems.end()
 
 
+@only_reads
 def get(
     context: typer.Context,
     queue: QueueArgument,
@@ -135,6 +137,7 @@ def get(
         raise typer.Exit(ExitCode.FAILED)
 
 
+@only_reads
 def hubs(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
     """List the hubs of a queue that are available: address, incarnation, load.
 
@@ -152,6 +155,7 @@ def hubs(context: typer.Context, queue: QueueArgument, json: JsonOption = False)
         write_json(dict(zip(("address", "incarnation", "load"), row, strict=True)))
 
 
+@only_reads
 def export(
     context: typer.Context,
     queue: QueueArgument,
@@ -218,6 +222,7 @@ def import_(
         raise typer.Exit(ExitCode.FAILED)
 
 
+@only_reads
 def check(
     context: typer.Context,
     queue: QueueArgument,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.settings.attributes import ATTRIBUTES, QueueDescription, ttl_seconds
@@ -69,6 +69,7 @@ def create(
     _say(f"Created {queue}: {partitions} partitions, messages are kept {_kept(ttl)}.")
 
 
+@only_reads
 def list_queues(context: typer.Context, json: Json = False) -> None:
     """List all queues.
 
@@ -86,6 +87,7 @@ def list_queues(context: typer.Context, json: Json = False) -> None:
     )
 
 
+@only_reads
 def describe(context: typer.Context, queue: QueueName, json: Json = False) -> None:
     """Describe a queue, and where each of its partitions begins and ends.
 
@@ -175,6 +177,7 @@ def delete(context: typer.Context, queue: QueueName, yes: Yes = False) -> None:
     _say(f"Deleted {queue}.")
 
 
+@only_reads
 def locations(context: typer.Context, queue: QueueName, json: Json = False) -> None:
     """Show which region server serves each partition.
 

@@ -11,7 +11,7 @@ import typer
 
 from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.output import Output
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.cli.times import MOMENT_HELP, parse_moment
 
@@ -74,6 +74,7 @@ def register(app: typer.Typer) -> None:
     add_command(app, "scan", scan, "Messages")
 
 
+@only_reads
 def scan(
     context: typer.Context,
     queue: QueueArgument,

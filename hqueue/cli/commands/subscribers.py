@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.cli.times import MOMENT_HELP, parse_moment
 
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
         add_command(app, name, command, PANEL)
 
 
+@only_reads
 def subscribers(
     context: typer.Context,
     queue: QueueArgument,

@@ -21,7 +21,7 @@ from hqueue.cli.commands.scan import (
 )
 from hqueue.cli.formats import Format
 from hqueue.cli.output import Output
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.message_id import MessageID
 
@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
     add_command(app, "tail", tail, "Messages")
 
 
+@only_reads
 def tail(
     context: typer.Context,
     queue: QueueArgument,

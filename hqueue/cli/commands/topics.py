@@ -15,7 +15,7 @@ from hqueue.cli.formats import printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
 
@@ -78,6 +78,7 @@ def publish(
             print(client.publish(topic, value.encode()))
 
 
+@only_reads
 def list_(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
     """List a queue's topics: topic, how many ranges of the log it has, the partition and the epoch
     of the last one.
@@ -113,6 +114,7 @@ def list_(context: typer.Context, queue: QueueArgument, json: JsonOption = False
         raise typer.Exit(ExitCode.CORRUPT)
 
 
+@only_reads
 def owners(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
     """List which hub owns each topic of a queue that has an owner: topic, address, whether that hub
     is available.
@@ -131,6 +133,7 @@ def owners(context: typer.Context, queue: QueueArgument, json: JsonOption = Fals
     _show(("topic", "hub", "available"), rows, json=json)
 
 
+@only_reads
 def describe(
     context: typer.Context,
     queue: QueueArgument,

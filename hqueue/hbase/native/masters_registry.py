@@ -17,6 +17,7 @@ from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
 from hqueue.hbase.native.servers import REGISTRY, Request, Servers
 from hqueue.hbase.native.translation import reads_answer
+from hqueue.runtime.clock import bounded_ms
 from hqueue.settings.addresses import Address
 
 __all__ = ["MastersRegistry"]
@@ -67,7 +68,7 @@ class MastersRegistry(Registry):
     def _ask(self, method: bytes, kind: Any, take: Callable[[Any], Result | None]) -> Result:
         """The first answer of a master's that has in it what `take` takes out."""
         masters = self._masters
-        ends_s = time.monotonic() + self._servers.settings.request_timeout_ms / 1e3
+        ends_s = time.monotonic() + bounded_ms(self._servers.settings.request_timeout_ms) / 1e3
         errors: list[HQueueError] = []
         for number, master in enumerate(masters):
             request = Request(master, method, b"", service=REGISTRY)

@@ -19,6 +19,7 @@ from hqueue.hbase.native.connection import (
 from hqueue.hbase.native.opening import OpenSocket, open_socket
 from hqueue.hbase.native.translation import translate_answer, translate_silence
 from hqueue.hbase.native.wire import Answer, RemoteError
+from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held
 from hqueue.runtime.interrupts import is_interruption
@@ -129,7 +130,7 @@ class Servers:
             ClosedError: this was closed before. None was sent.
         """
         self.check_open()
-        ends_s = time.monotonic() + (timeout_ms or self.settings.request_timeout_ms) / 1e3
+        ends_s = time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
         under_way: deque[tuple[Request, tuple[Connection, Call] | HQueueError]] = deque()
         answers: list[Answer | HQueueError] = []
 

@@ -6,6 +6,7 @@ import enum
 
 from hqueue.hbase.thrift.idl import Hbase, hbase2
 from hqueue.rpc.connection import Connection
+from hqueue.runtime.clock import bounded_ms
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
 
@@ -35,7 +36,7 @@ def connect(address: GatewayAddress, service: Service, settings: Settings) -> Co
         _SERVICES[service],
         address.host,
         address.thrift1_port if service is Service.THRIFT1 else address.thrift2_port,
-        settings.connect_timeout_ms / 1e3,
+        bounded_ms(settings.connect_timeout_ms) / 1e3,
         transport=settings.transport,
         protocol=settings.protocol,
     )

@@ -8,7 +8,7 @@ import time
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.thrift.connection import Connection, Service, connect
-from hqueue.runtime.clock import Clock
+from hqueue.runtime.clock import Clock, bounded_ms
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
 
@@ -103,7 +103,7 @@ class Gateway:
         opened_max = None if run is None else run.connections
         with self._lock:
             self._close_stale()
-            self._await(opened_max, timeout_ms or self._settings.operation_timeout_ms)
+            self._await(opened_max, bounded_ms(timeout_ms or self._settings.operation_timeout_ms))
             self.uses.add(use)
             use.connection = self._take_idle(opened_max)
         connection = use.connection or self._open(run, use)
@@ -136,7 +136,7 @@ class Gateway:
             use.connection = connection
         return connection
 
-    def _await(self, opened_max: int | None, timeout_ms: int) -> None:
+    def _await(self, opened_max: int | None, timeout_ms: float) -> None:
         """Wait while one that will do may come back."""
 
         def has_any() -> bool:

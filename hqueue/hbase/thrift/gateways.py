@@ -13,7 +13,7 @@ from hqueue.errors import ClosedError
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateway import Gateway, Run, Use
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS, translate_answer, translate_silence
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.connection import Settings
@@ -128,7 +128,9 @@ class Gateways:
             gateway.avoid()
             raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc
         try:
-            connection.socket.settimeout((timeout_ms or self.settings.request_timeout_ms) / 1e3)
+            connection.socket.settimeout(
+                bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
+            )
             answer = request(connection.bulk_client if bulk else connection.client)
         except DECLARED_ERRORS as exc:
             gateway.keep(connection)

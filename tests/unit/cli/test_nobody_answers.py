@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
 from hqueue import Settings
 from hqueue.cli.session import _tell_if_away
 from tests.support.registries import NOWHERE
-from tests.support.scripted_server import ScriptedServer
 
 AWAY = str(NOWHERE)
 
@@ -27,9 +24,3 @@ def test_those_are_named_by_whom_hbase_is_found(
 ) -> None:
     _tell_if_away(Settings(zookeeper=AWAY, **given))  # type: ignore[arg-type]
     assert named in capsys.readouterr().err
-
-
-def test_one_master_that_can_be_reached_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
-    with contextlib.closing(ScriptedServer(lambda asked: [])) as master:
-        _tell_if_away(Settings(zookeeper=AWAY, hbase_masters=(NOWHERE, master.address)))
-    assert capsys.readouterr().err == ""

@@ -12,7 +12,7 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import LAST_TRY_MS, SYSTEM_CLOCK, Deadline, bounded_ms
 from tests.support.doubles import SteppedClock
 
 BOUND_MS = 10_000
@@ -66,3 +66,16 @@ def test_the_last_error_is_raised_when_the_time_is_over() -> None:
     with pytest.raises(StoreUnavailableError) as caught:
         Deadline(clock, BOUND_MS).run(fail)
     assert caught.value.at_ms == clock.now_ms == pytest.approx(BOUND_MS)
+
+
+def test_a_request_is_bounded_by_what_is_left_of_the_operation_but_for_a_last_try() -> None:
+    assert bounded_ms(15_000) == 15_000
+    deadline = Deadline(SYSTEM_CLOCK, 5_000)
+    inside = deadline.run(lambda: bounded_ms(15_000))
+    assert 4_000 < inside <= 5_000
+    assert deadline.run(lambda: bounded_ms(700)) == 700
+    assert Deadline(SYSTEM_CLOCK, 10).run(lambda: bounded_ms(15_000)) == LAST_TRY_MS
+    assert Deadline(SYSTEM_CLOCK, 0).run(lambda: bounded_ms(15_000)) == 15_000, "one whole try"
+    within = deadline.run(lambda: Deadline(SYSTEM_CLOCK, 60_000).run(lambda: bounded_ms(15_000)))
+    assert within <= 5_000
+    assert bounded_ms(15_000) == 15_000

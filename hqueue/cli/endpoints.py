@@ -1,0 +1,105 @@
+"""What listens at an address: said to a user whose command waits for it.
+
+Each protocol is tried by a connection of its own, with a question that harms none of the others:
+all that these servers do with what they can't read is to end the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import socket
+import time
+
+from hqueue.settings.addresses import Address
+
+__all__ = ["Met", "meet"]
+
+ANSWER_BYTES_MAX = 4_096
+
+
+class Met(enum.Enum):
+    """What was met at an address."""
+
+    NOTHING = "nothing"
+    ZOOKEEPER = "ZooKeeper"
+    HBASE = "a server of HBase's own protocol"
+    THRIFT = "a Thrift server"
+    WEB = "a web server"
+    TLS = "a server that wants TLS"
+    SSH = "an SSH server"
+    SILENT = "a server that says nothing"
+    OTHER = "a server of another protocol"
+
+
+_CALL = b"\x80\x01\x00\x01\x00\x00\x00\x06hqueue\x00\x00\x00\x00\x00"
+"""A call of a method that no service has, without arguments; answered by an exception."""
+
+_QUESTIONS = (
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"srvr",
+    _CALL,
+    len(_CALL).to_bytes(4, "big") + _CALL,
+)
+
+
+_SIGNS: tuple[tuple[Met, tuple[bytes, ...], tuple[bytes, ...]], ...] = (
+    (Met.WEB, (b"HTTP/",), ()),
+    (Met.SSH, (b"SSH-",), ()),
+    (Met.TLS, (b"\x15\x03", b"\x16\x03"), ()),
+    (Met.HBASE, (), (b"HBas", b"org.apache.hadoop.hbase")),
+    (Met.ZOOKEEPER, (), (b"ookeeper version", b"ZooKeeper", b"in the whitelist")),
+    (Met.THRIFT, (b"\x80\x01",), (b"\x80\x01\x00\x03",)),
+)
+"""What the first bytes of an answer begin with, or hold, and whose answer that is."""
+
+
+def meet(address: Address, timeout_s: float) -> Met:
+    """What listens there, as far as it shows that within the bound. Never raises."""
+    ends_s = time.monotonic() + timeout_s
+    met = Met.NOTHING
+    for number, question in enumerate(_QUESTIONS):
+        left_s = (ends_s - time.monotonic()) / (len(_QUESTIONS) - number)
+        try:
+            answer = _ask(address, question, max(0.05, left_s))
+        except OSError:
+            if number == 0:
+                return Met.NOTHING
+            continue
+        found = _known(answer)
+        if found is not None:
+            return found
+        if met is not Met.OTHER:
+            met = Met.OTHER if answer is not None else Met.SILENT
+    return met
+
+
+def _ask(address: Address, question: bytes, timeout_s: float) -> bytes | None:
+    """The first bytes of the answer; none where the connection was ended, None where none came.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    ends_s = time.monotonic() + timeout_s
+    with socket.create_connection(address, timeout_s) as opened:
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            opened.sendall(question)
+            while len(answer) < ANSWER_BYTES_MAX and _known(answer) is None:
+                opened.settimeout(max(0.01, ends_s - time.monotonic()))
+                try:
+                    part = opened.recv(ANSWER_BYTES_MAX)
+                except TimeoutError:
+                    return answer or None
+                if not part:
+                    break
+                answer += part
+    return answer
+
+
+def _known(answer: bytes | None) -> Met | None:
+    """Whose answer this is; None if it is not known."""
+    for met, begins, holds in _SIGNS:
+        if answer and (answer.startswith(begins) or any(sign in answer for sign in holds)):
+            return met
+    return None

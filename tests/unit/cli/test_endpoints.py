@@ -1,0 +1,135 @@
+"""What listens at an address is recognised by its answers."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hqueue import Settings
+from hqueue.cli.endpoints import Met, meet
+from hqueue.cli.session import _tell_if_away
+from hqueue.settings.addresses import Address
+from tests.support.command_line import run_here
+from tests.support.registries import NOWHERE
+
+BOUND_S = 2.4
+
+
+@contextlib.contextmanager
+def saying(greeting: bytes | None) -> Iterator[Address]:
+    """A server that says this as soon as somebody comes; nothing if None, and ends the connection
+    if that is empty.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        opened: list[socket.socket] = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    opened.append(listening.accept()[0])
+                    if greeting is not None:
+                        opened[-1].sendall(greeting)
+                        opened[-1].shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield Address("127.0.0.1", listening.getsockname()[1])
+        for each in opened:
+            each.close()
+
+
+@contextlib.contextmanager
+def web_server() -> Iterator[Address]:
+    class Quiet(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Address("127.0.0.1", server.server_address[1])
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("greeting", "met"),
+    [
+        (b"SSH-2.0-OpenSSH_9\r\n", Met.SSH),
+        (b"\x15\x03\x01\x00\x02\x02\x46", Met.TLS),
+        (b"Zookeeper version: 3.8.4", Met.ZOOKEEPER),
+        (b"srvr is not executed because it is not in the whitelist.", Met.ZOOKEEPER),
+        (b"\0\0\0\x40Expected HEADER=HBas but received HEADER=GET ", Met.HBASE),
+        (b"\x80\x01\x00\x03\0\0\0\x06hqueue", Met.THRIFT),
+        (b"\0\0\0\x20\x80\x01\x00\x03\0\0\0\x06hqueue", Met.THRIFT),
+        (b"220 mail ESMTP", Met.OTHER),
+        (b"", Met.OTHER),
+        (None, Met.SILENT),
+    ],
+)
+def test_a_server_is_known_by_what_it_says(greeting: bytes | None, met: Met) -> None:
+    with saying(greeting) as address:
+        began_s = time.monotonic()
+        assert meet(address, BOUND_S) is met
+        assert time.monotonic() - began_s < 2 * BOUND_S
+
+
+def test_a_web_server_is_known_and_where_nobody_listens() -> None:
+    with web_server() as address:
+        assert meet(address, BOUND_S) is Met.WEB
+    assert meet(NOWHERE, BOUND_S) is Met.NOTHING
+
+
+@pytest.mark.parametrize("setting", ["zookeeper", "hbase_masters", "gateways"])
+def test_a_wrong_server_is_named_with_what_it_is_and_where_its_address_is_from(
+    setting: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with web_server() as address:
+        value = f"{address}/{address.port}" if setting == "gateways" else str(address)
+        variable = f"HQUEUE_{setting.upper()}"
+        monkeypatch.setenv(variable, value)
+        settings = Settings.load()
+        began_s = time.monotonic()
+        _tell_if_away(settings)
+        assert time.monotonic() - began_s < BOUND_S
+        said = capsys.readouterr().err
+        assert f"(from {variable}): {address} is a web server" in said
+        _tell_if_away(settings, [setting])
+        assert f"(from --{setting.replace('_', '-')}): {address} is" in capsys.readouterr().err
+
+
+def test_one_master_that_answers_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    with saying(b"Expected HEADER=HBas but received HEADER=GET ") as master:
+        _tell_if_away(Settings(zookeeper=str(NOWHERE), hbase_masters=(NOWHERE, master)))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("listens", ["nothing said", "web"])
+@pytest.mark.parametrize("option", ["--zookeeper", "--hbase-masters", "--gateways"])
+def test_a_read_ends_with_3_and_by_the_bound_on_operations_whatever_listens(
+    listens: str, option: str, tmp_path: Path
+) -> None:
+    with saying(None) if listens == "nothing said" else web_server() as address:
+        value = f"{address}/{address.port}" if option == "--gateways" else str(address)
+        bound = ("--operation-timeout-ms", "2000")
+        began_s = time.monotonic()
+        code, _, err = run_here(
+            [option, value, *bound, "scan", "q"], b"", {"HQUEUE_LOCAL_HOME": str(tmp_path)}
+        )
+    assert time.monotonic() - began_s < 6, "requests alone have 15 s"
+    assert code == 3, err
+    assert f"{address} is a" in err
+    assert not err.rstrip().endswith("outcome='unknown']")
+
+
+def test_a_hub_that_refuses_ends_a_command_with_3(tmp_path: Path) -> None:
+    code, _, err = run_here(
+        ["publish", "t", "v", "-q", "q", "--hubs", str(NOWHERE)],
+        b"",
+        {"HQUEUE_LOCAL_HOME": str(tmp_path)},
+    )
+    assert code == 3, err
