@@ -83,9 +83,10 @@ from hqueue.log.ports import Row
 from hqueue.log.skipping import Skips
 from hqueue.log.store import PartitionLocation
 from hqueue.message import ConsumedMessage, Headers, Message, Messages, ReceivedMessage
-from hqueue.message_id import MessageID, MessageIDs, Moment
+from hqueue.message_id import MessageID, MessageIDs
 from hqueue.metadata import DeliveryOptions, PartitionKey, Presence
 from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess
+from hqueue.moment import Moment
 from hqueue.produce.delivery import Delivery, DeliveryCallback
 from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer

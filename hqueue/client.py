@@ -8,7 +8,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from hqueue import groups, push
-from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError, QueueEnabledError
+from hqueue.errors import (
+    InvalidInputError,
+    NotAQueueError,
+    NoTopicPersistenceInfoError,
+    QueueEnabledError,
+    QueueExistsError,
+    QueueNotFoundError,
+)
 from hqueue.format import Bodies
 from hqueue.groups import GroupDescription, GroupListing
 from hqueue.handle import Cluster
@@ -38,6 +45,7 @@ from hqueue.settings.attributes import (
     ttl_seconds,
 )
 from hqueue.settings.connection import Settings
+from hqueue.settings.kinds import check_flag
 from hqueue.settings.options import AlterableAttributes, QueueAttributes, Unpack
 from hqueue.store import StorePort
 
@@ -129,6 +137,7 @@ class Client:
         *,
         partitions: int,
         ttl: Ttl = "7d",
+        exist_ok: bool = False,
         **attributes: Unpack[QueueAttributes],
     ) -> Queue:
         """Create a queue, presharded, and open it.
@@ -138,11 +147,14 @@ class Client:
             partitions: 1 to 32,767, and fixed for ever.
             ttl: how long messages are kept: seconds, a timedelta, a text as ``12h`` or ``7d``;
                 None or ``forever``.
+            exist_ok: open a queue of this name that is there with as many partitions; its TTL and
+                attributes stay as they are.
             attributes: see `QueueAttributes`.
 
         Raises:
             InvalidInputError: an argument is out of range. Nothing was sent.
-            QueueExistsError: there is a table of that name.
+            QueueExistsError: there is a table of that name; with `exist_ok`, a queue with another
+                number of partitions.
         """
         name, partitions = check_queue_name(name), check_partitions(partitions)
         if name == self.settings.metadata_table:
@@ -152,8 +164,29 @@ class Client:
                 queue=name,
             )
         checked = check_attributes(attributes)
-        self.cluster.tables.create(name, partitions, ttl_seconds(ttl), checked)
+        check_flag(exist_ok, "exist_ok")
+        try:
+            self.cluster.tables.create(name, partitions, ttl_seconds(ttl), checked)
+        except QueueExistsError:
+            if not exist_ok:
+                raise
+            queue = self.queue(name)
+            if queue.partitions != partitions:
+                raise QueueExistsError(
+                    "there is a queue of this name with another number of partitions",
+                    queue=name,
+                    partitions=queue.partitions,
+                ) from None
+            return queue
         return self.queue(name)
+
+    def queue_exists(self, name: str) -> bool:
+        """Whether there is a queue of this name; a table that is none doesn't count."""
+        try:
+            self.describe_queue(name)
+        except (QueueNotFoundError, NotAQueueError):
+            return False
+        return True
 
     def list_queues(self) -> list[QueueDescription]:
         """All queues, by name."""
@@ -186,17 +219,21 @@ class Client:
         """Let a queue refuse puts and reads; its messages stay. Needed before `delete_queue`."""
         self.cluster.tables.disable(check_queue_name(name))
 
-    def delete_queue(self, name: str) -> None:
+    def delete_queue(self, name: str, *, force: bool = False) -> None:
         """Delete a disabled queue with all its messages, and all metadata of its topics first,
         wherever that lies. When this fails half way the queue is still there: delete it again.
         Needs ZooKeeper. Its hubs should be gone: what they write meanwhile may stay.
 
         Raises:
-            QueueEnabledError: it is not disabled. Nothing was deleted.
+            QueueEnabledError: it is not disabled. Nothing was deleted. With `force` an enabled one
+                is disabled before.
         """
+        check_flag(force, "force")
         name = check_queue_name(name)
         if self.describe_queue(name).enabled:
-            raise QueueEnabledError("disable the queue before it is deleted", queue=name)
+            if not force:
+                raise QueueEnabledError("disable the queue before it is deleted", queue=name)
+            self.disable_queue(name)
         delete_topic_metadata(
             name,
             session=self.coordination.store,
@@ -231,7 +268,7 @@ class Client:
         Args:
             queue: the queue.
             name: the subscriber's name.
-            start: a `MessageID`, an aware datetime, milliseconds since the epoch, ``earliest``
+            start: a `Moment`, as ``earliest``,
                 or ``latest``.
             partitions: which; all if None.
 

@@ -26,8 +26,9 @@ from hqueue.groups import (
 )
 from hqueue.log.lag import PartitionLag
 from hqueue.message import ConsumedMessage, ReceivedMessage
-from hqueue.message_id import MessageID, Moment, as_message_id
+from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
+from hqueue.moment import Moment, as_message_id
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.kinds import check_kind, listed

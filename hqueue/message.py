@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -117,6 +118,12 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
             )
         return tuple.__new__(cls, (topic, value, key, headers))
 
+    def header(self, name: str) -> bytes | None:
+        """The value of a header; of one whose name comes again the last one's, and None if there is
+        none.
+        """
+        return next((value for each, value in reversed(self.headers) if each == name), None)
+
     @property
     def size(self) -> int:
         """The bytes of its value, its key and its headers."""
@@ -174,6 +181,11 @@ class ReceivedMessage(Message):
     def timestamp(self) -> int:
         """When it was written: milliseconds since the epoch."""
         return int(self.id) >> SEQUENCE_BITS
+
+    @property
+    def datetime(self) -> datetime.datetime:
+        """When it was written, as an aware datetime in UTC."""
+        return self.id.datetime
 
     def __getnewargs_ex__(self) -> tuple[tuple[object, ...], dict[str, object]]:
         given = (self.topic, self.value, self.id, self.partition)

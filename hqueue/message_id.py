@@ -21,18 +21,11 @@ from hqueue.settings.numbers import as_whole, check_whole, whole_number
 __all__ = [
     "MessageID",
     "MessageIDs",
-    "Moment",
-    "as_message_id",
     "check_message_id",
     "id_of",
     "sequence_of",
     "timestamp_of",
 ]
-
-SECONDS_MIN = 10**9
-SECONDS_MAX = 10**10
-"""What would be a second of the years 2001 to 2286 is, as milliseconds, one of the first months of
-1970, in which no message was written."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -177,32 +170,6 @@ class MessageIDs(Sequence[MessageID]):
 
     def __repr__(self) -> str:
         return repr(list(self)) if len(self) <= 3 else f"[{self[0]!r}, …, {self[-1]!r}]"
-
-
-Moment = MessageID | datetime.datetime | int
-"""A place in a partition: a MessageID, an aware datetime, or milliseconds since the epoch."""
-
-
-def as_message_id(moment: Moment) -> MessageID:
-    """The smallest ID that a message written at this moment can have.
-
-    Raises:
-        InvalidInputError: a naive datetime, out of range, or a number that says seconds.
-    """
-    if isinstance(moment, MessageID):
-        return moment
-    if isinstance(moment, datetime.datetime):
-        if moment.tzinfo is None:
-            raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
-        return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
-    number = as_whole(moment, 0)
-    if number is not None and SECONDS_MIN <= number < SECONDS_MAX:
-        raise InvalidInputError(
-            "a number is milliseconds since the epoch here, and this one says seconds: multiply it "
-            "by 1000, or give a datetime",
-            moment=moment,
-        )
-    return MessageID(moment)
 
 
 def check_message_id(value: object, option: str) -> MessageID:

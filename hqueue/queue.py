@@ -24,9 +24,10 @@ from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.message import Message
-from hqueue.message_id import MessageID, Moment
+from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination
 from hqueue.metadata.managers import LogRange
+from hqueue.moment import Moment
 from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
 from hqueue.push import Listener, Subscriber, Subscription
@@ -35,7 +36,9 @@ from hqueue.push.subscriber import SubscriberOptions
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.kinds import check_flag
+from hqueue.settings.numbers import check_whole
 from hqueue.settings.options import Unpack, check_options
+from hqueue.settings.reserved import is_reserved
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +107,7 @@ class Queue:
     @overload
     def put(
         self,
-        messages: Sequence[Message] | pa.RecordBatch | pa.Table,
+        messages: Sequence[Message] | Iterator[Message] | pa.RecordBatch | pa.Table,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -113,7 +116,7 @@ class Queue:
     ) -> Sequence[MessageID]: ...
     def put(
         self,
-        messages: Message | Sequence[Message] | pa.RecordBatch | pa.Table,
+        messages: Message | Sequence[Message] | Iterator[Message] | pa.RecordBatch | pa.Table,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -128,10 +131,10 @@ class Queue:
         process, and returns its IDs.
 
         Args:
-            messages: at most 65,536, and 8 MiB; for more use a `Producer`. `Messages`, and a
-                `pyarrow.RecordBatch` or `pyarrow.Table` with the columns ``topic`` and ``value``,
-                and if it has them ``key`` and ``headers``, are written without touching their
-                messages one by one.
+            messages: at most 65,536, and 8 MiB, also from a generator; for more use a `Producer`.
+                `Messages`, and a `pyarrow.RecordBatch` or `pyarrow.Table` with the columns
+                ``topic`` and ``value``, and if it has them ``key`` and ``headers``, are written
+                without touching their messages one by one.
             partition: the partition. If None, the one of the messages' own keys; any if they have
                 none.
             key: puts with the same key go to the same partition, CRC-32 of its UTF-8 modulo the
@@ -240,17 +243,18 @@ class Queue:
         self,
         *,
         partition: int | None = None,
+        partitions: Iterable[int] | None = None,
         start: Moment | None = None,
         stop: Moment | None = None,
         topics: Iterable[str] = (),
         **options: Unpack[ScannerOptions],
-    ) -> PartitionScanner | QueueScanner:
-        """Read a partition, or all of them: a scanner, to be iterated over and closed.
+    ) -> CombinedPartitionScanner:
+        """Read a partition, some, or all of them: a scanner, to be iterated over and closed.
 
         Args:
-            partition: the partition; all if None.
-            start: where to begin: a `MessageID`, an aware datetime, or milliseconds since the
-                epoch. The oldest message if None.
+            partition: the partition; or
+            partitions: several; all if both are None.
+            start: where to begin: a `Moment`. The oldest message if None.
             stop: the first that is not wanted any more. If None, the end of the log.
             topics: the topics wanted; all if empty.
             options: see `ScannerOptions`.
@@ -259,6 +263,11 @@ class Queue:
             InvalidInputError: an option is unknown, or an argument out of range.
         """
         wanted = Scan(start, stop, topics)
+        if partitions is not None:
+            if partition is not None:
+                raise InvalidInputError("give a partition or several, not both")
+            chosen = self._log.reader.chosen(partitions)
+            return self.combined_partition_scanner(dict.fromkeys(chosen, wanted), **options)
         if partition is None:
             return self.queue_scanner(wanted, **options)
         return self.partition_scanner(partition, wanted, **options)
@@ -424,6 +433,29 @@ class Queue:
         message is read for it: HBase keeps headers apart, and 1,000 come with a request.
         """
         return self._log.reader.headers(partition, start, stop)
+
+    def topics(self, start: Moment = 0, *, topics_max: int = 1_000) -> list[str]:
+        """The topics that messages were written under from a moment on, sorted; those that are the
+        system's own are left out.
+
+        It reads the headers of the log, 1,000 with a request, and no message: on a long log begin
+        with a moment not long ago.
+
+        Args:
+            start: where to begin.
+            topics_max: end when so many are found, 1 to 1,000,000.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+        """
+        check_whole(topics_max, 1, 1_000_000, option="topics_max")
+        found: set[str] = set()
+        for partition in range(self.partitions):
+            for header in self.headers(partition, start):
+                found.update(each.topic for each in header.topics if not is_reserved(each.topic))
+                if len(found) >= topics_max:
+                    return sorted(found)[:topics_max]
+        return sorted(found)
 
     def check(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from hqueue.consume.follow import follow
 from hqueue.consume.polling import appended_since, poll
@@ -19,7 +19,8 @@ from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.ports import ReadPort, RecordPort
 from hqueue.log.ranges import OwnedRange, RangeCheck
-from hqueue.message_id import MessageID, Moment, check_message_id
+from hqueue.message_id import MessageID, check_message_id
+from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
@@ -107,6 +108,14 @@ class QueueReader:
             closed=closed,
             bytes_max=bytes_max,
         )
+
+    def chosen(self, partitions: Iterable[int]) -> Sequence[int]:
+        """These partitions, which the queue has.
+
+        Raises:
+            InvalidInputError: it has one of them not.
+        """
+        return self._context.chosen(listed(partitions, "partitions"))
 
     def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
         """As `Queue.offsets`."""

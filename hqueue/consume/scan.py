@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import plain_text, topic_bytes
-from hqueue.message_id import Moment, as_message_id
+from hqueue.moment import Moment, as_message_id
 from hqueue.settings.kinds import listed
 from hqueue.settings.limits import MESSAGE_ID_MAX
 

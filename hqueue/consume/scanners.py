@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import inspect
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from operator import attrgetter
@@ -62,6 +63,9 @@ class ScannerOptions(TypedDict, total=False):
     one a partition. A follower, which does not prefetch, asks for a fifth of it at a time. 16 MiB
     by default, 512 at most."""
 
+    limit: int | None
+    """Give so many messages at most; None, the default, for all."""
+
 
 class _Reading:
     """Whether a thread reads with a scanner. Made again in a forked child."""
@@ -98,7 +102,7 @@ class CombinedPartitionScanner:
     Args:
         reader: reads the queue.
         scans: partition to `Scan`.
-        follow, idle_ms_max, by_id, bytes_max: as `ScannerOptions` says.
+        follow, idle_ms_max, by_id, bytes_max, limit: as `ScannerOptions` says.
 
     Raises:
         InvalidInputError: an argument is out of range.
@@ -113,6 +117,7 @@ class CombinedPartitionScanner:
         idle_ms_max: int | None = None,
         by_id: bool = False,
         bytes_max: int = BYTES_MAX,
+        limit: int | None = None,
     ) -> None:
         check_mapping(scans, "scans")
         for scan in scans.values():
@@ -155,6 +160,9 @@ class CombinedPartitionScanner:
         else:
             self._source = self._one_by_one()
             self._messages = itertools.chain.from_iterable(self._source)
+        self._limit = None if limit is None else check_whole(limit, 0, sys.maxsize, option="limit")
+        if limit is not None:
+            self._messages = itertools.islice(self._messages, self._limit)
         prefetcher = self._prefetcher
         self._watched = Watched(self, "a scanner", prefetcher.close, lambda: prefetcher.holds)
 
@@ -200,8 +208,18 @@ class CombinedPartitionScanner:
         with needing_arrow():
             from hqueue.consume.arrow import record_batches  # noqa: PLC0415  (pyarrow is an extra)
 
+        left = self._limit
+        if left == 0:
+            return
         for batches in self._batches():
-            yield from self._noted(record_batches, batches)
+            for columns in self._noted(record_batches, batches):
+                if left is None:
+                    yield columns
+                    continue
+                yield columns.slice(0, left)
+                left -= min(left, columns.num_rows)
+                if left == 0:
+                    return
 
     @property
     def expired(self) -> int:

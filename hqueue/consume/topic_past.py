@@ -10,8 +10,8 @@ from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.topic_scanner import scans_of
 from hqueue.errors import StoreUnavailableError
 from hqueue.log.newest import NewestMessages
-from hqueue.message_id import Moment
 from hqueue.metadata.managers import LogRange
+from hqueue.moment import Moment
 from hqueue.runtime.clock import Clock
 
 __all__ = ["TopicPast"]

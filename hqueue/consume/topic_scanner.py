@@ -11,8 +11,8 @@ from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import BYTES_MAX, PartitionScanner
 from hqueue.errors import ClosedError
 from hqueue.message import ReceivedMessage
-from hqueue.message_id import Moment
 from hqueue.metadata.managers import LogRange
+from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.numbers import check_whole

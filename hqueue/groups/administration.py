@@ -24,9 +24,10 @@ from hqueue.groups.positions import BEGINNING, end_of
 from hqueue.handle import Cluster, QueueLog
 from hqueue.handle.start import EARLIEST, Start, check_start
 from hqueue.log.lag import PartitionLag
-from hqueue.message_id import MessageID, as_message_id
+from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.ports import ANY
+from hqueue.moment import as_message_id
 from hqueue.settings.attributes import check_partition, check_queue_name
 from hqueue.settings.kinds import listed
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from hqueue.errors import InvalidInputError
-from hqueue.message_id import Moment, as_message_id
+from hqueue.moment import EARLIEST, Moment, as_message_id
 
 __all__ = ["EARLIEST", "LATEST", "Start", "check_start"]
 
-EARLIEST = "earliest"
 LATEST = "latest"
 
 Start = Moment | str
@@ -19,10 +17,8 @@ def check_start(start: object) -> Start:
     """Where to begin.
 
     Raises:
-        InvalidInputError: it is no moment, nor ``earliest`` or ``latest``.
+        InvalidInputError: it is no moment, nor ``latest``.
     """
-    if isinstance(start, str):
-        if start not in (EARLIEST, LATEST):
-            raise InvalidInputError("a start is 'earliest', 'latest' or a moment", start=start)
+    if isinstance(start, str) and start in (EARLIEST, LATEST):
         return start
     return as_message_id(start)  # type: ignore[arg-type]

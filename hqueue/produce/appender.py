@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError
@@ -12,8 +12,9 @@ from hqueue.log.context import QueueContext
 from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard, StoreClock
 from hqueue.message import Message, encoded_key, partition_of_key
-from hqueue.message_id import MessageID, MessageIDs, Moment
-from hqueue.produce.encode import encode_batch, encode_given, keys_of
+from hqueue.message_id import MessageID, MessageIDs
+from hqueue.moment import Moment
+from hqueue.produce.encode import encode_batch, encode_given, keys_of, taken
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
 from hqueue.produce.owned import OwnedLog
@@ -60,7 +61,7 @@ class Appender:
 
     def put(
         self,
-        messages: Message | Sequence[Message] | pa.RecordBatch | pa.Table,
+        messages: Message | Sequence[Message] | Iterator[Message] | pa.RecordBatch | pa.Table,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -69,6 +70,7 @@ class Appender:
     ) -> MessageID | MessageIDs:
         """As `Queue.put`."""
         partition = self.choose_partition(partition, key)
+        messages = taken(messages)
         bodies = encode_given(messages)
         if isinstance(messages, Message):
             if partition is None and messages.key is not None:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from hqueue.errors import InvalidInputError
 from hqueue.format import FORMAT_1, Bodies, encode_bodies, encode_message
 from hqueue.message import Headers, Message, Messages, ReceivedMessage
 from hqueue.settings import reserved
+from hqueue.settings.limits import BATCH_MESSAGES_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["encode_batch", "encode_given", "headers_to_put", "keys_of"]
+__all__ = ["encode_batch", "encode_given", "headers_to_put", "keys_of", "taken"]
+
+
+_Given = TypeVar("_Given")
+
+
+def taken(messages: _Given | Iterator[Message]) -> _Given | list[Message]:
+    """What is to be put, where that may come from a generator: as many as a batch may have, and one
+    more, which is then refused.
+    """
+    if isinstance(messages, Iterator):
+        return list(islice(messages, BATCH_MESSAGES_MAX + 1))
+    return messages
 
 
 def encode_given(messages: Message | Sequence[Message] | pa.RecordBatch | pa.Table) -> Bodies:

@@ -8,8 +8,9 @@ import hashlib
 from hqueue.errors import FencedError, InvalidInputError, StoreUnavailableError
 from hqueue.format import NONCE_BYTES
 from hqueue.log.ports import RecordPort
-from hqueue.message_id import MessageID, Moment, as_message_id, id_of
+from hqueue.message_id import MessageID, id_of
 from hqueue.metadata import check_name, encoding
+from hqueue.moment import Moment, as_message_id
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.numbers import as_whole
 

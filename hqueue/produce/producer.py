@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError
@@ -13,7 +13,7 @@ from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.appender import Appender
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch
-from hqueue.produce.encode import encode_given, headers_to_put
+from hqueue.produce.encode import encode_given, headers_to_put, taken
 from hqueue.produce.options import ProducerOptions
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.options import Unpack
@@ -116,7 +116,7 @@ class Producer:
 
     def send_batch(
         self,
-        messages: Sequence[Message] | pa.RecordBatch | pa.Table,
+        messages: Sequence[Message] | Iterator[Message] | pa.RecordBatch | pa.Table,
         *,
         partition: int | None = None,
         key: str | bytes | None = None,
@@ -137,6 +137,7 @@ class Producer:
         if isinstance(messages, Message):
             raise InvalidInputError("send_batch takes a sequence of messages; send takes one")
         target = self._appender.choose_partition(partition, key)
+        messages = taken(messages)
         bodies = encode_given(messages)
         if target is None and bodies.version != FORMAT_1:
             target = self._appender.partition_of_keys(messages)

@@ -15,8 +15,9 @@ from hqueue.errors import (
 )
 from hqueue.handle import QueueLog
 from hqueue.handle.start import LATEST, Start, check_start
-from hqueue.message_id import MessageID, as_message_id
+from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination, Presence, SubscriptionKey
+from hqueue.moment import as_message_id
 from hqueue.push.members import connected_members, forget_members
 from hqueue.push.subscription import Subscription
 from hqueue.settings.kinds import listed

@@ -22,6 +22,7 @@ from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.stopping import stopping
 from hqueue.settings.addresses import PORT_MAX, is_host, zookeeper_servers
 from hqueue.settings.kinds import check_kind, check_timeout_s
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
@@ -278,6 +279,17 @@ class Subscriber:
             assert self._watched is not None
             self._watched.closed()
             return self._reception.end()
+
+    def run(self) -> None:
+        """Start, receive until SIGTERM or Ctrl-C comes, or until `request_stop`, and stop in order:
+        what the main thread of a program that only subscribes calls.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C came; it has stopped.
+            HQueueError: as `start`, and as `wait`; it has stopped.
+        """
+        with stopping(self.request_stop), self:
+            self.wait()
 
     def request_stop(self) -> None:
         """Let `wait` return, so that the thread that waits there stops it. For listeners, too. In a

@@ -10,7 +10,8 @@ from typing import Any
 from hqueue.consume.scan import Scan
 from hqueue.errors import HQueueError, HubUnavailableError, InvalidInputError, MessageTooLargeError
 from hqueue.message import Message, ReceivedMessage
-from hqueue.message_id import MessageID, Moment
+from hqueue.message_id import MessageID
+from hqueue.moment import Moment
 from hqueue.produce.encode import headers_to_put
 from hqueue.push.service import received_message
 from hqueue.runtime.clock import Deadline

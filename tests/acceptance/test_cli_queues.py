@@ -43,6 +43,18 @@ def test_a_queue_lives_from_create_to_delete(run: Run, name: str) -> None:
     assert "there is no such queue" in gone.err
 
 
+def test_a_queue_is_created_where_it_is_not_there_and_deleted_though_it_is_enabled(
+    run: Run, name: str
+) -> None:
+    for _ in range(2):
+        assert run("create", name, "--partitions", "2", "--if-not-exists").code == 0
+    assert run("create", name, "--partitions", "3", "--if-not-exists").code == 1
+    assert run("put", name, "--topic", "t", "x", "y").code == 0
+    assert len(run("scan", name, "--start", "earliest", "--limit", "1").lines) == 1
+    assert run("delete", name, "--yes", "--force").code == 0
+    assert run("describe", name).code == 1
+
+
 def test_describe_shows_the_offsets_of_every_partition(
     run: Run, opened: hqueue.Queue, name: str
 ) -> None:

@@ -16,8 +16,7 @@ from hqueue.cli.documents import message_of
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.shell.syntax import parse_line
-from hqueue.cli.times import parse_moment
-from hqueue.message_id import as_message_id
+from hqueue.moment import as_message_id, parse_moment
 from hqueue.settings.attributes import ATTRIBUTES, check_attributes, check_queue_name, ttl_seconds
 from hqueue.settings.connection import NATIVE
 from hqueue.settings.limits import BATCH_BYTES_MAX, MESSAGE_ID_MAX

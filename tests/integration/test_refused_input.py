@@ -217,7 +217,7 @@ def test_a_producer_option_out_of_range_is_named(
         2**48,
         1_700_000_000,
         1.5,
-        "now",
+        "soon",
         True,
         datetime.datetime(2024, 1, 1),
         datetime.datetime.max,
@@ -241,6 +241,9 @@ WRONG_SCANS: dict[str, Callable[[hqueue.Queue], object]] = {
     "no partition": lambda q: q.combined_partition_scanner({}),
     "follow and merge": lambda q: q.scan(follow=True, by_id=True),
     "topics None": lambda q: q.scan(topics=None),  # type: ignore[arg-type]
+    "a partition and several": lambda q: q.scan(partition=0, partitions=[1]),
+    "several with one too high": lambda q: q.scan(partitions=[0, 3]),
+    "a negative limit": lambda q: q.scan(limit=-1),
     "idle, a text": lambda q: q.scan(follow=True, idle_ms_max="10"),  # type: ignore[typeddict-item]
     "idle, negative": lambda q: q.scan(follow=True, idle_ms_max=-1),
     "idle without following": lambda q: q.scan(idle_ms_max=10),

@@ -21,7 +21,8 @@ from hqueue.message import (
     ReceivedMessage,
     partition_of_key,
 )
-from hqueue.message_id import MessageID, MessageIDs, as_message_id, id_of, sequence_of, timestamp_of
+from hqueue.message_id import MessageID, MessageIDs, id_of, sequence_of, timestamp_of
+from hqueue.moment import as_message_id
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     MESSAGE_ID_MAX,

@@ -144,10 +144,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "Client.create_queue": lambda w: (
         w.client.create_queue,
-        _options(hqueue.QueueAttributes, name="made", partitions=1, ttl="1d"),
+        _options(hqueue.QueueAttributes, name="made", partitions=1, ttl="1d", exist_ok=False),
     ),
     "Client.delete_group": lambda w: (w.client.delete_group, {"group": "none", "queue": QUEUE}),
-    "Client.delete_queue": lambda w: (w.client.delete_queue, {"name": "none"}),
+    "Client.delete_queue": lambda w: (w.client.delete_queue, {"name": "none", "force": False}),
     "Client.delete_subscriber": lambda w: (
         w.client.delete_subscriber,
         {"queue": QUEUE, "name": "s"},
@@ -160,6 +160,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Client.locations": lambda w: (w.client.locations, {"name": QUEUE}),
     "Client.metadata_migration": lambda w: (w.client.metadata_migration, {"queue": QUEUE}),
     "Client.queue": lambda w: (w.client.queue, {"name": QUEUE}),
+    "Client.queue_exists": lambda w: (w.client.queue_exists, {"name": QUEUE}),
     "Client.reset_group": lambda w: (
         w.client.reset_group,
         {"group": "g", "queue": QUEUE, "start": "earliest", "partitions": [0]},
@@ -304,6 +305,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
         w.hubs.queue().scan,
         {"partition": 0, "start": None, "stop": None, "topics": ["t"]},
     ),
+    **{
+        f"{kind}.header": lambda w: (w.letter.message.header, {"name": "n"})
+        for kind in ("Message", "ReceivedMessage", "ConsumedMessage")
+    },
     "Message": lambda w: (Message, {"topic": "t", "value": b"", "key": b"", "headers": ()}),
     "MessageID": lambda w: (MessageID, {"timestamp": 1, "sequence": 0}),
     "MessageID.from_int": lambda w: (MessageID.from_int, {"value": 1}),
@@ -370,7 +375,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "Queue.reader": lambda w: (w.queue.reader, {"partition": 0, "scan": Scan(), "bytes_max": 9}),
     "Queue.scan": lambda w: (
         w.queue.scan,
-        _options(hqueue.ScannerOptions, partition=0, start=0, stop=None, topics=["t"]),
+        _options(hqueue.ScannerOptions, partition=None, partitions=[0], start=0, topics=["t"]),
     ),
     "Queue.scan_topic": lambda w: (
         w.queue.scan_topic,
@@ -385,6 +390,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
             host="127.0.0.1",
         ),
     ),
+    "Queue.topics": lambda w: (w.queue.topics, {"start": 0, "topics_max": 1}),
     "ReceivedMessage": lambda w: (
         hqueue.ReceivedMessage,
         {

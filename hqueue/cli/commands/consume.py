@@ -23,8 +23,8 @@ from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.output import Output
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import session_of
-from hqueue.cli.stopping import stopping
 from hqueue.errors import HQueueError
+from hqueue.runtime.stopping import stopping
 
 if TYPE_CHECKING:
     from hqueue.client import Client

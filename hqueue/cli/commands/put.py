@@ -21,10 +21,10 @@ from hqueue.cli.output import Output
 from hqueue.cli.progress import Advance, size_text
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import Session, session_of
-from hqueue.cli.times import MOMENT_HELP, parse_moment
 from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.message import Message
 from hqueue.message_id import MessageID
+from hqueue.moment import MOMENT_HELP, parse_moment
 
 if TYPE_CHECKING:
     from hqueue.cli.commands.shipment import Shipment

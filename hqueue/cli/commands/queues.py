@@ -58,14 +58,27 @@ def create(
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", help="1 to 32767; fixed for ever.")
     ],
+    *,
     ttl: Annotated[
         str, typer.Option(help="How long messages are kept: 86400, 90s, 15m, 12h, 7d, forever.")
     ] = "7d",
     attribute: AttributeOptions = None,
+    if_not_exists: Annotated[
+        bool,
+        typer.Option(
+            "--if-not-exists",
+            help="Leave a queue that is there, with as many partitions, as it is.",
+        ),
+    ] = False,
 ) -> None:
     """Create a queue."""
     given = _attributes(attribute)
-    session_of(context).client.create_queue(queue, partitions=partitions, ttl=ttl, **given)
+    client = session_of(context).client
+    if if_not_exists and client.queue_exists(queue):
+        client.create_queue(queue, partitions=partitions, ttl=ttl, exist_ok=True, **given)
+        _say(f"{queue} is there already.")
+        return
+    client.create_queue(queue, partitions=partitions, ttl=ttl, exist_ok=if_not_exists, **given)
     _say(f"Created {queue}: {partitions} partitions, messages are kept {_kept(ttl)}.")
 
 
@@ -169,11 +182,18 @@ def truncate(context: typer.Context, queue: QueueName, yes: Yes = False) -> None
     _say(f"Truncated {queue}.")
 
 
-def delete(context: typer.Context, queue: QueueName, yes: Yes = False) -> None:
+def delete(
+    context: typer.Context,
+    queue: QueueName,
+    yes: Yes = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if it is enabled: it is disabled before.")
+    ] = False,
+) -> None:
     """Delete a disabled queue with all its messages, and what is known of its topics."""
     session = session_of(context)
     session.confirm(f"Delete {queue} with all its messages?", yes=yes)
-    session.client.delete_queue(queue)
+    session.client.delete_queue(queue, force=force)
     _say(f"Deleted {queue}.")
 
 

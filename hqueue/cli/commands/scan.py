@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.output import Output
 from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
-from hqueue.cli.times import MOMENT_HELP, parse_moment
+from hqueue.moment import MOMENT_HELP, parse_moment
 
 if TYPE_CHECKING:
     from hqueue.consume.scan import Scan
@@ -104,6 +103,7 @@ def scan(
     """
     from hqueue.consume.scan import Scan  # noqa: PLC0415  (not needed for help)
 
+    follow = follow or idle_ms is not None
     wanted = Scan(
         None if start is None else parse_moment(start),
         None if stop is None else parse_moment(stop),
@@ -111,11 +111,15 @@ def scan(
     )
     with session_of(context).client.queue(queue) as opened:
         scanner = opened.combined_partition_scanner(
-            scans_of(opened, partition, wanted), follow=follow, by_id=by_id, idle_ms_max=idle_ms
+            scans_of(opened, partition, wanted),
+            follow=follow,
+            by_id=by_id,
+            idle_ms_max=idle_ms,
+            limit=limit,
         )
         encode = choose_encoder(chosen, opened, print_key=print_key, print_headers=print_headers)
         with scanner, Output(prompt=follow, on_closed=scanner.close) as out:
-            write_messages(itertools.islice(scanner, limit), encode, out, promptly=follow)
+            write_messages(scanner, encode, out, promptly=follow)
         tell_expired(scanner)
 
 

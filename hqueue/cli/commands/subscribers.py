@@ -10,7 +10,7 @@ import typer
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
-from hqueue.cli.times import MOMENT_HELP, parse_moment
+from hqueue.moment import MOMENT_HELP, parse_moment
 
 if TYPE_CHECKING:
     from hqueue.push import Start, SubscriberState

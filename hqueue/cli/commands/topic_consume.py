@@ -20,8 +20,8 @@ from hqueue.cli.commands.scan import (
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.output import Output
-from hqueue.cli.stopping import stopping
 from hqueue.errors import HubUnavailableError
+from hqueue.runtime.stopping import stopping
 
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage

@@ -14,9 +14,9 @@ from hqueue.cli.output import show_table
 from hqueue.cli.progress import size_text
 from hqueue.cli.registering import unwrapped
 from hqueue.cli.session import session_of
-from hqueue.cli.times import MOMENT_HELP, is_relative, parse_moment
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.message_id import MessageID
+from hqueue.moment import MOMENT_HELP, is_relative, parse_moment
 from pyspark_hqueue.jobs.command_progress import MessagesDone
 from pyspark_hqueue.jobs.command_statistics import show_statistics
 

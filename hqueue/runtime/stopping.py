@@ -1,4 +1,4 @@
-"""Signals that end a command in order."""
+"""Signals that end a program in order."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["stopping"]
 
 @contextlib.contextmanager
 def stopping(stop: Callable[[], object]) -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C end a command in order. A second Ctrl-C ends it at once.
+    """Let SIGTERM and Ctrl-C end a program in order. A second Ctrl-C ends it at once.
 
     Args:
-        stop: lets the command's wait end; called by another thread.
+        stop: lets the program's wait end; called by another thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Moments as people write them on the command line."""
+"""Moments: places in a partition by time, as programs and people say them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,37 @@ import re
 import time
 
 from hqueue.errors import InvalidInputError
-from hqueue.message_id import MessageID, as_message_id
+from hqueue.message_id import MessageID
+from hqueue.settings.numbers import as_whole
 
-__all__ = ["MOMENT_HELP", "is_relative", "parse_moment"]
+__all__ = [
+    "EARLIEST",
+    "MOMENT_HELP",
+    "Moment",
+    "as_message_id",
+    "is_relative",
+    "parse_moment",
+]
+
+EARLIEST = "earliest"
+
+Moment = MessageID | datetime.datetime | datetime.timedelta | int | str
+"""A place in a partition: a MessageID, an aware datetime, milliseconds since the epoch; a
+timedelta for that long before now, by this machine's clock; ``"earliest"`` for the oldest message
+there is; or a text as ``"2024-05-01T12:00Z"``, ``"1h30m ago"``, or what ``str`` gave of an ID.
+"""
+
+SECONDS_MIN = 10**9
+SECONDS_MAX = 10**10
+"""What would be a second of the years 2001 to 2286 is, as milliseconds, one of the first months of
+1970, in which no message was written."""
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 MOMENT_HELP = (
     "a MessageID (1700000000000-0), ISO 8601 (2024-05-01T12:00; local time where no zone is "
-    "given), milliseconds since the epoch, 'now' by this machine's clock, or a time before that: "
-    "-10m, '1h30m ago'"
+    "given), milliseconds since the epoch, 'earliest', 'now' by this machine's clock, or a time "
+    "before that: -10m, '1h30m ago'"
 )
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -26,6 +49,35 @@ _NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 
 MILLISECONDS_DIGITS_MIN = 12
 """Milliseconds since 1973 have at least as many digits, dates and seconds since the epoch fewer."""
+
+
+def as_message_id(moment: Moment) -> MessageID:
+    """The smallest ID that a message written at this moment can have.
+
+    Raises:
+        InvalidInputError: a naive datetime, out of range, a number that says seconds, or a text
+            that can't be read.
+    """
+    if isinstance(moment, MessageID):
+        return moment
+    if isinstance(moment, str):
+        return parse_moment(moment)
+    if isinstance(moment, datetime.datetime):
+        if moment.tzinfo is None:
+            raise InvalidInputError("a datetime needs a time zone here", datetime=moment)
+        return MessageID((moment - _EPOCH) // datetime.timedelta(milliseconds=1))
+    if isinstance(moment, datetime.timedelta):
+        if moment < datetime.timedelta(0):
+            raise InvalidInputError("a timedelta is a time before now, at least 0", moment=moment)
+        return MessageID(max(0, _now_ms() - moment // datetime.timedelta(milliseconds=1)))
+    number = as_whole(moment, 0)
+    if number is not None and SECONDS_MIN <= number < SECONDS_MAX:
+        raise InvalidInputError(
+            "a number is milliseconds since the epoch here, and this one says seconds: multiply it "
+            "by 1000, or give a datetime",
+            moment=moment,
+        )
+    return MessageID(moment)
 
 
 def parse_moment(
@@ -42,8 +94,10 @@ def parse_moment(
         InvalidInputError: it can't be read, is out of range, or could mean two things.
     """
     stripped = text.strip()
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = _now_ms() if now_ms is None else now_ms
     before = _BEFORE.fullmatch(stripped)
+    if stripped == EARLIEST:
+        return MessageID(0)
     if stripped == "now":
         return MessageID(now_ms)
     if before is not None:
@@ -68,6 +122,10 @@ def is_relative(text: str) -> bool:
     """Whether a moment is another one each time that it is read: 'now', or a time before now."""
     stripped = text.strip()
     return stripped == "now" or _BEFORE.fullmatch(stripped) is not None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _parse_iso(stripped: str, text: str, local: datetime.tzinfo | None) -> datetime.datetime:

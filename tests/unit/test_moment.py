@@ -6,9 +6,9 @@ import datetime
 
 import pytest
 
-from hqueue.cli.times import parse_moment
 from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID
+from hqueue.moment import parse_moment
 
 NOW_MS = 1_700_000_000_000
 EAST = datetime.timezone(datetime.timedelta(hours=8))
