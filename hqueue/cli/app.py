@@ -201,6 +201,8 @@ def _log_to_stderr(verbose: int) -> None:
     )
     for name in PACKAGES:
         logging.getLogger(name).setLevel(levels[min(verbose, 2)])
+    for name in PACKAGES:
+        logging.getLogger(f"{name}.ready").setLevel(min(logging.INFO, levels[min(verbose, 2)]))
     if verbose < 2:
         logging.getLogger("kazoo").setLevel(logging.ERROR)
     if not verbose:

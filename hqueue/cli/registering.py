@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import typer
+from rich.markup import escape
 
 from hqueue.errors import HQueueError, Outcome
 
@@ -19,7 +20,8 @@ Result = TypeVar("Result")
 
 def add_command(app: typer.Typer, name: str, command: Callable[..., object], panel: str) -> None:
     """Add a command under a heading of the application's help."""
-    app.command(name, rich_help_panel=panel, help=unwrapped(inspect.getdoc(command) or ""))(command)
+    text = escape(unwrapped(inspect.getdoc(command) or ""))  # "[hub]" is no markup.
+    app.command(name, rich_help_panel=panel, help=text)(command)
 
 
 def only_reads(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -226,6 +226,13 @@ def test_help_names_the_exit_codes_and_every_command_has_help(run: Run) -> None:
         assert verb.split()[0] in text
 
 
+@pytest.mark.parametrize(
+    ("command_line", "written"), [("hub", "in [hub]"), ("worker", "in [worker]")]
+)
+def test_what_stands_in_brackets_is_in_the_help(run: Run, command_line: str, written: str) -> None:
+    assert written in " ".join(run(command_line, "--help").out.decode().split())
+
+
 def test_hubs_of_the_environment_are_named_by_their_variable(run: Run) -> None:
     ended = run("publish", "t", "v", "-q", "q", env={"HQUEUE_HUBS": "nowhere"})
     assert ended.code == 2

@@ -24,7 +24,7 @@ from hqueue_workers.node.claims import Claims
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import Metrics
-from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.runtime import Runtime, ready
 from hqueue_workers.node.settings import WorkerSettings
 from hqueue_workers.node.skipped import SkippedMessages
 
@@ -137,7 +137,7 @@ class Worker:
         runtime.start(self._group_meter.run(record.name))
         runtime.start(broker.run())
         runtime.start(self._look_after(claims, record))
-        logger.info("worker %s takes notifications at %s", record.name, record.address)
+        ready.info("worker %s is ready; it takes notifications at %s", record.name, record.address)
         return registration
 
     async def _end_push(self, registration: Registration | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 import hqueue
 from hqueue import Message, Subscription
+from hqueue.cli.app import _log_to_stderr
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue_workers import Worker, WorkerSettings
 from tests.integration.pushing import Received, Stuck, WorkerThread, put_numbers
@@ -188,3 +190,28 @@ def free_port() -> int:
 def page(port: int, name: str) -> bytes:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=20) as answer:
         return bytes(answer.read())
+
+
+def test_a_worker_says_when_it_is_ready_and_where(
+    start_worker: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "hqueue_workers.ready")
+    started = start_worker(api_port=0)
+    wait_for(lambda: len(caplog.records) == 2, "it is ready")
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith("the Thrift API is served at ")
+    assert said[1].startswith(
+        f"worker {started.name} is ready; it takes notifications at 127.0.0.1:"
+    )
+
+
+def test_the_command_line_shows_that_a_role_is_ready_but_no_other_information() -> None:
+    names = ("hqueue_workers.ready", "hqueue_workers", "hqueue")
+    before = {name: logging.getLogger(name).level for name in names}
+    try:
+        _log_to_stderr(0)
+        shown = [logging.getLogger(name).isEnabledFor(logging.INFO) for name in names]
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+    assert shown == [True, False, False]

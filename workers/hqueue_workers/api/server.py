@@ -22,7 +22,7 @@ from hqueue_workers.api.metrics import ApiMetrics
 from hqueue_workers.api.scanners import ScannerTable
 from hqueue_workers.api.structs import SERVICE
 from hqueue_workers.node.api_settings import ApiSettings
-from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.runtime import Runtime, ready
 
 __all__ = ["ApiServer"]
 
@@ -91,7 +91,7 @@ class ApiServer:
             silent_ms_max=settings.api_idle_ms,
         )
         self._server.start()
-        logger.info("the Thrift API is served at %s", self.address)
+        ready.info("the Thrift API is served at %s", self.address)
 
     async def run(self) -> NoReturn:
         """Forget what nobody uses, for as long as it serves."""

@@ -31,7 +31,7 @@ from hqueue_workers.hub.settings import HubSettings
 from hqueue_workers.node.health import Answer, HealthServer
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.networks import Networks
-from hqueue_workers.node.runtime import Runtime
+from hqueue_workers.node.runtime import Runtime, ready
 from hqueue_workers.node.skipped import SkippedMessages
 
 __all__ = ["Hub"]
@@ -142,7 +142,7 @@ class Hub:
             serving = server
             serving.start()
             runtime.start(self._look_after())
-            logger.info("hub of %s listens at %s", ", ".join(self._queues), address)
+            ready.info("the hub of %s is ready; it listens at %s", ", ".join(self._queues), address)
             on_ready(address)
             await self._until(stopping)
             await runtime.read(lambda: self._end(serving))

@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 from hqueue import ClosedError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["Runtime"]
+__all__ = ["Runtime", "ready"]
 
 logger = logging.getLogger(__name__)
+ready = logging.getLogger("hqueue_workers.ready")
+"""Where a worker and a hub say that they are ready, and where. The command line always shows it."""
 
 _Result = TypeVar("_Result")
 
