@@ -1,4 +1,7 @@
-"""Log lines that strangers can cause: one a second, with the number of those that were left out."""
+"""Log lines that could come by the thousand: those that strangers cause, one a second, with the
+number of those that were left out; and those of a fault that lasts, one at its beginning and one at
+its end.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ import threading
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["SeldomLog"]
+__all__ = ["FaultLog", "SeldomLog"]
 
 EVERY_MS = 1_000.0
+FAULTS_MAX = 1_024
 
 
 class SeldomLog:
@@ -39,3 +43,47 @@ class SeldomLog:
         if left_out:
             text, given = f"{text} (%d lines like this were left out)", (*given, left_out)
         self._logger.warning(text, *given)
+
+
+class FaultLog:
+    """Writes a line when a fault begins, and one when it is over. Thread-safe, and bounded: of more
+    than 1,024 faults at a time those that began first are forgotten.
+
+    Args:
+        logger: where the lines go.
+        clock: where time comes from.
+        quiet_ms: a fault is over when it was not met for so long: for what is met by some of those
+            who ask, and not by others.
+    """
+
+    def __init__(
+        self, logger: logging.Logger, clock: Clock = SYSTEM_CLOCK, quiet_ms: float = 0.0
+    ) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._quiet_ms = quiet_ms
+        self._lock = threading.Lock()
+        self._faults: dict[str, tuple[float, float]] = {}
+        """By fault: when it began, and when it was met last."""
+
+    def met(self, fault: str, text: str, *given: object) -> None:
+        """A fault is there: the line is written if it was not there before."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            began_ms, _ = self._faults.get(fault, (None, None))
+            self._faults[fault] = (now_ms if began_ms is None else began_ms, now_ms)
+            if len(self._faults) > FAULTS_MAX:
+                self._faults.pop(next(iter(self._faults)))
+        self._logger.log(logging.WARNING if began_ms is None else logging.DEBUG, text, *given)
+
+    def over(self, fault: str, text: str, *given: object) -> None:
+        """A fault is not there: the line is written if it was there before."""
+        if not self._faults:
+            return  # Nearly always.
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            began_ms, met_ms = self._faults.get(fault, (now_ms, now_ms))
+            if fault not in self._faults or now_ms - met_ms < self._quiet_ms:
+                return
+            del self._faults[fault]
+        self._logger.warning(f"{text}, after %.1f s", *given, (now_ms - began_ms) / 1e3)

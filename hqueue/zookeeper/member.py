@@ -21,6 +21,19 @@ __all__ = ["Member", "end_all"]
 
 logger = logging.getLogger(__name__)
 
+
+class _OnlyErrors(logging.Filter):
+    """Leaves out kazoo's lines about each try to connect, unless all is wanted: `Members` says when
+    the connection is cut, and when it is there again.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR or logger.isEnabledFor(logging.DEBUG)
+
+
+kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
+kazoo_logger.addFilter(_OnlyErrors())
+
 RECONNECT_PAUSE_MS_MAX = 2_000
 
 _STATES = {
@@ -79,6 +92,7 @@ class Member:
                 ACL(sum(_PERMISSIONS[p] for p in set(rule.permissions)), Id(rule.scheme, rule.id))
                 for rule in settings.zookeeper_acl
             ],
+            logger=kazoo_logger,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.1, max_delay=RECONNECT_PAUSE_MS_MAX / 1e3
             ),

@@ -13,6 +13,7 @@ from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavai
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import try_start
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import Allocation
@@ -22,6 +23,8 @@ from hqueue.zookeeper.states import States
 __all__ = ["Members"]
 
 logger = logging.getLogger(__name__)
+
+_CUT = "ZooKeeper"
 
 
 class Members:
@@ -46,6 +49,7 @@ class Members:
         register(self)
 
     def _begin(self) -> None:
+        self._faults = FaultLog(logger)
         self.lock = threading.RLock()
         self._changes = threading.Condition(self.lock)
         self.states = States(self.lock)
@@ -228,6 +232,7 @@ class Members:
             if member not in self._members:
                 return
             member.take(state)
+            self._say(state)
             if state is SessionState.LOST:
                 if member.given_up:
                     logger.error("kazoo gave up its connection to ZooKeeper; another is opened")
@@ -240,6 +245,14 @@ class Members:
                             other.begin_grace()
                 self.states.set(self._state_of_all())
             self._changes.notify_all()
+
+    def _say(self, state: SessionState) -> None:
+        at = self._settings.zookeeper
+        if state is SessionState.CONNECTED:
+            if all(each.state in (None, SessionState.CONNECTED) for each in self._members):
+                self._faults.over(_CUT, "ZooKeeper at %s answers again", at)
+        else:
+            self._faults.met(_CUT, "the connection to ZooKeeper at %s is cut", at)
 
     def _state_of_all(self) -> SessionState:
         """The state, by those members that were connected once."""

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from hqueue.runtime.seldom import SeldomLog
+from hqueue.runtime.seldom import FAULTS_MAX, FaultLog, SeldomLog
 
 
 class Clock:
@@ -36,3 +36,33 @@ def test_one_line_a_second_is_written_and_says_how_many_were_left_out(
         "at 1000 (2 lines like this were left out)",
         "at 3000 (1 lines like this were left out)",
     ]
+
+
+def test_a_fault_that_lasts_is_said_when_it_begins_and_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    log = FaultLog(logging.getLogger("faults"), clock, quiet_ms=1_000)
+    log.over("q", "%s is back", "q")
+    for now_ms in range(0, 5_000, 10):
+        clock.now_ms = now_ms
+        log.met("q", "%s is away", "q")
+        log.over("q", "%s is back", "q")
+    for now_ms in (5_500, 5_989, 5_990, 6_000):
+        clock.now_ms = now_ms
+        log.over("q", "%s is back", "q")
+    log.met("q", "%s is away", "q")
+    log.met("other", "%s is away", "other")
+    assert [record.getMessage() for record in caplog.records] == [
+        "q is away",
+        "q is back, after 6.0 s",
+        "q is away",
+        "other is away",
+    ]
+
+
+def test_faults_without_number_are_not_kept() -> None:
+    log = FaultLog(logging.getLogger("faults"), Clock())
+    for number in range(2 * FAULTS_MAX):
+        log.met(str(number), "it is there")
+    assert len(log._faults) == FAULTS_MAX

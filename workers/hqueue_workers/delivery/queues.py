@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hqueue import Client, HQueueError, Queue, Row
 from hqueue.metadata import PartitionKey
+from hqueue.runtime.seldom import FaultLog
 from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.node.runtime import Runtime
 from hqueue_workers.node.settings import WorkerSettings
@@ -46,6 +47,7 @@ class OpenQueues:
     def __init__(self, client: Client, runtime: Runtime, settings: WorkerSettings) -> None:
         self._client = client
         self._runtime = runtime
+        self._faults = FaultLog(logger, runtime.clock)
         self._settings = settings
         self._open: dict[str, OpenQueue] = {}
         self._retry_ms: dict[str, float] = {}
@@ -97,11 +99,12 @@ class OpenQueues:
             if queue is None or queue.partitions != len(located):
                 queue = await self._runtime.read(lambda: self._client.queue(name))
         except HQueueError as exc:
-            logger.warning("queue %s can't be opened or located now: %s", name, exc)
+            self._faults.met(name, "queue %s can't be opened or located now: %s", name, exc)
             self._retry_ms[name] = now_ms + RETRY_MS
             if known is not None:
                 known.hosts_stale_ms = now_ms + RETRY_MS
             return
+        self._faults.over(name, "queue %s can be opened and located again", name)
         hosts = {each.partition: each.host for each in located}
         if known is not None:
             # The poller stays: it asks for any partition, and those that are served wait for it.
