@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
+import shlex
+import shutil
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +19,7 @@ from hqueue.cli.commands.local import start_server
 from hqueue.cli.commands.put import open_input
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.registering import add_command
-from hqueue.cli.session import Session, session_of
+from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.errors import HQueueError
 
 if TYPE_CHECKING:
@@ -59,6 +63,9 @@ def demo(
     by windows of time in a Spark job where PySpark is installed. What came out is compared with
     what was put; the exit code is 1 if it is not the same.
     """
+    from hqueue.cli.demo.push import check_worker  # noqa: PLC0415  (only for the demo)
+
+    check_worker()
     session = session_of(context)
     for file in files or ():
         open_input(file).close()  # A wrong name is told before anything is begun.
@@ -72,13 +79,19 @@ def demo(
     elif settings.hbase == "gateways" and settings.gateways != server.gateways:
         _say(f"The queue is at {', '.join(map(str, settings.gateways))}.")
     name = f"demo-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    with session.client.create_queue(
+    queue = session.client.create_queue(
         name, partitions=partitions, ttl=TTL_FIRST, partitions_per_region=min(2, partitions)
-    ) as queue:
-        _say(
-            f"Created {name} with {partitions} partitions. Shipping what HBase logs, {seconds:g} s."
-        )
-        result = _Demo(session, server, queue, files or (), seconds).run()
+    )
+    _say(f"Created {name} with {partitions} partitions. Shipping what HBase logs, {seconds:g} s.")
+    try:
+        with queue:
+            result = _Demo(session, server, queue, files or (), seconds).run()
+    except BaseException:
+        with contextlib.suppress(HQueueError):
+            session.client.disable_queue(name)
+            session.client.delete_queue(name)
+            _say(f"Deleted {name}: the demo did not come to its end.")
+        raise
     _conclude(result)
 
 
@@ -216,18 +229,29 @@ def _conclude(result: Result) -> None:
             _say(f"hqueue: error: {text}")
         raise typer.Exit(ExitCode.FAILED)
     name = result.queue
+    program = _program()
     print(
         f"checked   each of them got every message, and each partition in its order\n\n"
         f"Try next:\n"
-        f"  hqueue tail {name} -n 5 --follow\n"
-        f"  hqueue scan {name} --topic WARN --start -10m --format json\n"
-        f"  hqueue tail {name} --print-key --print-headers\n"
-        f"  echo hello | hqueue put {name} --topic greetings --print-ids\n"
-        f"  hqueue describe {name}\n"
-        f"  hqueue pipeline statistics {name} --plot demo.png\n"
-        f"  hqueue shell                 and there: disable '{name}', delete '{name}'\n"
-        f"  hqueue local stop            the server runs on until then; its data stays"
+        f"  {program} tail {name} -n 5 --follow\n"
+        f"  {program} scan {name} --topic WARN --start -10m --format json\n"
+        f"  {program} tail {name} --print-key --print-headers\n"
+        f"  echo hello | {program} put {name} --topic greetings --print-ids\n"
+        f"  {program} describe {name}\n"
+        f"  {program} pipeline statistics {name} --plot demo.png\n"
+        f"  {program} shell                 and there: disable '{name}', delete '{name}'\n"
+        f"  {program} local stop            the server runs on until then; its data stays"
     )
+
+
+def _program() -> str:
+    """How this command line is called here: its path where a shell does not find its name."""
+    if shutil.which(PROGRAM) is not None:
+        return PROGRAM
+    beside = Path(sys.executable).with_name(PROGRAM)
+    if beside.exists():
+        return shlex.quote(str(beside))
+    return shlex.join([sys.executable, "-m", "hqueue.cli"])
 
 
 def _say(text: str) -> None:

@@ -17,10 +17,24 @@ if TYPE_CHECKING:
     from hqueue.queue import Queue
     from hqueue.settings.connection import Settings
 
-__all__ = ["Delivered"]
+__all__ = ["Delivered", "check_worker"]
 
 SUBSCRIBER = "demo"
 END_S = 20.0
+
+
+def check_worker() -> None:
+    """Return if what a worker needs is installed.
+
+    Raises:
+        SettingsError: it is not.
+    """
+    for needed in ("hqueue_workers", "prometheus_client"):
+        if importlib.util.find_spec(needed) is None:
+            raise SettingsError(
+                "the demo's worker needs more, and nothing was begun: pip install 'hqueue[worker]'",
+                missing=needed,
+            )
 
 
 class Delivered(Reading):
@@ -31,15 +45,10 @@ class Delivered(Reading):
     Args:
         queue: the queue; it is delivered from its beginning on.
         settings: where the servers are.
-
-    Raises:
-        SettingsError: what a worker needs is not installed.
     """
 
     def __init__(self, queue: Queue, settings: Settings) -> None:
         super().__init__(queue)
-        if importlib.util.find_spec("prometheus_client") is None:
-            raise SettingsError("the demo's worker needs more: pip install 'hqueue[worker]'")
         servers = [
             f"--hbase={settings.hbase}",
             *_listed("--hbase-masters", settings.hbase_masters),
