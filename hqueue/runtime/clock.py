@@ -24,6 +24,7 @@ __all__ = [
     "Deadline",
     "Patience",
     "SystemClock",
+    "Tries",
     "bounded_ms",
     "monotonic_s_of",
 ]
@@ -128,17 +129,18 @@ class Deadline:
             return operation()  # Nearly all succeed at once: those don't pay for what comes now.
         except StoreUnavailableError as exc:
             failure: StoreUnavailableError | None = exc
-            unknown = exc.outcome is Outcome.UNKNOWN
+            tries = Tries()
+            tries.note(exc)
 
         def next_try() -> Result:
-            nonlocal failure, unknown
+            nonlocal failure
             if failure is not None:
                 first, failure = failure, None
                 raise first
             try:
                 return operation()
             except StoreUnavailableError as exc:
-                unknown = unknown or exc.outcome is Outcome.UNKNOWN
+                tries.note(exc)
                 raise
 
         retrying = tenacity.Retrying(
@@ -153,9 +155,26 @@ class Deadline:
         try:
             return retrying(next_try)
         except (StoreUnavailableError, RequestRefusedError, ClosedError) as exc:
-            if unknown:
-                exc.outcome = Outcome.UNKNOWN
+            tries.conclude(exc)
             raise
+
+
+class Tries:
+    """The failed tries of one operation: what ends without an answer is *unknown* if the outcome of
+    any of them was.
+    """
+
+    def __init__(self) -> None:
+        self._unknown = False
+
+    def note(self, error: HQueueError) -> None:
+        """A try ended so, and there may be another one."""
+        self._unknown = self._unknown or error.outcome is Outcome.UNKNOWN
+
+    def conclude(self, error: HQueueError) -> None:
+        """The operation ends so, without an answer: its outcome becomes that of all tries."""
+        if self._unknown:
+            error.outcome = Outcome.UNKNOWN
 
 
 class Patience:

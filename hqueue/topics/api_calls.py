@@ -19,7 +19,7 @@ from hqueue.errors import (
 )
 from hqueue.rpc.connection import ThriftError
 from hqueue.rpc.services import load
-from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.clock import Clock, Deadline, Tries
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.topics.connections import HubConnections
@@ -80,15 +80,19 @@ class ApiCalls:
             HubUnavailableError: none did it in time.
             HQueueError: otherwise, as the IDL's error says.
         """
-        deadline = self.deadline()
+        deadline, tries = self.deadline(), Tries()
         pause_ms = PAUSE_MS_MIN
         while True:
-            if self._closed:
-                raise ClosedError("the client was closed")
             try:
+                if self._closed:
+                    raise ClosedError("the client was closed")
                 at = self._any(queue, deadline)
                 return self.call_at(at, queue, method, deadline), at
-            except HubUnavailableError as exc:
+            except (ClosedError, HubError) as exc:
+                tries.note(exc)
+                tries.conclude(exc)
+                if not isinstance(exc, HubUnavailableError):
+                    raise
                 unknown = exc.outcome is Outcome.UNKNOWN and not repeatable
                 if unknown or deadline.expired:
                     raise

@@ -22,7 +22,7 @@ from hqueue.errors import (
 )
 from hqueue.rpc.connection import Connection, ThriftError
 from hqueue.rpc.services import load
-from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.clock import Clock, Deadline, Tries
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
@@ -110,8 +110,18 @@ class HubCalls:
         """
         self.check_open()
         bound_ms = self.settings.operation_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = Deadline(self._clock, bound_ms)
-        key = queue, topic
+        deadline, tries = Deadline(self._clock, bound_ms), Tries()
+        try:
+            return self._call((queue, topic), method, deadline, tries if repeatable else None)
+        except (HubUnavailableError, NotAllowedError, QueueNotFoundError, ClosedError) as exc:
+            tries.conclude(exc)  # Of a try before this one, none of them is the answer.
+            raise
+
+    def _call(
+        self, key: tuple[str, str], method: Method, deadline: Deadline, tries: Tries | None
+    ) -> tuple[Any, Address]:
+        """The same within a deadline; `tries` are noted if the call is repeatable."""
+        queue, topic = key
         pause_ms = PAUSE_MS_MIN
         last: Exception | None = None
         while True:
@@ -134,8 +144,9 @@ class HubCalls:
                     last = exc
                     break
                 except HubUnavailableError as exc:
-                    if not repeatable:
+                    if tries is None:
                         raise
+                    tries.note(exc)
                     last = exc
                     break
                 self._remember(key, hub)

@@ -33,6 +33,8 @@ class Hub:
         self.published = 0
         self.redirects_to: Hub | None = None
         self.takes_s = 0.0
+        self.fails_later: Callable[[], Exception] | None = None
+        """What further calls come to, after a first one that is done and whose answer is lost."""
         self._server = ThriftServer(
             IDL.HQueueHubService,
             self,
@@ -67,7 +69,11 @@ class Hub:
         time.sleep(self.takes_s)
         if self.redirects_to is not None:
             raise IDL.TRedirect(self.redirects_to.address.host, self.redirects_to.address.port)
+        if self.fails_later is not None and self.published:
+            raise self.fails_later()
         self.published += 1
+        if self.fails_later is not None:
+            raise RuntimeError("the answer is lost")
 
 
 Make = Callable[[], Hub]
@@ -161,3 +167,23 @@ def test_one_that_is_back_is_asked_and_then_called_again(
             client.publish("t", b"v")
         only.goes_on.set()
         client.publish("t", b"v")
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda: IDL.TUnavailable("not now", IDL.TOutcome.NOT_APPLIED),
+        IDL.TNotAllowed,
+        IDL.TNoSuchQueue,
+    ],
+    ids=["it refuses all", "it does not allow it", "it does not serve the queue"],
+)
+def test_what_ends_without_an_answer_is_unknown_if_any_call_of_a_hub_was(
+    make: Make, then: Callable[[], Exception]
+) -> None:
+    hub = make()
+    hub.fails_later = then
+    with client_of(hub) as client, pytest.raises(hqueue.HQueueError) as raised:
+        client.publish_once("t", [b"v"], number=0)
+    assert hub.published == 1
+    assert raised.value.outcome is Outcome.UNKNOWN
