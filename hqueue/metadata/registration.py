@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import Group, MetadataStore, Obstacle, SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.held import Held
 from hqueue.runtime.threads import start
 
 __all__ = ["Registration"]
@@ -21,6 +23,10 @@ logger = logging.getLogger(__name__)
 PAUSE_MS = 50
 """Less than the members of a group wait before they plan without one that is gone: so a successor
 that waits for the session of its predecessor to end is there in time."""
+
+
+class _MakingError(Exception):
+    """The registration is still being made."""
 
 
 class Registration:
@@ -94,11 +100,8 @@ class Registration:
             return
         self._end()
         self._own.close()
-        if self._making.acquire(timeout=self._store.session_timeout_ms / 1e3):
-            try:
-                self._remove()
-            finally:
-                self._making.release()
+        with contextlib.suppress(_MakingError), self._not_making():
+            self._remove()
 
     def leave_behind(self, values: Mapping[str, bytes]) -> None:
         """Give some keys of it other values, and see to it no more: it stays until the session
@@ -112,13 +115,16 @@ class Registration:
         connected = self._store.state is SessionState.CONNECTED
         if self.failure is not None or not connected:
             return
-        if self._making.acquire(timeout=self._store.session_timeout_ms / 1e3):
-            try:
+        try:
+            with self._not_making():
                 self._store.ephemerals.put(self._groups_with(values), is_own=_nobody)
-            except HQueueError as exc:
-                logger.warning("a registration stays as it is until its session ends: %s", exc)
-            finally:
-                self._making.release()
+        except _MakingError:
+            pass
+        except HQueueError as exc:
+            logger.warning("a registration stays as it is until its session ends: %s", exc)
+
+    def _not_making(self) -> Held:
+        return Held(self._making, self._store.session_timeout_ms / 1e3, _MakingError)
 
     def replace(self, values: Mapping[str, bytes]) -> None:
         """Give some keys of it other values, now and when they are made again.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hqueue.errors import HQueueError
 from hqueue.log import PartitionWriter
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.held import AT_ONCE
 from hqueue.runtime.threads import try_start
 
 __all__ = ["HeaderReaper"]
@@ -34,7 +35,8 @@ class HeaderReaper:
         self._expired_ms = expired_ms
         self._clock = clock
         self._due_ms: dict[int, float] = {}
-        self._under_way = threading.Lock()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def collect_if_due(self, writer: PartitionWriter) -> None:
         """Collect in the background if it is time. Returns at once; whatever fails is logged."""
@@ -42,11 +44,17 @@ class HeaderReaper:
         due_ms = self._due_ms.get(writer.partition)
         if due_ms is None:  # Many processes that start together don't all collect together.
             due_ms = self._due_ms[writer.partition] = now_ms + random.random() * EVERY_MS
-        if now_ms < due_ms or not self._under_way.acquire(blocking=False):
+        if now_ms < due_ms:
             return
-        self._due_ms[writer.partition] = now_ms + EVERY_MS
-        if try_start(self._collect, writer, name="hqueue-collect") is None:
-            self._under_way.release()  # Others tidy.
+        held: list[bool] = []
+        try:
+            held.extend(map(self._starting.acquire, AT_ONCE))
+            if held == [True] and (self._thread is None or not self._thread.is_alive()):
+                self._due_ms[writer.partition] = now_ms + EVERY_MS
+                self._thread = try_start(self._collect, writer, name="hqueue-collect")
+        finally:
+            if held == [True]:
+                self._starting.release()
 
     def _collect(self, writer: PartitionWriter) -> None:
         try:
@@ -55,5 +63,3 @@ class HeaderReaper:
                 writer.collect(expired_ms)
         except HQueueError:
             logger.debug("headers were not collected", exc_info=True)
-        finally:
-            self._under_way.release()

@@ -23,6 +23,8 @@ from hqueue.rpc.messages import encode_call
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
+from hqueue.runtime.held import AT_ONCE
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.threads import try_start
 from hqueue.settings.addresses import zookeeper_servers
 
@@ -117,12 +119,14 @@ class AppendNotifier:
         return _Route(connection, _frame(key))
 
     def _start(self) -> None:
-        if self._closed or not self._starting.acquire(blocking=False):
-            return
+        held: list[bool] = []
         try:
-            self._thread = try_start(self._run, name="hqueue-append-notifier")
+            held.extend(map(self._starting.acquire, AT_ONCE))
+            if held == [True] and not self._closed:
+                self._thread = try_start(self._run, name="hqueue-append-notifier")
         finally:
-            self._starting.release()
+            if held == [True]:
+                self._starting.release()
 
     def _run(self) -> None:
         watches: list[Watch] = []
@@ -195,6 +199,8 @@ class _Connection:
                     return True
                 reason = "it takes no more"
             except OSError as exc:
+                if is_interruption(exc):
+                    raise
                 reason = str(exc)
             # A worker that does not read, or is gone. It looks by itself.
             self._avoid(reason)
@@ -208,6 +214,8 @@ class _Connection:
             opened = open_socket(*self._address, CONNECT_TIMEOUT_S)
             opened.setblocking(False)
         except OSError as exc:
+            if is_interruption(exc):
+                raise
             with self._lock:
                 self._avoid(str(exc))
             return False
@@ -275,7 +283,9 @@ def _listens(hosts: str) -> bool:
     for server in zookeeper_servers(hosts):
         try:
             socket.create_connection(server, CONNECT_TIMEOUT_S).close()
-        except OSError:
+        except OSError as exc:
+            if is_interruption(exc):
+                raise
             continue
         return True
     return False

@@ -22,6 +22,7 @@ from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.stopping import stopping
 from hqueue.settings.addresses import PORT_MAX, is_host, zookeeper_servers
 from hqueue.settings.kinds import check_kind, check_timeout_s
@@ -365,6 +366,8 @@ class Subscriber:
             family = socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM)[0][0]
             return socket.create_server((host, self._port), family=family, backlog=128)
         except OSError as exc:
+            if is_interruption(exc):
+                raise
             raise InvalidInputError(
                 "this host and port can't be listened on",
                 host=host,
@@ -382,6 +385,8 @@ def _host_towards(zookeeper: str) -> str:
             probe.connect(target)
             return str(probe.getsockname()[0])
     except OSError as exc:
+        if is_interruption(exc):
+            raise
         raise InvalidInputError(
             "this machine's address towards ZooKeeper can't be found out; give a host",
             zookeeper=zookeeper,

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 from hqueue.errors import ClosedError, HQueueError
+from hqueue.runtime.interrupts import is_interruption
 
 __all__ = ["REFUSAL", "refused", "start", "start_timer", "try_start"]
 
@@ -43,6 +44,8 @@ def _refusal(thread: threading.Thread) -> RuntimeError | None:
     try:
         thread.start()
     except RuntimeError as exc:
+        if is_interruption(exc):
+            raise
         return exc
     return None
 

@@ -281,10 +281,11 @@ class HubCalls:
             ) as connection:
                 connection.socket.settimeout(bound_ms / 1e3)
                 connection.client.apiAddress()
-        except TimeoutError:
-            return False
-        except (OSError, *ThriftError, EOFError, ValueError, UnicodeError):
-            pass  # It is there, or at once known to be gone.
+        except (OSError, *ThriftError, EOFError, ValueError, UnicodeError) as exc:
+            if is_interruption(exc):
+                raise
+            # With any other error it is there, or at once known to be gone.
+            return not isinstance(exc, TimeoutError)
         return True
 
     def _remember(self, key: tuple[str, str], hub: Address) -> None:

@@ -16,6 +16,7 @@ from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
 from hqueue.rpc.messages import RefusedCallError
 from hqueue.rpc.server import ThriftServer
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue.topics.subscription import TopicSubscription
@@ -47,6 +48,8 @@ class Endpoint:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             listener = socket.create_server((host, port), family=family, backlog=128)
         except (OSError, OverflowError, UnicodeError) as exc:
+            if is_interruption(exc):
+                raise
             raise InvalidInputError(
                 "this host and port can't be listened on", host=host, port=port, reason=str(exc)
             ) from exc

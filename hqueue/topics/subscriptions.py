@@ -30,6 +30,7 @@ from hqueue.push.service import Consumption
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.threads import start, try_start
 from hqueue.settings.addresses import PORT_MAX, Address, is_host
 from hqueue.settings.kinds import check_flag
@@ -178,8 +179,9 @@ class Subscriptions:
     def leave(self, subscription: TopicSubscription) -> None:
         """Detach a subscription."""
         subscription.end(None)
-        held = subscription.attaching.acquire(timeout=ATTACH_MS / 1e3)
+        held: list[bool] = []
         try:
+            held.extend(map(subscription.attaching.acquire, (True,), (ATTACH_MS / 1e3,)))
             if (hub := subscription.hub) is not None:
                 self._calls.call_one(
                     hub,
@@ -194,9 +196,11 @@ class Subscriptions:
                     Deadline(SYSTEM_CLOCK, CLOSE_MS),
                 )
         except Exception as exc:  # The hub detaches it by itself, when the session is over.
+            if is_interruption(exc):
+                raise
             logger.info("a subscription to %r was not closed: %s", subscription.topic, exc)
         finally:
-            if held:
+            if held == [True]:
                 subscription.attaching.release()
             self._forget(subscription)
 

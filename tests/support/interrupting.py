@@ -41,8 +41,10 @@ _FREEING = ("weakref.py", "_weakrefset.py", "forgotten.py")
 _WAITS = ("acquire", "sendmsg", "sendall", "send", "recv", "recv_into", "poll", "connect", "sleep")
 
 
-class Interrupted(TimeoutError):  # noqa: N818  (what programs call theirs)
-    """What the handler raises: a time limit's error, which is an `OSError`."""
+class Interrupted(TimeoutError, RuntimeError, ValueError, EOFError):  # noqa: N818  (as programs do)
+    """What the handler raises: a time limit's error, which is an `OSError`; and of each other class
+    that the library takes for an answer of the system or of a server.
+    """
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

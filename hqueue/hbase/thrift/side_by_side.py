@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from hqueue.errors import ClosedError
 from hqueue.runtime.fork import register
+from hqueue.runtime.interrupts import is_interruption
 
 __all__ = ["THREADS", "SideBySide"]
 
@@ -50,7 +51,7 @@ class SideBySide:
         Raises:
             ClosedError: this was closed.
             Exception: the first that one raised. After it no further one is begun; those under
-                way have ended.
+                way have ended, unless a handler of a signal raised it here.
         """
         results: dict[int, Result] = {}
         errors: list[BaseException] = []
@@ -75,10 +76,14 @@ class SideBySide:
                         ended += 1
                         changed.notify_all()
 
-        if len(inputs) <= alone_max or not self._submit(run, min(THREADS, len(inputs))):
-            run()
-        with changed:
-            changed.wait_for(lambda: ended == begun and (errors or begun == len(inputs)))
+        try:
+            if len(inputs) <= alone_max or not self._submit(run, min(THREADS, len(inputs))):
+                run()
+            with changed:
+                changed.wait_for(lambda: ended == begun and (errors or begun == len(inputs)))
+        except BaseException as exc:
+            errors.append(exc)
+            raise
         if errors:
             raise errors[0]
         return [results[number] for number in range(len(inputs))]
@@ -89,7 +94,9 @@ class SideBySide:
         try:
             for _ in range(threads):
                 pool.submit(run)
-        except RuntimeError:
+        except RuntimeError as exc:
+            if is_interruption(exc):
+                raise
             return False
         return True
 
