@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from hqueue.client import Client
 from hqueue.errors import InvalidInputError, SettingsError
-from hqueue.hbase import GatewayStore, NativeStore
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import NATIVE, Settings
 from hqueue.settings.loading import all_known
 from hqueue.settings.options import ConnectOptions, Unpack
-from hqueue.store import StorePort
-from hqueue.topics import HubClient, HubClientSettings, HubOptions
-from hqueue.zookeeper import ZooKeeperCoordination, ZooKeeperNodes
+
+if TYPE_CHECKING:
+    from hqueue.client import Client
+    from hqueue.store import StorePort
+    from hqueue.topics import HubClient, HubOptions
+
+# What isn't chosen isn't imported: each way to HBase, ZooKeeper and the client of hubs have
+# libraries of their own, which take a third of a second each.
+# ruff: noqa: PLC0415
 
 __all__ = ["connect", "open_client", "open_store"]
 
@@ -48,6 +52,8 @@ def connect(
         SettingsError: a setting is unknown or has a wrong value.
     """
     if hubs is not None:
+        from hqueue.topics import HubClient, HubClientSettings
+
         if settings is not None:
             raise InvalidInputError("give Settings or hubs, not both")
         return HubClient(
@@ -66,6 +72,9 @@ def connect(
 
 def open_client(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> Client:
     """A client of what these settings name: HBase, or its gateways, and ZooKeeper."""
+    from hqueue.client import Client
+    from hqueue.zookeeper import ZooKeeperCoordination
+
     store = open_store(settings, clock)
     return Client(settings, store, lambda: ZooKeeperCoordination(settings), clock)
 
@@ -73,5 +82,10 @@ def open_client(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> Client:
 def open_store(settings: Settings, clock: Clock = SYSTEM_CLOCK) -> StorePort:
     """HBase as the settings say that it is spoken to."""
     if settings.hbase == NATIVE:
+        from hqueue.hbase.native import NativeStore
+        from hqueue.zookeeper import ZooKeeperNodes
+
         return NativeStore(settings, ZooKeeperNodes(settings).read, clock)
+    from hqueue.hbase.thrift.store import GatewayStore
+
     return GatewayStore(settings, clock)

@@ -1,9 +1,4 @@
 """All that speaks to HBase, behind the store's ports: by its own RPC, or through Thrift gateways.
 
-Every error is translated here, and every time-out set.
+Every error is translated here, and every time-out set. Each way is imported where it is chosen.
 """
-
-from hqueue.hbase.native import NativeStore
-from hqueue.hbase.thrift.store import GatewayStore
-
-__all__ = ["GatewayStore", "NativeStore"]

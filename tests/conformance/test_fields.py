@@ -12,7 +12,8 @@ from typing import TypeVar
 import pytest
 
 from hqueue import ClosedError, InvalidInputError, Settings
-from hqueue.hbase import GatewayStore, NativeStore
+from hqueue.hbase.native import NativeStore
+from hqueue.hbase.thrift.store import GatewayStore
 from hqueue.metadata.blobs import BlobRecords
 from hqueue.metadata.fields import FieldChange, FieldRecord, FieldRecords, Fields
 from hqueue.metadata.managers import MemoryFields, Rows

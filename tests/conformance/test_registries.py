@@ -10,10 +10,10 @@ from typing import Protocol
 import pytest
 
 from hqueue import Outcome, Settings, StoreUnavailableError, local
-from hqueue.hbase import GatewayStore
 from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.store import open_registry
+from hqueue.hbase.thrift.store import GatewayStore
 from hqueue.settings.addresses import Address
 from hqueue.zookeeper import ZooKeeperNodes
 from tests.support.registries import NOWHERE, Named, NamingMaster, NamingNodes, master_of

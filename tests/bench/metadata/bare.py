@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from hqueue import Settings
 from hqueue.errors import HQueueError
-from hqueue.hbase import NativeStore
+from hqueue.hbase.native import NativeStore
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.servers import Servers
