@@ -6,6 +6,8 @@ python examples/spark_count.py events
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +17,9 @@ def main() -> None:
     parser.add_argument("queue", help="its name; it must be there")
     arguments = parser.parse_args()
 
+    # Spark starts its workers with the first python3 in PATH, which has hqueue only where this
+    # environment is activated.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName("spark_count").getOrCreate()
     try:
         # Nothing to register: Spark finds the data source where hqueue is installed.
