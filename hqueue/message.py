@@ -8,7 +8,7 @@ import functools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, NamedTuple, cast, overload
+from typing import Any, Final, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.message_id import MessageID
@@ -100,11 +100,7 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
             topic = plain_text(topic, "a topic is a str")
         topic_bytes(topic)
         if type(value) is not bytes:
-            if not isinstance(value, (bytes, bytearray, memoryview)):
-                raise InvalidInputError(
-                    "a value is bytes; encode text first", type=type(value).__name__
-                )
-            value = bytes(value)
+            value = _plain_bytes(value, "a value is bytes; encode text first")
         size = len(value)
         if key is not None:
             key = checked_key(key)
@@ -231,7 +227,7 @@ class ConsumedMessage(ReceivedMessage):
 
 
 class Messages(Sequence[Message]):
-    """Values of one topic, in their order, as messages that are to be put.
+    """Values of one topic, in their order, as messages that are to be put. Immutable.
 
     For a caller with many values: a `Message` is made only where one is asked for, so that a batch
     of thousands is put in a fraction of the time that a list of messages takes.
@@ -247,7 +243,7 @@ class Messages(Sequence[Message]):
             many of one as of another.
     """
 
-    __slots__ = ("headers", "keys", "topic", "values")
+    __slots__ = ("_headers", "_keys", "_topic", "_values")
 
     def __init__(
         self,
@@ -262,20 +258,35 @@ class Messages(Sequence[Message]):
             raise InvalidInputError("these are several values, not one", type=type(values).__name__)
         if isinstance(keys, (bytes, bytearray, memoryview, str)):
             raise InvalidInputError("these are several keys, not one", type=type(keys).__name__)
-        given = listed(values, "values")
-        kinds = set(map(type, given))
-        for kind in kinds:
-            if not issubclass(kind, (bytes, bytearray, memoryview)):
-                raise InvalidInputError("a value is bytes; encode text first", type=kind.__name__)
-        self.topic = topic
-        self.values = cast("list[bytes]", given if kinds <= {bytes} else list(map(bytes, given)))
-        self.keys = None if keys is None else _checked_keys(keys)
-        self.headers = None if headers is None else _checked_headers_of(headers)
-        for name, more in (("keys", self.keys), ("headers", self.headers)):
-            if more is not None and len(more) != len(self.values):
+        self._topic = topic
+        self._values = _checked_values(values)
+        self._keys = None if keys is None else _checked_keys(keys)
+        self._headers = None if headers is None else _checked_headers_of(headers)
+        for name, more in (("keys", self._keys), ("headers", self._headers)):
+            if more is not None and len(more) != len(self._values):
                 raise InvalidInputError(
-                    f"there are as many {name} as values", values=len(self.values), found=len(more)
+                    f"there are as many {name} as values", values=len(self._values), found=len(more)
                 )
+
+    @property
+    def topic(self) -> str:
+        """What the messages are about."""
+        return self._topic
+
+    @property
+    def values(self) -> tuple[bytes, ...]:
+        """What each says."""
+        return self._values
+
+    @property
+    def keys(self) -> tuple[bytes | None, ...] | None:
+        """What each belongs to; None if none has a key."""
+        return self._keys
+
+    @property
+    def headers(self) -> tuple[Headers, ...] | None:
+        """The headers of each; None if none has any."""
+        return self._headers
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -316,9 +327,7 @@ def checked_key(key: bytes | bytearray | memoryview | None) -> bytes | None:
     """
     if key is None or type(key) is bytes:
         return key
-    if not isinstance(key, (bytes, bytearray, memoryview)):
-        raise InvalidInputError("a key is bytes; encode text first", type=type(key).__name__)
-    return bytes(key)
+    return _plain_bytes(key, "a key is bytes; encode text first")
 
 
 def checked_headers(headers: Iterable[tuple[str, bytes | bytearray | memoryview]]) -> Headers:
@@ -335,21 +344,29 @@ def checked_headers(headers: Iterable[tuple[str, bytes | bytearray | memoryview]
     return tuple([_header(pair) for pair in headers])
 
 
+def _checked_values(values: Iterable[bytes | bytearray | memoryview]) -> tuple[bytes, ...]:
+    """The values of many messages: what they should be already is looked at without a loop."""
+    given = tuple(listed(values, "values"))
+    if set(map(type, given)) <= {bytes}:
+        return cast("tuple[bytes, ...]", given)
+    return tuple([_plain_bytes(each, "a value is bytes; encode text first") for each in given])
+
+
 def _checked_keys(
     keys: Iterable[bytes | bytearray | memoryview | None],
-) -> list[bytes | None]:
-    """The keys of many messages: what they should be already is looked at without a loop."""
-    given = listed(keys, "keys")
+) -> tuple[bytes | None, ...]:
+    """The keys of many messages, likewise."""
+    given = tuple(listed(keys, "keys"))
     if set(map(type, given)) <= {bytes, type(None)}:
-        return cast("list[bytes | None]", given)
-    return list(map(checked_key, given))
+        return cast("tuple[bytes | None, ...]", given)
+    return tuple(map(checked_key, given))
 
 
 def _checked_headers_of(
     headers: Iterable[Iterable[tuple[str, bytes | bytearray | memoryview]]],
-) -> list[Headers]:
+) -> tuple[Headers, ...]:
     """The headers of many messages, likewise."""
-    given = listed(headers, "headers")
+    given = tuple(listed(headers, "headers"))
     if set(map(type, given)) <= {tuple}:
         pairs = list(chain.from_iterable(given))
         if set(map(type, pairs)) <= {tuple} and set(map(len, pairs)) <= {2}:
@@ -357,8 +374,8 @@ def _checked_headers_of(
             if set(map(type, names)) <= {str} and set(map(type, values)) <= {bytes}:
                 with contextlib.suppress(UnicodeEncodeError):
                     "".join(names).encode()
-                    return cast("list[Headers]", given)
-    return list(map(checked_headers, given))
+                    return cast("tuple[Headers, ...]", given)
+    return tuple(map(checked_headers, given))
 
 
 def _header(pair: tuple[str, bytes | bytearray | memoryview]) -> tuple[str, bytes]:
@@ -370,11 +387,29 @@ def _header(pair: tuple[str, bytes | bytearray | memoryview]) -> tuple[str, byte
         name.encode()
     except UnicodeEncodeError as exc:
         raise InvalidInputError("a header's name must have a UTF-8 encoding", name=name) from exc
-    if not isinstance(value, (bytes, bytearray, memoryview)):
+    if type(value) is not bytes:
+        value = _plain_bytes(value, "a header's value is bytes; encode text first", name=name)
+    return name, value
+
+
+def _plain_bytes(given: object, wrong: str, **facts: Any) -> bytes:
+    """Bytes as a plain `bytes`, also those of a derived class: one with methods of its own may say
+    one length and have another.
+
+    Raises:
+        InvalidInputError: they are of another type, which `wrong` says, or a view that was
+            released.
+    """
+    if not isinstance(given, (bytes, bytearray, memoryview)):
+        raise InvalidInputError(wrong, type=type(given).__name__, **facts)
+    try:
+        return bytes(memoryview(given))
+    except (ValueError, TypeError, BufferError, NotImplementedError) as exc:
         raise InvalidInputError(
-            "a header's value is bytes; encode text first", name=name, type=type(value).__name__
-        )
-    return name, value if type(value) is bytes else bytes(value)
+            "the bytes can't be read: their memoryview was released, or has no plain layout",
+            type=type(given).__name__,
+            **facts,
+        ) from exc
 
 
 def plain_text(text: object, wrong: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise, starmap
+from itertools import accumulate, islice, pairwise, starmap
 from operator import itemgetter, lt
 from typing import NamedTuple
 
@@ -73,6 +73,7 @@ def encode_bodies(messages: Sequence[Message]) -> Bodies:
     """
     if isinstance(messages, Messages):
         return encode_values(messages.topic, messages.values, messages.keys, messages.headers)
+    messages = tuple(islice(messages, BATCH_MESSAGES_MAX + 1))  # Others may change theirs.
     check_count(len(messages))
     for kind in set(map(type, messages)):
         if not issubclass(kind, Message):
@@ -109,11 +110,20 @@ def encode_values(
         headers: the headers of each; None if none has any.
 
     Raises:
-        InvalidInputError, MessageTooLargeError: as `encode_bodies`.
+        InvalidInputError, MessageTooLargeError: as `encode_bodies`; or there are not as many of one
+            as of another.
     """
     if len(values) == 1 and keys is None and headers is None:
         return _encode_value(topics if isinstance(topics, str) else topics[0], values[0])
     check_count(len(values))
+    for name, column in (("topics", topics), ("keys", keys), ("headers", headers)):
+        if column is not None and not isinstance(column, str) and len(column) != len(values):
+            raise InvalidInputError(
+                "the columns of a batch are of different lengths: nothing was written",
+                column=name,
+                values=len(values),
+                found=len(column),
+            )
     kinds = {topics} if isinstance(topics, str) else set(topics)
     if len(kinds) == 1:
         return bodies_of([_column(kinds.pop(), range(len(values)), values, keys, headers)])

@@ -23,10 +23,13 @@ _Given = TypeVar("_Given")
 
 
 def taken(messages: _Given | Iterator[Message]) -> _Given | list[Message]:
-    """What is to be put, where that may come from a generator: as many as a batch may have, and one
-    more, which is then refused.
+    """What is to be put, as it is now: what a generator gives, or a list that its owner may change,
+    is gone through once. Of both as many are taken as a batch may have, and one more, which is then
+    refused.
     """
-    if isinstance(messages, Iterator):
+    if isinstance(messages, (Message, Messages, str, bytes, bytearray, memoryview)):
+        return messages
+    if isinstance(messages, (Iterator, Sequence)):
         return list(islice(messages, BATCH_MESSAGES_MAX + 1))
     return messages
 
