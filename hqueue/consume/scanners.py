@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import inspect
 import itertools
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from operator import attrgetter
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from hqueue.consume.decode import each_message_of
@@ -328,7 +328,8 @@ class CombinedPartitionScanner:
         if (
             self._failure is None
             and not ended
-            and inspect.getgeneratorstate(self._source) == inspect.GEN_CLOSED
+            and isinstance(self._source, GeneratorType)
+            and self._source.gi_frame is None
         ):
             # A generator that was interrupted has ended: it gives no more, as if the log had ended.
             self._failure = None if self._closed else _interruption(None)
