@@ -207,7 +207,7 @@ def _validate(array: pa.Array, text: str, entry: TopicEntry) -> None:
     """
     try:
         array.validate(full=True)
-    except pa.ArrowInvalid as exc:
+    except pa.ArrowException as exc:
         raise CorruptLogError(text, topic=entry.topic) from exc
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from hqueue.format.arrow_checks import (
     offsets_in,
     offsets_of,
     only_text,
+    refusing,
 )
 from hqueue.format.cells import Column, bodies_of, check_count, check_size
 from hqueue.format.columns import aligned, packed_bits
@@ -51,21 +53,24 @@ HEADERS = pa.list_(
 """The type of a column of headers: Kafka's in Spark. A message without headers has null."""
 
 
+REFUSED = "these columns can't be put; cast them to string and binary"
+
+
+@refusing(REFUSED)
 def encode_arrow(messages: pa.RecordBatch | pa.Table) -> Bodies:
     """Pack the messages of a record batch or of a table, as `encode_record_batch`."""
     if isinstance(messages, pa.RecordBatch):
         return encode_record_batch(messages)
     check_count(messages.num_rows)
-    try:
+    with refusing("a table's columns have no possible layout"):
         messages.validate()
-    except pa.ArrowInvalid as exc:
-        raise InvalidInputError("a table's columns have no possible layout") from exc
-    batches = messages.combine_chunks().to_batches()
+        batches = messages.combine_chunks().to_batches()
     if len(batches) > 1:  # A column has more than 2 GiB.
         raise InvalidInputError("a column is larger than a batch may be", rows=messages.num_rows)
     return encode_record_batch(batches[0])
 
 
+@refusing(REFUSED)
 def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
     """Pack the messages of a record batch, in its order: its columns ``topic`` and ``value``, and
     if it has them ``key`` (null where there is none) and ``headers`` (lists of structs of a name
@@ -107,16 +112,20 @@ def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
     return bodies_of(columns)
 
 
+@refusing(REFUSED)
 def distinct_keys(batch: pa.RecordBatch | pa.Table) -> Iterable[bytes | None]:
     """The keys in a record batch or a table that can be encoded."""
     if "key" not in batch.schema.names:
         return ()
     column = batch.column("key")
+    if column.null_count == len(column):  # Perhaps of a type that no key has.
+        return [None] if len(column) else ()
     keys = column if column.type == pa.binary() else column.cast(pa.binary())
     distinct: list[bytes | None] = pc.unique(keys).to_pylist()
     return distinct
 
 
+@refusing(REFUSED)
 def header_names(batch: pa.RecordBatch | pa.Table) -> Sequence[str]:
     """The distinct names of the headers in a record batch or a table that can be encoded."""
     if "headers" not in batch.schema.names:
@@ -129,18 +138,22 @@ def header_names(batch: pa.RecordBatch | pa.Table) -> Sequence[str]:
     return sorted(found)
 
 
+@refusing(REFUSED)
 def without_headers(
     batch: pa.RecordBatch | pa.Table, is_dropped: Callable[[str], bool]
 ) -> pa.RecordBatch | pa.Table:
     """The same messages without the headers of these names. Takes a loop over all headers."""
     at = batch.schema.names.index("headers")
-    field = batch.schema.field(at)
-    name = field.type.value_type.field(0).name
-    kept = [
-        None if pairs is None else [pair for pair in pairs if not is_dropped(pair[name])]
-        for pairs in batch.column(at).to_pylist()
-    ]
-    return batch.set_column(at, field.name, pa.array(kept, pa.list_(field.type.value_type)))
+    column = batch.column(at)
+    kept: list[list[tuple[str, bytes]]] = []
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        given = chunk.flatten().flatten()
+        names = _as_type("headers", given[0], pa.string(), _TEXT).to_pylist()
+        values = _as_type("headers", given[1], pa.binary(), (*_TEXT, *_BINARY)).to_pylist()
+        pairs = zip(names, values, strict=True)
+        for count in pc.list_value_length(chunk).to_pylist():
+            kept.append([pair for pair in islice(pairs, count or 0) if not is_dropped(pair[0])])
+    return batch.set_column(at, "headers", pa.array(kept, HEADERS))
 
 
 FEW = 64
@@ -207,10 +220,9 @@ def _as_type(
             type=str(column.type),
         )
     check_layout(name, column)
-    try:
+    # It may have more than 2 GiB, or text that is no UTF-8.
+    with refusing("a column can't be in a batch", column=name):
         return column.cast(kind)
-    except pa.ArrowInvalid as exc:  # More than 2 GiB of it; or text that is no UTF-8.
-        raise InvalidInputError("a column can't be in a batch", column=name) from exc
 
 
 def _optional(batch: pa.RecordBatch, name: str) -> pa.Array | None:

@@ -8,6 +8,10 @@ check, and where writers do.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +24,26 @@ __all__ = [
     "decoded",
     "offsets_in",
     "offsets_of",
+    "refusing",
 ]
+
+IMPOSSIBLE = "a column has offsets or nulls that can't be: it was made from wrong buffers"
+
+
+@contextlib.contextmanager
+def refusing(text: str, **facts: Any) -> Iterator[None]:
+    """Raise an `InvalidInputError` of this text for whatever Arrow finds wrong.
+
+    Arrow has an exception for each kind: `ArrowInvalid` for offsets, `ArrowIndexError` for views
+    and dictionaries, others for types that it can't convert, and some that are Python's own. Where
+    there is no memory left, or the program is interrupted, what is put is not at fault.
+    """
+    try:
+        yield
+    except (InvalidInputError, MemoryError, pa.ArrowCancelled):
+        raise
+    except (pa.ArrowException, LookupError, ValueError, TypeError, ArithmeticError) as exc:
+        raise InvalidInputError(text, **facts) from exc
 
 
 def check_layout(name: str, column: pa.Array) -> None:
@@ -28,13 +51,8 @@ def check_layout(name: str, column: pa.Array) -> None:
 
     Of a text only the layout is looked at, and not the bytes: as a value or a key it may have any.
     """
-    try:
+    with refusing(IMPOSSIBLE, column=name):
         _without_text(column).validate(full=True)
-    except pa.ArrowInvalid as exc:
-        raise InvalidInputError(
-            "a column has offsets or nulls that can't be: it was made from wrong buffers",
-            column=name,
-        ) from exc
 
 
 def check_text(name: str, texts: pa.Array) -> None:
@@ -46,17 +64,15 @@ def check_text(name: str, texts: pa.Array) -> None:
     # bytes one after another: a character may not begin in one and end in the next.
     if data is None or data.slice(first, last - first).to_pybytes().isascii():
         return
-    try:
+    with refusing("a text has no UTF-8", column=name):
         texts.validate(full=True)
-    except pa.ArrowInvalid as exc:
-        raise InvalidInputError("a text has no UTF-8", column=name) from exc
 
 
 def check_lists(name: str, lists: pa.Array) -> None:
     """Refuse a column of lists whose offsets do not ascend within what they list, or whose nulls
     don't add up. What they list is only looked at from outside.
     """
-    try:
+    with refusing(IMPOSSIBLE, column=name):
         lists.validate()
         shape = pa.Array.from_buffers(
             _list_of_nulls(lists.type),
@@ -67,25 +83,17 @@ def check_lists(name: str, lists: pa.Array) -> None:
             [pa.nulls(len(lists.values))],
         )
         shape.validate(full=True)
-    except pa.ArrowInvalid as exc:
-        raise InvalidInputError(
-            "a column has offsets or nulls that can't be: it was made from wrong buffers",
-            column=name,
-        ) from exc
 
 
 def decoded(name: str, column: pa.DictionaryArray) -> pa.Array:
     """The values of a column that has them in a dictionary."""
     values = column.dictionary
     check_layout(name, values)
-    try:
+    with refusing("a column names entries that its dictionary has not", column=name):
         found = pa.DictionaryArray.from_arrays(column.indices, _without_text(values))
-    except (pa.ArrowInvalid, IndexError) as exc:
-        raise InvalidInputError(
-            "a column names entries that its dictionary has not", column=name
-        ) from exc
-    plain = found.dictionary_decode()
-    return plain if plain.type == values.type else plain.view(values.type)
+    with refusing("a column of this type can't be put; cast it first", type=str(column.type)):
+        plain = found.dictionary_decode()
+        return plain if plain.type == values.type else plain.view(values.type)
 
 
 def only_text(name: str, texts: pa.Array) -> str | None:
@@ -94,7 +102,7 @@ def only_text(name: str, texts: pa.Array) -> str | None:
     """
     try:
         texts.validate()
-    except pa.ArrowInvalid:
+    except pa.ArrowException:  # `check_layout` says what is wrong.
         return None
     offsets = offsets_of(texts)
     first, last = offsets[0], offsets[-1]

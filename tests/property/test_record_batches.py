@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import pyarrow as pa
@@ -12,9 +13,16 @@ from hypothesis import strategies as st
 from hqueue.consume.arrow import record_batch
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.format import encode_bodies
-from hqueue.format.arrow import HEADERS, distinct_keys, encode_arrow, encode_record_batch
+from hqueue.format.arrow import (
+    HEADERS,
+    distinct_keys,
+    encode_arrow,
+    encode_record_batch,
+    without_headers,
+)
 from hqueue.message import Message
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from tests.support.backends import MemoryBackend
 from tests.support.batches import bodies_lists, read
 
 TOPICS = st.sampled_from(
@@ -171,3 +179,72 @@ def test_a_slice_weighs_what_is_in_it_and_not_what_lies_before() -> None:
         {"topic": ["t", "t"], "value": pa.array([b"x" * BATCH_BYTES_MAX, b"small"], pa.binary())}
     )
     assert encode_record_batch(whole.slice(1)) == encode_bodies([Message("t", b"small")])
+
+
+@pytest.mark.parametrize(
+    ("size", "buffer", "at"), [(5_000, 0, 0), (20, 7, 0), (20, 0, 1_000), (-5, 0, 0)]
+)
+@pytest.mark.parametrize("column", ["topic", "value", "key", "name", "header", "dictionary"])
+@pytest.mark.parametrize("table", [False, True])
+def test_a_view_of_bytes_that_are_not_there_is_refused(
+    column: str, size: int, buffer: int, at: int, table: bool
+) -> None:
+    kind = pa.string_view() if column in ("topic", "name", "dictionary") else pa.binary_view()
+    views = bytearray(struct.pack("<i12s", 1, b"a") * 2)
+    lying = pa.Array.from_buffers(kind, 2, [None, pa.py_buffer(views), pa.py_buffer(b"a" * 20)])
+    views[16:] = struct.pack("<i4sii", size, b"aaaa", buffer, at)
+    columns = {"topic": pa.array(["a", "a"]), "value": pa.array([b"1", b"2"])}
+    names, values = columns["topic"], columns["value"]
+    if column in ("name", "header"):
+        pair = [lying, values] if column == "name" else [names, lying]
+        pairs = pa.StructArray.from_arrays(pair, names=["name", "value"])
+        columns["headers"] = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pairs)
+    elif column == "dictionary":
+        columns["topic"] = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), lying)
+    else:
+        columns[column] = lying
+    with pytest.raises(InvalidInputError):
+        encode_arrow(pa.table(columns) if table else pa.record_batch(columns))
+
+
+ANY_TYPE = [
+    *(pa.int64(), pa.bool_(), pa.null(), pa.decimal128(5), pa.duration("s"), pa.struct([])),
+    *(pa.binary(3), pa.list_(pa.binary()), pa.map_(pa.string(), pa.binary())),
+    *(pa.dictionary(pa.int8(), pa.int64()), pa.dictionary(pa.int8(), pa.string_view())),
+    *(pa.dictionary(pa.int64(), pa.binary()), pa.run_end_encoded(pa.int32(), pa.string())),
+    pa.list_(pa.struct([("name", pa.int8()), ("value", pa.binary())])),
+]
+
+
+@pytest.mark.parametrize("kind", ANY_TYPE, ids=str)
+@pytest.mark.parametrize("column", ["topic", "value", "key", "headers"])
+def test_a_column_of_any_type_is_taken_or_refused_by_an_error_of_ours(
+    column: str, kind: pa.DataType
+) -> None:
+    columns = {
+        "topic": pa.array(["a", "b"]),
+        "value": pa.array([b"1", b"2"]),
+        "key": pa.array([b"k", None]),
+        "headers": pa.array([[("n", b"v")], None], HEADERS),
+    }
+    columns[column] = pa.nulls(2, kind)
+    with MemoryBackend().connect() as client, contextlib.suppress(InvalidInputError):
+        queue = client.create_queue("q", partitions=2)
+        queue.put(pa.record_batch(columns))
+        read_back = list(queue.scan())
+        assert [each.value for each in read_back] == [b"1", b"2"]
+        assert column in ("key", "headers")
+
+
+def test_headers_whose_parts_have_one_name_are_put_again_without_the_systems_own() -> None:
+    parts = [pa.array(["hqueue.number", "n"]), pa.array([b"1", b"v"])]
+    pairs = pa.StructArray.from_arrays(parts, names=["part", "part"])
+    batch = pa.record_batch(
+        {
+            "topic": pa.array(["a"]),
+            "value": pa.array([b"1"]),
+            "headers": pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), pairs),
+        }
+    )
+    kept = without_headers(batch, lambda name: name.startswith("hqueue."))
+    assert encode_record_batch(kept) == encode_bodies([Message("a", b"1", None, [("n", b"v")])])
