@@ -6,9 +6,11 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from hqueue.errors import (
     ClosedError,
+    CommitFailedError,
     HQueueError,
     StoreUnavailableError,
 )
@@ -100,6 +102,8 @@ class GroupMember:
         self._membership = Membership(eager=eager)
         self._plan = GroupPlan(store, paths)
         self._known: dict[PartitionKey, Offset] = {}
+        self._refused_at: dict[PartitionKey, Position] = {}
+        """What was committed last of claims that were lost by a refused commit, in this session."""
         self._changes = Changes()
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
@@ -199,18 +203,27 @@ class GroupMember:
 
     def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
         """Commit offsets of what it has accepted, in few round trips; those that were refused:
-        others have them now, or had them meanwhile.
+        others have them now, or had them meanwhile, or another hand changed the offset. No later
+        commit of the same claim would count, so these are lost, and claimed again.
 
         Raises:
+            CommitFailedError: as `GroupOffsets.commit`.
             StoreUnavailableError: with an outcome; some may be committed.
         """
         if self._offsets is None:
             return []
         with self._lock:
             known = {key: self._known[key] for key in positions if key in self._known}
-        moved = self._offsets.commit(
-            self._writer, {key: (offset, positions[key]) for key, offset in known.items()}
-        )
+        try:
+            moved = self._offsets.commit(
+                self._writer, {key: (offset, positions[key]) for key, offset in known.items()}
+            )
+        except (CommitFailedError, StoreUnavailableError) as exc:
+            named: list[Any] = [exc.facts.get(name, ()) for name in ("partitions", "refused")]
+            refused = known.keys() & set().union(*named)
+            self._lose_refused({key: known[key] for key in refused})
+            raise
+        self._lose_refused({key: known[key] for key in known.keys() - moved.keys()})
         with self._lock:
             for key, offset in moved.items():
                 if self._known.get(key) is known[key]:
@@ -307,6 +320,7 @@ class GroupMember:
         lost = self._membership.lost()
         self._certainty.begin(None)
         self._known.clear()
+        self._refused_at.clear()
         self._tell_lost(lost)
 
     def _tell_lost(self, lost: AbstractSet[PartitionKey]) -> None:
@@ -316,6 +330,22 @@ class GroupMember:
         self._changes.revoked.difference_update(lost)
         self._changes.lost |= lost - untold
         self._on_change()
+
+    def _lose_refused(self, refused: Mapping[PartitionKey, Offset]) -> None:
+        """Commits of these claims don't count any more, as somebody changed the offsets. The claims
+        may stand: they are in doubt, and made again, which takes the offsets over.
+        """
+        with self._lock:
+            current = {key for key, offset in refused.items() if self._known.get(key) is offset}
+            gone = self._membership.taken_away(current)
+            if not gone:
+                return
+            for key in gone:
+                self._refused_at[key] = self._known.pop(key).position
+            self._membership.doubt(gone)
+            self._tell_lost(gone)
+            self._pacing.notify()
+        logger.warning("commits are refused: claimed again if still wanted: %s", sorted(gone)[:10])
 
     def _look(self) -> None:
         """A claim may be gone."""
@@ -450,8 +480,32 @@ class GroupMember:
     ) -> dict[PartitionKey, Offset]:
         if self._offsets is None:
             return dict.fromkeys(claimed, Offset(UNSET, NEW))
-        return self._offsets.take_over(
+        taken = self._offsets.take_over(
             self._writer,
             claimed,
             lambda: self.certain() and self._certainty.session_id == session_id,
         )
+        return self._restored(taken)
+
+    def _restored(self, taken: Mapping[PartitionKey, Offset]) -> dict[PartitionKey, Offset]:
+        """What was taken over, with the offsets that another hand removed set back to what this
+        member committed last: what comes next must not be skipped, nor all be handed out again.
+        Where others changed one since, it is left out.
+        """
+        assert self._offsets is not None
+        with self._lock:
+            before = {key: self._refused_at[key] for key in taken.keys() & self._refused_at.keys()}
+        removed = {
+            key: (taken[key], position)
+            for key, position in before.items()
+            if taken[key].position == UNSET != position and taken[key].unreadable is None
+        }
+        moved = self._offsets.commit(self._writer, removed) if removed else {}
+        with self._lock:
+            for key in before.keys() - (removed.keys() - moved.keys()):
+                self._refused_at.pop(key, None)
+        return {
+            key: moved.get(key, offset)
+            for key, offset in taken.items()
+            if key not in removed or key in moved
+        }

@@ -317,3 +317,45 @@ def test_a_claim_that_somebody_removes_is_lost_to_the_consumer_and_comes_again(
     wait_for(lambda: (has_all(), ("lost", removed) in called)[1], "it hears of it")
     wait_for(has_all, "it has all again")
     assert called == [("lost", removed), ("assigned", removed)]
+
+
+def test_a_consumer_whose_offsets_somebody_removes_skips_nothing_and_commits_again(
+    client: hqueue.Client,
+) -> None:
+    store = client.coordination.store.records
+    paths = GroupPaths("/hqueue", "removed")
+    keys = [PartitionKey("q", number) for number in range(PARTITIONS)]
+    queue = client.queue("q")
+    options = {"auto_commit_interval_ms": 1, "auto_offset_reset": "latest"}
+    with hqueue.Consumer("q", group="removed", client=client, **options) as consumer:  # type: ignore[arg-type]
+        wait_for(
+            lambda: (
+                (consumer.poll(0), store.read(map(paths.offset, keys)).keys())[1]
+                == {paths.offset(key) for key in keys}
+            ),
+            "it has its place in all partitions",
+        )
+        got: list[bytes] = []
+
+        def comes(value: bytes) -> None:
+            def has_come() -> bool:
+                got.extend(each.value for each in consumer.poll(10))
+                return value in got
+
+            wait_for(has_come, f"{value!r} is handed out")
+
+        queue.put(hqueue.Message("t", b"1"), partition=0)
+        comes(b"1")
+        store.delete({paths.offset(keys[0]): ANY})
+        queue.put(hqueue.Message("t", b"2"), partition=0)
+        queue.put(hqueue.Message("t", b"3"), partition=0)
+        comes(b"3")
+        end = queue.offsets()[0].end
+
+        def is_committed() -> bool:
+            got.extend(each.value for each in consumer.poll(10))
+            at = consumer.committed([keys[0]]).get(keys[0])
+            return at is not None and at >= end
+
+        wait_for(is_committed, "its commits count again")
+        assert set(got) == {b"1", b"2", b"3"}

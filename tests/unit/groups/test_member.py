@@ -15,6 +15,7 @@ from hqueue.groups.member import GroupMember
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import PartitionKey, SessionState
+from hqueue.metadata.encoding import encode_offset
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import ANY, Change
 from tests.support.memory.metadata import MemoryServer, MemorySession
@@ -536,3 +537,68 @@ def test_what_somebody_writes_over_a_member_or_a_claim_is_written_over_again(
         )
     settle(first, second, shares=(2, 2))
     assert first.member.failure is second.member.failure is None
+
+
+def test_a_member_whose_offset_was_removed_takes_it_over_where_it_committed_last(
+    join: Callable[..., Consumer],
+) -> None:
+    one = join("one")
+    settle(one, shares=(4,))
+    committed = Position(MessageID(7), 7)
+    assert not one.member.commit(dict.fromkeys(KEYS, committed))
+    path = PATHS.offset(KEYS[1])
+    records = one.session.records
+    records.delete({path: records.read([path])[path].version})
+    assert one.member.commit(dict.fromkeys(KEYS, Position(MessageID(9), 9))) == {KEYS[1]}
+    wait_for(lambda: len(one.turn()) == 4 and KEYS[1] in one.lost, "it has the partition again")
+    assert one.lost == {KEYS[1]}
+    assert one.positions[KEYS[1]] == committed
+    assert GroupOffsets(one.session, PATHS).read(KEYS)[KEYS[1]].position == committed
+    assert not one.member.commit(dict.fromkeys(KEYS, Position(MessageID(11), 11)))
+
+
+@pytest.mark.parametrize("value", [b"no record", None])
+def test_a_member_whose_offset_was_written_over_goes_on_from_what_is_there(
+    join: Callable[..., Consumer], value: bytes | None
+) -> None:
+    one = join("one")
+    settle(one, shares=(4,))
+    assert not one.member.commit(dict.fromkeys(KEYS, Position(MessageID(7), 7)))
+    there = encode_offset(MessageID(3), 3, "another hand") if value is None else value
+    one.session.records.write({PATHS.offset(KEYS[1]): Change(there, ANY)})
+    assert one.member.commit({KEYS[1]: Position(MessageID(9), 9)}) == {KEYS[1]}
+    got: dict[PartitionKey, Offset] = {}
+
+    def comes_again() -> bool:
+        got.update(one.member.changes().assigned)
+        return KEYS[1] in got
+
+    wait_for(comes_again, "it has the partition again")
+    assert (got[KEYS[1]].unreadable is not None) == (value is not None)
+    assert got[KEYS[1]].position == (Position(MessageID(3), 3) if value is None else UNSET)
+    one.member.accept(got)
+    assert not one.member.commit({KEYS[1]: Position(MessageID(11), 11)})
+
+
+def test_what_is_given_up_while_its_commit_is_refused_comes_to_another(
+    join: Callable[..., Consumer],
+) -> None:
+    one = join("one")
+    settle(one, shares=(4,))
+    two = join("two")
+    revoked: set[PartitionKey] = set()
+
+    def is_to_give_up() -> bool:
+        revoked.update(one.member.changes().revoked)
+        return bool(revoked)
+
+    wait_for(is_to_give_up, "it is to give something up")
+    paths = {PATHS.offset(key): Change(b"no record", ANY) for key in revoked}
+    one.session.records.write(paths)
+    at = dict.fromkeys(revoked, Position(MessageID(9), 9))
+    assert one.member.commit(at) == revoked
+    one.member.release(revoked)
+    for key in revoked:
+        one.positions.pop(key)
+    settle(one, two, shares=(2, 2))
+    assert not revoked & one.positions.keys()
