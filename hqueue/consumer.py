@@ -367,10 +367,13 @@ class Consumer(ConsumerStream):
 
         Raises:
             CommitFailedError, StoreUnavailableError: it is closed, but not all was committed.
+            InvalidInputError: a callback for partitions that come and go asks.
         """
-        if self._closing is not None or self._consumption.inherited or self._freed:
+        if self._consumption.inherited or self._freed:
             return
         self._consumption.check_no_callback()
+        if self._closing is not None:
+            return
         try:
             self._closing = threading.current_thread()  # Its callbacks may still use the consumer.
             if not self._closed:

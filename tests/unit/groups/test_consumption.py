@@ -359,3 +359,24 @@ def test_a_consumer_whose_offsets_somebody_removes_skips_nothing_and_commits_aga
 
         wait_for(is_committed, "its commits count again")
         assert set(got) == {b"1", b"2", b"3"}
+
+
+@pytest.mark.parametrize("way", ["close", "unsubscribe"])
+def test_a_callback_that_closes_its_consumer_is_refused_whatever_called_it(
+    client: hqueue.Client, way: str
+) -> None:
+    errors: list[str] = []
+    consumer = hqueue.Consumer(group="closing", client=client)
+
+    def close(_: object) -> None:
+        try:
+            consumer.close()
+        except hqueue.InvalidInputError as exc:
+            errors.append(str(exc))
+
+    consumer.subscribe("q", on_revoked=close)
+    wait_for(lambda: (consumer.poll(0), consumer.assignment())[1], "it has partitions")
+    getattr(consumer, way)()
+    consumer.close()
+    assert len(errors) == 1
+    assert "can't close its consumer" in errors[0]
