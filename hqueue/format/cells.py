@@ -251,9 +251,17 @@ def bodies_of(columns: Sequence[Column]) -> Bodies:
 
 def check_count(count: int) -> None:
     """Refuse a number of messages that no batch can have."""
-    if not 1 <= count <= BATCH_MESSAGES_MAX:
+    if not count:
         raise InvalidInputError(
-            "a batch has 1 to 65536 messages; a Producer cuts batches by itself", messages=count
+            "a batch has at least one message, and these are none: nothing was written; leave the "
+            "call out",
+            messages=count,
+        )
+    if count > BATCH_MESSAGES_MAX:
+        raise InvalidInputError(
+            "put and send_batch take up to 65536 messages, as one batch: nothing was written; give "
+            "them fewer, or send one by one with Producer.send, which cuts batches by itself",
+            messages=count,
         )
 
 

@@ -71,7 +71,8 @@ def check_size(size: int) -> None:
     """Refuse a number of bytes that no batch can have."""
     if size > BATCH_BYTES_MAX:
         raise MessageTooLargeError(
-            "the batch is larger than a batch may be; a Producer cuts batches by itself",
+            "put and send_batch take up to 8 MiB, as one batch: nothing was written; give less, "
+            "or send one by one: Producer.send cuts batches by itself",
             bytes=size,
             bytes_max=BATCH_BYTES_MAX,
         )

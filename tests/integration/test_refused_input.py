@@ -7,8 +7,10 @@ import enum
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import hqueue
@@ -311,3 +313,24 @@ def test_a_closed_queue_refuses_everything(client: hqueue.Client, queue: hqueue.
     for operation in operations:
         with pytest.raises(hqueue.ClosedError):
             operation()
+
+
+@pytest.mark.parametrize("count", [0, 65_537])
+@pytest.mark.parametrize("kind", ["list", "Messages", "record batch"])
+@pytest.mark.parametrize("way", ["put", "send_batch"])
+def test_no_messages_or_too_many_are_refused_with_what_to_do(
+    queue: hqueue.Queue, way: str, kind: str, count: int
+) -> None:
+    given: Any = hqueue.Messages("topic", [b"v"] * count)
+    if kind == "list":
+        given = [GOOD] * count
+    elif kind == "record batch":
+        values = pa.array([b"v"] * count, pa.binary())
+        given = pa.record_batch({"topic": pa.array(["topic"] * count), "value": values})
+    with queue.producer() as producer, pytest.raises(InvalidInputError) as raised:
+        (queue.put if way == "put" else producer.send_batch)(given)
+    assert raised.value.facts["messages"] == count
+    assert ("Producer.send," in str(raised.value)) == (count > 0)
+    assert ("leave the call out" in str(raised.value)) == (count == 0)
+    assert raised.value.outcome is hqueue.Outcome.NOT_APPLIED
+    assert not list(queue.scan())
