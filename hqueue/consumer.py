@@ -28,7 +28,7 @@ from hqueue.log.lag import PartitionLag
 from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
-from hqueue.moment import Moment, as_message_id
+from hqueue.moment import Moment, as_message_id, is_time
 from hqueue.runtime.forgotten import Watched
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.kinds import check_kind, listed
@@ -239,14 +239,17 @@ class Consumer(ConsumerStream):
         return self._consumption.resolve(key).next
 
     def seek(self, partition: Partition, to: Moment) -> None:
-        """Go on elsewhere in a partition that it has: at an ID, or at a time.
+        """Go on elsewhere in a partition that it has: at an ID, or with what was written since a
+        time; where nothing was, at the end.
 
         Raises:
-            InvalidInputError: it does not have the partition, or the place lies beyond its end.
+            InvalidInputError: it does not have the partition, the ID lies beyond its end, or the
+                time is yet to come.
             StoreUnavailableError: HBase stayed away.
         """
         (key,) = self._chosen([partition])
-        place = self._consumption.positions.place(key, as_message_id(to))
+        at, positions = as_message_id(to), self._consumption.positions
+        place = positions.since(key, at) if is_time(to) else positions.place(key, at)
         self._consumption.seek(key, place)
 
     def seek_to_beginning(self, *partitions: Partition) -> None:

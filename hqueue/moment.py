@@ -16,6 +16,7 @@ __all__ = [
     "Moment",
     "as_message_id",
     "is_relative",
+    "is_time",
     "parse_moment",
 ]
 
@@ -113,7 +114,7 @@ def parse_moment(
                 moment=text,
             )
         return MessageID(int(stripped))
-    if _ID.fullmatch(stripped) and not re.fullmatch(r"\d{4}-\d\d", stripped):
+    if _is_id(stripped):
         return MessageID.parse(stripped)
     return as_message_id(_parse_iso(stripped, text, local))
 
@@ -122,6 +123,19 @@ def is_relative(text: str) -> bool:
     """Whether a moment is another one each time that it is read: 'now', or a time before now."""
     stripped = text.strip()
     return stripped == "now" or _BEFORE.fullmatch(stripped) is not None
+
+
+def is_time(moment: Moment) -> bool:
+    """Whether a moment is said as a time, and not as a place: an ID, or ``"earliest"``."""
+    if isinstance(moment, str):
+        stripped = moment.strip()
+        return stripped != EARLIEST and not _is_id(stripped)
+    return not isinstance(moment, MessageID)
+
+
+def _is_id(stripped: str) -> bool:
+    """Whether a text is an ID, and not the month of a year."""
+    return bool(_ID.fullmatch(stripped)) and not re.fullmatch(r"\d{4}-\d\d", stripped)
 
 
 def _now_ms() -> int:

@@ -20,14 +20,14 @@ from hqueue.errors import (
 from hqueue.groups.members import GroupMembers
 from hqueue.groups.offsets import UNSET, GroupOffsets, Position
 from hqueue.groups.paths import GroupPaths, group_name, groups_below
-from hqueue.groups.positions import BEGINNING, end_of
+from hqueue.groups.positions import BEGINNING, end_of, is_to_come, place_since
 from hqueue.handle import Cluster, QueueLog
-from hqueue.handle.start import EARLIEST, Start, check_start
+from hqueue.handle.start import EARLIEST, LATEST, Start, check_start
 from hqueue.log.lag import PartitionLag
 from hqueue.message_id import MessageID
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.ports import ANY
-from hqueue.moment import as_message_id
+from hqueue.moment import as_message_id, is_time
 from hqueue.settings.attributes import check_partition, check_queue_name
 from hqueue.settings.kinds import listed
 
@@ -190,7 +190,7 @@ def reset_group(
     group.check_inactive(log.name)
     positions = {
         PartitionKey(log.name, partition): position
-        for partition, position in _positions(cluster, log, start, numbers).items()
+        for partition, position in _positions(log, start, numbers).items()
     }
     left, begun = set(positions), False
     writer = f"{socket.gethostname()}:{uuid.uuid4()}"
@@ -294,11 +294,8 @@ class _Group:
         )
 
 
-def _positions(
-    cluster: Cluster, log: QueueLog, start: Start, partitions: Sequence[int]
-) -> dict[int, Position]:
-    """Where a start lies in each partition now. What ends before it is at its end: so nothing that
-    comes is passed by, also not from a writer whose clock is behind.
+def _positions(log: QueueLog, start: Start, partitions: Sequence[int]) -> dict[int, Position]:
+    """Where a start lies in each partition now. What ends before it is at its end.
 
     Raises:
         InvalidInputError: an ID that lies beyond the end of each, or a time to come.
@@ -307,23 +304,17 @@ def _positions(
         return dict.fromkeys(partitions, BEGINNING)
     offsets = log.reader.offsets(partitions)
     ends = {each.partition: end_of(each) for each in offsets}
-    if isinstance(start, str):
+    if start == LATEST:
         return ends
     at = as_message_id(start)
-    if isinstance(start, MessageID):
-        beyond = all(at > end.next for end in ends.values())
-    else:
-        beyond = all(at > end.next for end in ends.values()) and at.timestamp > (
-            log.appender.store_clock().now_ms(log.deadline()) + cluster.settings.clock_skew_ms_max
-        )
-    if beyond:
+    beyond = all(at > end.next for end in ends.values())
+    if beyond and (not is_time(start) or is_to_come(at, log)):
         raise InvalidInputError(
             "this start lies beyond the end; 'latest' is what is written from now on",
             queue=log.name,
             start=str(start),
         )
-    place = Position(max(at, BEGINNING.next))
-    return {partition: place if place.next < end.next else end for partition, end in ends.items()}
+    return {partition: place_since(at, end) for partition, end in ends.items()}
 
 
 def _lags(

@@ -16,7 +16,7 @@ from hqueue.log.offsets import PartitionOffsets
 from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 
-__all__ = ["BEGINNING", "Positions", "end_of", "unreadable_offset"]
+__all__ = ["BEGINNING", "Positions", "end_of", "is_to_come", "place_since", "unreadable_offset"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,21 @@ BEGINNING = Position(MessageID(0, 1))
 def end_of(offsets: PartitionOffsets) -> Position:
     """After the last message of a partition."""
     return Position(max(offsets.end, BEGINNING.next), offsets.end_ordinal)
+
+
+def place_since(time: MessageID, end: Position) -> Position:
+    """Where what was written since a time begins, in a partition that ends there. What ends before
+    it is at its end: so nothing that comes is passed by, also not from a writer whose clock is
+    behind.
+    """
+    place = Position(max(time, BEGINNING.next))
+    return place if place.next < end.next else end
+
+
+def is_to_come(time: MessageID, log: QueueLog) -> bool:
+    """Whether a time is yet to come, by the store's clock."""
+    now_ms = log.appender.store_clock().now_ms(log.deadline())
+    return time.timestamp > now_ms + log.settings.clock_skew_ms_max
 
 
 def unreadable_offset(
@@ -209,15 +224,23 @@ class Positions:
         known = self._positions[key]
         if message_id == known.next:
             return known
-        if message_id > known.next and message_id > (end := self.ends([key])[key].end):
-            raise InvalidInputError(
-                "this place lies beyond the end of the partition",
-                queue=key.queue,
-                partition=key.partition,
-                place=str(message_id),
-                end=str(end),
-            )
+        if message_id > known.next and message_id > (end := self.end(key).next):
+            raise self._beyond(key, message_id, end)
         return Position(max(message_id, BEGINNING.next))
+
+    def since(self, key: PartitionKey, time: MessageID) -> Position:
+        """Where what was written since a time begins, in a partition that it has: the end, if
+        nothing was.
+
+        Raises:
+            InvalidInputError: the time is yet to come.
+        """
+        if time <= self._positions[key].next:
+            return Position(max(time, BEGINNING.next))
+        end = self.end(key)
+        if time > end.next and is_to_come(time, self._log(*key)):
+            raise self._beyond(key, time, end.next)
+        return place_since(time, end)
 
     def check(self, keys: Collection[PartitionKey]) -> None:
         """Return if it has all of these.
@@ -232,6 +255,15 @@ class Positions:
                     queue=key.queue,
                     partition=key.partition,
                 )
+
+    def _beyond(self, key: PartitionKey, place: MessageID, end: MessageID) -> InvalidInputError:
+        return InvalidInputError(
+            "this place lies beyond the end of the partition",
+            queue=key.queue,
+            partition=key.partition,
+            place=str(place),
+            end=str(end),
+        )
 
     def _refuse(self, text: str, key: PartitionKey, lost: int | None) -> None:
         if self._reset == ERROR:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -123,6 +125,47 @@ def test_seeking_goes_back_and_ahead_and_to_a_time(make_queue: MakeQueue, join: 
     assert values(take(2, consumer)) == [10, 11]
     with pytest.raises(hqueue.InvalidInputError, match="beyond the end"):
         consumer.seek(key, MessageID(taken[-1].timestamp + 10**9))
+
+
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+SAID: dict[str, Callable[[datetime.timedelta], Any]] = {
+    "datetime": lambda ago: now() - ago,
+    "timedelta": lambda ago: ago,
+    "iso text": lambda ago: (now() - ago).isoformat(),
+    "milliseconds": lambda ago: int((now() - ago).timestamp() * 1_000),
+}
+
+
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+def test_seeking_to_a_time_since_which_nothing_was_written_goes_to_the_end(
+    make_queue: MakeQueue, join: Join, said: Callable[[datetime.timedelta], Any]
+) -> None:
+    queue = make_queue(2)
+    consumer = join(queue)
+    settle(consumer, shares=[2])
+    written = queue.put(Message("t", b"0"), partition=0)
+    little = datetime.timedelta(milliseconds=1)
+    wait_for(lambda: now() - 2 * little > written.datetime, "the last message is older than that")
+    consumer.seek((queue.name, 0), said(little))
+    assert consumer.position((queue.name, 0)) == queue.offsets()[0].end
+    consumer.seek((queue.name, 1), said(datetime.timedelta(hours=1)))
+    assert consumer.position((queue.name, 1)) == MessageID(0, 1), "where it is empty, its end"
+    put_numbered(queue, 2, first=2)
+    assert values(take(2, consumer)) == [2, 3]
+    consumer.seek((queue.name, 0), said(datetime.timedelta(hours=1)))
+    consumer.pause((queue.name, 1))
+    assert values(take(2, consumer)) == [0, 2], "what was written since"
+
+
+def test_seeking_to_a_time_to_come_is_refused(make_queue: MakeQueue, join: Join) -> None:
+    queue = make_queue(1)
+    consumer = join(queue)
+    settle(consumer, shares=[1])
+    with pytest.raises(hqueue.InvalidInputError, match="beyond the end"):
+        consumer.seek((queue.name, 0), now() + datetime.timedelta(days=1))
 
 
 def test_what_is_paused_is_not_handed_out_until_it_is_resumed(

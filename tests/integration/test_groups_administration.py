@@ -157,6 +157,22 @@ def test_a_partition_that_ends_before_the_start_goes_on_at_its_end(
     assert client.reset_group(group, filled.name, now) == {0: end, 1: BEGINNING}
 
 
+def test_a_time_that_is_said_as_a_text_is_that_time(
+    client: hqueue.Client, filled: hqueue.Queue, group: str
+) -> None:
+    consume(client, filled, group, 1)
+    newest = list(filled.scan(partition=0))[-1].id
+    end = newest.next()
+    for time in ("1h ago", (newest.datetime - datetime.timedelta(hours=1)).isoformat()):
+        moved = client.reset_group(group, filled.name, time)
+        assert BEGINNING < moved[0] < newest, "not the end: what was written since is not hidden"
+        assert moved[1] == BEGINNING
+    assert client.reset_group(group, filled.name, "now")[0] == end
+    assert client.reset_group(group, filled.name, str(newest))[0] == newest
+    with pytest.raises(InvalidInputError, match="beyond the end"):
+        client.reset_group(group, filled.name, str(end.next()))
+
+
 def test_a_start_beyond_the_end_is_refused_and_nothing_changed(
     client: hqueue.Client, filled: hqueue.Queue, group: str
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hqueue.errors import InvalidInputError
 from hqueue.message_id import MessageID
-from hqueue.moment import parse_moment
+from hqueue.moment import Moment, is_time, parse_moment
 
 NOW_MS = 1_700_000_000_000
 EAST = datetime.timezone(datetime.timedelta(hours=8))
@@ -71,3 +71,22 @@ def test_a_time_without_a_zone_is_the_systems_local_time() -> None:
 def test_what_can_not_be_read_or_could_mean_two_things_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_moment(text, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        (MessageID(NOW_MS), False),
+        (" 1700000000123-7 ", False),
+        ("earliest", False),
+        ("2024-05", True),
+        ("now", True),
+        ("1h ago", True),
+        ("1700000000123", True),
+        (NOW_MS, True),
+        (datetime.timedelta(hours=1), True),
+        (datetime.datetime(2024, 5, 1, tzinfo=EAST), True),
+    ],
+)
+def test_an_id_is_no_time(moment: Moment, expected: bool) -> None:
+    assert is_time(moment) is expected

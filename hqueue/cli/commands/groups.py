@@ -12,11 +12,9 @@ from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
-from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
     from hqueue.groups import GroupDescription, GroupPartition
-    from hqueue.push import Start
 
 __all__ = ["PANEL", "app", "register"]
 
@@ -120,11 +118,12 @@ def reset(
 ) -> None:
     """Let a group that does not consume a queue go on elsewhere in it, further back or ahead.
 
-    A partition that ends before a time goes on at its end.
+    A partition that ends before that place goes on at its end. What lies beyond the end of each
+    is refused, unless it is a time that has passed.
     """
-    session, start = session_of(context), _parse_start(to)
+    session, _ = session_of(context), parse_start(to)  # What can't be read is refused unasked.
     session.confirm(f"Forget how far {printable(group)} is in {queue}?", yes=yes)
-    moved = session.client.reset_group(group, queue, start, partitions=partition)
+    moved = session.client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"
     print(
@@ -157,14 +156,6 @@ for _name, _command in (
     ("delete", delete),
 ):
     add_command(app, _name, _command, COMMANDS)
-
-
-def _parse_start(text: str) -> Start:
-    """An ID stays one; what was written as a time is one, also where it lies beyond the end."""
-    start = parse_start(text)
-    if isinstance(start, MessageID) and str(start) != text.strip():
-        return start.timestamp
-    return start
 
 
 def _members(described: GroupDescription) -> list[dict[str, object]]:
