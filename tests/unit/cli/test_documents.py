@@ -14,8 +14,12 @@ from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.message import Headers, Message, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.settings.limits import BATCH_BYTES_MAX
+from hqueue.settings.reserved import is_reserved
 
-names = st.text(st.characters(codec="utf-8"), max_size=20)
+names = st.text(st.characters(codec="utf-8"), max_size=20).filter(
+    lambda name: not is_reserved(name)
+)
+"""Of messages that users send: those of HQueue's own are passed by when they are put again."""
 data = st.binary(max_size=60) | names.map(str.encode)
 
 
