@@ -6,14 +6,20 @@ import contextlib
 import datetime
 import functools
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast, overload
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
 from hqueue.message_id import MessageID
 from hqueue.settings.kinds import listed
-from hqueue.settings.limits import BATCH_BYTES_MAX, SEQUENCE_BITS, TOPIC_BYTES_MAX
+from hqueue.settings.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_HEADERS_MAX,
+    SEQUENCE_BITS,
+    TOPIC_BYTES_MAX,
+)
+from hqueue.settings.reserved import PREFIX
 
 __all__ = [
     "ConsumedMessage",
@@ -21,6 +27,8 @@ __all__ = [
     "Message",
     "Messages",
     "ReceivedMessage",
+    "check_header_count",
+    "check_headers_of",
     "checked_headers",
     "checked_key",
     "encoded_key",
@@ -107,6 +115,8 @@ class Message(tuple[str | bytes | int | Headers | None, ...]):
             size += len(key)
         if type(headers) is not tuple or headers:
             headers = checked_headers(headers)
+            if len(headers) > BATCH_HEADERS_MAX:
+                check_headers_of((headers,))
             size += headers_size(headers)
         if size > BATCH_BYTES_MAX:
             raise MessageTooLargeError(
@@ -437,6 +447,30 @@ def encoded_key(key: str | bytes) -> bytes:
     if not isinstance(key, bytes):
         raise InvalidInputError("a key is str or bytes", type=type(key).__name__)
     return key
+
+
+def check_header_count(count: int, count_own: Callable[[], int]) -> None:
+    """Refuse a number of headers that no batch can have.
+
+    Args:
+        count: of all messages.
+        count_own: counts those of them that are the system's own, where that matters.
+    """
+    if count > BATCH_HEADERS_MAX and (count := count - count_own()) > BATCH_HEADERS_MAX:
+        raise MessageTooLargeError(
+            "there are more headers than a batch may have; a Producer cuts batches by itself, and "
+            "what one message says in so many fits its value",
+            headers=count,
+            headers_max=BATCH_HEADERS_MAX,
+        )
+
+
+def check_headers_of(headers: Sequence[Headers]) -> None:
+    """The same, of the headers of several messages."""
+    check_header_count(
+        sum(map(len, headers)),
+        lambda: sum(name.startswith(PREFIX) for name, _ in chain.from_iterable(headers)),
+    )
 
 
 def headers_size(headers: Headers) -> int:

@@ -171,8 +171,8 @@ service HQueueService {
 
   /**
    * Write messages as one batch into one partition, in their order: all or none. At least one, at
-   * most 65,536 and 8 MiB, with 262,144 headers together: a call with more ends its connection. If
-   * they have keys, these must belong to one partition.
+   * most 65,536 and 8 MiB, with 262,144 headers together; more are refused, and a call that is far
+   * larger ends its connection. If they have keys, these must belong to one partition.
    */
   void putMessages(1: Text queueName, 2: list<subscriber.TMessage> tMessages)
     throws (1: TIllegalArgument illegalArgument, 2: TQueueStateError queueState,

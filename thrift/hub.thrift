@@ -249,7 +249,8 @@ service HQueueHubService {
 
   /**
    * Publish messages of one topic, all or none, in their order and with no other between them.
-   * At least one; together as large as a batch may be: 65536 messages and 8 MiB.
+   * At least one; together as large as a batch may be: 65536 messages and 8 MiB,
+   * with 262144 headers.
    */
   TPublished publishMessages(1: string queue, 2: string publisher, 3: string topic,
                              4: list<subscriber.TMessage> messages, 5: bool redirected)

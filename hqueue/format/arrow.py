@@ -28,6 +28,8 @@ from hqueue.format.arrow_checks import (
 from hqueue.format.cells import Column, bodies_of, check_count, check_size
 from hqueue.format.columns import aligned, packed_bits
 from hqueue.format.header import Bodies
+from hqueue.message import check_header_count
+from hqueue.settings.reserved import PREFIX
 
 __all__ = [
     "HEADERS",
@@ -91,6 +93,8 @@ def encode_record_batch(batch: pa.RecordBatch) -> Bodies:
     check_size(offsets[-1] - offsets[0])
     topics = _given(batch, "topic", pa.string(), _TEXT)
     keys, headers = _keys(batch), _headers(batch)
+    if headers is not None:
+        _check_header_count(headers)
     topic = only_text("topic", topics)
     if topic is not None:
         one = _Part(values, keys, headers)
@@ -274,6 +278,18 @@ def _headers(batch: pa.RecordBatch) -> pa.Array | None:
     of_messages = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
     return pa.ListArray.from_arrays(of_messages, pairs, HEADERS)
+
+
+def _check_header_count(headers: pa.Array) -> None:
+    """Refuse a column with more headers than a batch may have."""
+    offsets = offsets_in(headers.buffers()[1], headers.offset, len(headers))
+    first, count = offsets[0], offsets[-1] - offsets[0]
+
+    def count_own() -> int:
+        names, _ = headers.values.slice(first, count).flatten()
+        return int(pc.sum(pc.starts_with(names, PREFIX)).as_py() or 0)
+
+    check_header_count(count, count_own)
 
 
 def _from_zero(offsets: memoryview) -> memoryview:

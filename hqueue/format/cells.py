@@ -40,7 +40,7 @@ from hqueue.format.header import (
     encode_entry,
     framing_bytes,
 )
-from hqueue.message import Headers, Message, Messages, topic_bytes
+from hqueue.message import Headers, Message, Messages, check_headers_of, topic_bytes
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 
 __all__ = [
@@ -124,6 +124,8 @@ def encode_values(
                 values=len(values),
                 found=len(column),
             )
+    if headers is not None:
+        check_headers_of(headers)
     kinds = {topics} if isinstance(topics, str) else set(topics)
     if len(kinds) == 1:
         return bodies_of([_column(kinds.pop(), range(len(values)), values, keys, headers)])

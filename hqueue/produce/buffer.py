@@ -20,7 +20,12 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.threads import try_start
 from hqueue.settings.kinds import check_timeout_s
-from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.settings.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    HEADER_ROOM_BYTES,
+    TOPICS_PER_BATCH_MAX,
+)
 from hqueue.settings.numbers import check_number, check_whole
 from hqueue.settings.reserved import check_topic
 
@@ -30,9 +35,6 @@ logger = logging.getLogger(__name__)
 
 MESSAGE_OVERHEAD_BYTES = 200
 """What a buffered message takes beside its value, about."""
-
-HEADER_OVERHEAD_BYTES = 8
-"""What a header takes in a batch beside its name and value."""
 
 
 class BatchingBuffer(Generic[Target]):
@@ -141,7 +143,7 @@ class BatchingBuffer(Generic[Target]):
         size = len(value)
         if extra is not None:
             key, headers = extra
-            size += len(key or b"") + headers_size(headers) + HEADER_OVERHEAD_BYTES * len(headers)
+            size += len(key or b"") + headers_size(headers) + HEADER_ROOM_BYTES * len(headers)
         with self._lock:
             batch = self._open.get(target)
             if (

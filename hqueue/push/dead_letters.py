@@ -42,7 +42,7 @@ from hqueue.message_id import MessageID
 from hqueue.metadata import check_name
 from hqueue.metadata.encoding import decode_fields, text_of
 from hqueue.settings.kinds import check_kind
-from hqueue.settings.limits import BATCH_BYTES_MAX, REASON_LENGTH_MAX
+from hqueue.settings.limits import BATCH_BYTES_MAX, HEADER_ROOM_BYTES, REASON_LENGTH_MAX
 from hqueue.settings.numbers import check_whole
 
 __all__ = [
@@ -244,7 +244,7 @@ class DeadLetters:
             size = 0
 
         for letter, message in wrapped:
-            bytes_ = encode_message(message).size
+            bytes_ = encode_message(message).size + HEADER_ROOM_BYTES * len(message.headers)
             full = size + bytes_ > _PUT_BYTES_MAX or len(batch) >= _PUT_MESSAGES_MAX
             if full or letter.message.partition != open_for:
                 flush()

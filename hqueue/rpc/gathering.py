@@ -91,6 +91,8 @@ class CallGatherer(_Received):
         containers_max: as `CallWalk` has it.
         made_bytes_max: what is made of a call may take so much memory beside its bytes.
         quick: makes a reader for calls in the usual layout, given the bytes that a call may have.
+        quick_bytes_max: what that has made of a call may take so much memory. A heavier call is
+            kept as the bytes that it is until it is served.
     """
 
     __slots__ = (
@@ -99,6 +101,7 @@ class CallGatherer(_Received):
         "_made_bytes_max",
         "_make_quick",
         "_quick",
+        "_quick_bytes_max",
         "_walk",
     )
 
@@ -108,12 +111,14 @@ class CallGatherer(_Received):
         containers_max: int,
         made_bytes_max: int,
         quick: Callable[[int], QuickCall] | None = None,
+        quick_bytes_max: int = 0,
     ) -> None:
         super().__init__()
         self._bytes_max = bytes_max
         self._containers_max = containers_max
         self._made_bytes_max = made_bytes_max
         self._make_quick = quick
+        self._quick_bytes_max = quick_bytes_max
         self._quick: QuickCall | None = None
         self._walk: CallWalk | None = None
         """Both are made when a call begins."""
@@ -133,10 +138,11 @@ class CallGatherer(_Received):
         if quick is not None:
             try:
                 end = quick.end(received)
+                if quick.made_bytes > self._quick_bytes_max:
+                    raise NoCallError("so much is not made of a call before its turn")
             except NoCallError:
                 self._quick = None  # The walk begins with the first byte.
             else:
-                self._check(quick.made_bytes)
                 if end is None:
                     self._check_length()
                     return None

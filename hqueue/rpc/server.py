@@ -28,6 +28,9 @@ MADE_BYTES_MAX = CONTAINERS_MAX * OBJECT_BYTES
 """Of memory, for what is made of a call; and for that of all large calls that are read at a time,
 with their bytes, if they are several."""
 HELD_BYTES_MIN = 64 * 1024 * 1024
+QUICK_BYTES_MAX = HELD_BYTES_MIN // 2
+"""What may be made of a call before it is served. So one caller alone never holds more than all may
+together, whatever its call: it has as many bytes as a call may have, and this."""
 SILENT_MS_MAX = 600_000.0
 STAY_MS = 50
 """How long a thread waits for the next call of the caller that it has just answered."""
@@ -100,7 +103,7 @@ class ThriftServer:
             Bounds(self._connections_max, held_bytes_max, idle_ms_max, silent_ms_max),
             MADE_BYTES_MAX,
             make_gatherer=lambda: CallGatherer(
-                call_bytes_max, CONTAINERS_MAX, MADE_BYTES_MAX, quick
+                call_bytes_max, CONTAINERS_MAX, MADE_BYTES_MAX, quick, QUICK_BYTES_MAX
             ),
             serve=self._ready.put,
             whose=whose,

@@ -35,12 +35,24 @@ BATCH_MESSAGES_MAX = 65_536
 REASON_LENGTH_MAX = 1_000
 """Characters that a dead letter says of why it is one."""
 
-CALL_HEADERS_MAX = 262_144
-"""Headers of all messages of one call to a process that listens: four for each of as many messages
-as a batch has. Those of 8 MiB that are empty would be a million, and take four times the memory."""
+BATCH_HEADERS_MAX = 262_144
+"""Headers of all messages of one batch, but for the system's own: four for each of as many messages
+as a batch has. Those of 8 MiB that are empty would be a million, and a call with them takes half a
+gigabyte where it is read."""
+
+OWN_HEADERS_MAX = 16
+"""Headers of one message that are the system's own, at most."""
+
+CALL_HEADERS_MAX = BATCH_HEADERS_MAX + OWN_HEADERS_MAX
+"""Headers of all messages of one call that every process which listens takes: of whatever is put,
+and of whatever is delivered."""
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 """Bodies and their offsets of one batch. HBase refuses cells of 10 MiB and more."""
+
+HEADER_ROOM_BYTES = BATCH_BYTES_MAX // 2 // BATCH_HEADERS_MAX
+"""What cuts batches by their bytes, half of `BATCH_BYTES_MAX` at most, counts so many for each
+header beside its own: so none gets more headers than a batch may have."""
 
 QUEUE_NAME_LENGTH_MAX = 200
 

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from hqueue.consume.scan import Scan
-from hqueue.errors import HQueueError, HubUnavailableError, InvalidInputError, MessageTooLargeError
+from hqueue.errors import HQueueError, HubUnavailableError, InvalidInputError
 from hqueue.message import Message, ReceivedMessage
 from hqueue.message_id import MessageID
 from hqueue.moment import Moment
@@ -17,15 +17,11 @@ from hqueue.push.service import received_message
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.addresses import Address
 from hqueue.settings.kinds import listed
-from hqueue.settings.limits import (
-    BATCH_BYTES_MAX,
-    BATCH_MESSAGES_MAX,
-    MESSAGE_ID_MAX,
-    PARTITIONS_MAX,
-)
+from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
 from hqueue.settings.numbers import check_whole
 from hqueue.settings.reserved import check_topic
 from hqueue.topics.api_calls import ApiCalls
+from hqueue.topics.structs import check_sent
 
 __all__ = ["HubQueue"]
 
@@ -71,7 +67,7 @@ class HubQueue:
         over.
 
         Args:
-            messages: at most 65,536, and 8 MiB.
+            messages: at most 65,536, and 8 MiB, with 262,144 headers.
             partition: the partition. If None, the one of the messages' own keys; any if they have
                 none.
 
@@ -87,11 +83,7 @@ class HubQueue:
         batch = [messages] if isinstance(messages, Message) else listed(messages, "messages")
         if not batch or not all(isinstance(each, Message) for each in batch):
             raise InvalidInputError("what is put is a Message, or a sequence of at least one")
-        size = sum(len(each.value) + len(each.key or b"") for each in batch)
-        if len(batch) > BATCH_MESSAGES_MAX or size > BATCH_BYTES_MAX:
-            raise MessageTooLargeError(
-                "the batch is too large", messages=len(batch), bytes=size, queue=self.name
-            )
+        check_sent(batch)
         structs = [self._struct(each) for each in batch]
         if partition is None:
             self._calls.call(

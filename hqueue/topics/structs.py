@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hqueue.errors import InvalidInputError
-from hqueue.message import Message
+from hqueue.format import check_count, check_size
+from hqueue.message import Message, check_headers_of
 from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess, check_names
 from hqueue.produce.encode import headers_to_put
 from hqueue.rpc.services import load
@@ -16,6 +17,7 @@ from hqueue.settings.reserved import check_topic
 __all__ = [
     "access_of",
     "access_struct",
+    "check_sent",
     "message_structs",
     "preferences_of",
     "preferences_struct",
@@ -53,22 +55,41 @@ def message_structs(
     Raises:
         InvalidInputError: there is none, one can't be the topic's, or the topic or a header is the
             system's own.
+        MessageTooLargeError: together they are larger than a batch may be.
     """
     messages = listed(messages, "messages")
     if not messages:
         raise InvalidInputError("what is published is a sequence with at least one message")
     if isinstance(topic, str):
         check_topic(topic)
-    return [_message(topic, each) for each in messages]
+    given = [_message(topic, each) for each in messages]
+    check_sent(given)
+    return [_struct(each) for each in given]
 
 
-def _message(topic: str, given: bytes | bytearray | memoryview | Message) -> Any:
-    structs = load("subscriber")
+def check_sent(messages: Sequence[Message]) -> None:
+    """Refuse what no batch can have before it is sent.
+
+    Raises:
+        InvalidInputError: these are too many messages, or none.
+        MessageTooLargeError: they are larger than a batch may be, or have more headers.
+    """
+    check_count(len(messages))
+    check_size(sum(each.size for each in messages))
+    check_headers_of([each.headers for each in messages])
+
+
+def _message(topic: str, given: bytes | bytearray | memoryview | Message) -> Message:
     message = given if isinstance(given, Message) else Message(topic, given)
     if message.topic != topic:
         raise InvalidInputError(
             "a message has another topic than the call", topic=topic, found=message.topic
         )
+    return message
+
+
+def _struct(message: Message) -> Any:
+    structs = load("subscriber")
     struct = structs.TMessage(topic=b"", value=message.value, key=message.key)
     headers = headers_to_put(message)
     if headers:

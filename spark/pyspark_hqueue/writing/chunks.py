@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from hqueue import InvalidInputError
 from hqueue.message import partition_of_key
 from hqueue.settings.attributes import check_partition
-from hqueue.settings.limits import TOPICS_PER_BATCH_MAX
+from hqueue.settings.limits import HEADER_ROOM_BYTES, TOPICS_PER_BATCH_MAX
 
 __all__ = ["ANY", "Chunk", "Chunks"]
 
@@ -30,7 +30,6 @@ TASK_BYTES = 128 * 1024 * 1024
 """What a task holds at most: of a queue with many partitions the chunks are smaller."""
 
 MESSAGE_OVERHEAD_BYTES = 8
-HEADER_OVERHEAD_BYTES = 8
 
 
 class Chunk(NamedTuple):
@@ -192,7 +191,7 @@ def _lengths(column: pa.Array) -> pa.Array:
 
 def _headers_sizes(headers: pa.Array) -> pa.Array:
     names, values = headers.flatten().flatten()
-    pairs = pc.add(pc.add(_lengths(names), _lengths(values)), HEADER_OVERHEAD_BYTES)
+    pairs = pc.add(pc.add(_lengths(names), _lengths(values)), HEADER_ROOM_BYTES)
     before = _sums(pairs).take(_sums(pc.list_value_length(headers).cast(pa.int64()).fill_null(0)))
     return pc.subtract(before.slice(1), before.slice(0, len(headers)))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from hqueue import Queue
+from hqueue.settings.limits import CALL_HEADERS_MAX
 from hqueue_workers.delivery.scanner import MessageScanner
 from hqueue_workers.delivery.segment import EncodedSlice, Segment, SubscriptionFilter
 from hqueue_workers.node.runtime import Runtime
@@ -105,13 +106,13 @@ class SubscriberCursor:
             until: where a call ended that is to be made once more, with the same messages.
             may_have: whether a message may be had, by its ID.
         """
-        message_id, first, ordinal, count, size = self.position, 0, 0, 0, 0
+        message_id, first, ordinal, count, size, headers = self.position, 0, 0, 0, 0, 0
         parts: list[bytes] = []
         while until is None or message_id < until:
             scanner = self._scanner()
             if not scanner.reaches(message_id):
                 # The one whose window it was went on while this one waited for more.
-                message_id, first, ordinal, count, size = self.position, 0, 0, 0, 0
+                message_id, first, ordinal, count, size, headers = self.position, 0, 0, 0, 0, 0
                 parts.clear()
             segment = scanner.at(message_id)
             if segment is None and until is not None and message_id > self.position:
@@ -123,7 +124,10 @@ class SubscriberCursor:
             if encoded is None:
                 break
             if encoded.count:
-                full = count + encoded.count > self.filter.messages_max
+                full = (
+                    count + encoded.count > self.filter.messages_max
+                    or headers + encoded.headers > CALL_HEADERS_MAX
+                )
                 if count and (full or size + len(encoded.data) > self.filter.bytes_max):
                     break
                 if until is None and not may_have(encoded.first):
@@ -131,6 +135,7 @@ class SubscriberCursor:
                 first = first or encoded.first
                 parts.append(encoded.data)
             count, size = count + encoded.count, size + len(encoded.data)
+            headers += encoded.headers
             message_id, ordinal = encoded.end, encoded.ordinal
         if message_id == self.position:
             return None

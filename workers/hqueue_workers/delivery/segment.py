@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from hqueue import Batch, PartitionReader, Queue, ReceivedMessage, Skips, messages_of
 from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
+from hqueue.settings.limits import CALL_HEADERS_MAX
 from hqueue_workers.delivery.wire import encode_message
 
 __all__ = [
@@ -61,6 +62,8 @@ class EncodedSlice:
     """How many messages the partition had before `end`."""
     count: int
     data: bytes
+    headers: int = 0
+    """How many headers its messages have."""
 
 
 class Segment:
@@ -140,11 +143,13 @@ class Segment:
         assert self._batch is not None
         to_ordinal = self._batch.header.ordinal - self._batch.header.base
         slices: list[EncodedSlice] = []
-        start, first, size = self.start, self.end, 0
+        start, first, size, headers = self.start, self.end, 0, 0
         parts: list[bytes] = []
 
         def close(end: int, ordinal: int) -> None:
-            slices.append(EncodedSlice(start, end, first, ordinal, len(parts), b"".join(parts)))
+            slices.append(
+                EncodedSlice(start, end, first, ordinal, len(parts), b"".join(parts), headers)
+            )
 
         for message in messages:
             if message is None:
@@ -152,14 +157,19 @@ class Segment:
             message_id = int(message.id)
             part = encode_message(message)
             length = len(part)
-            if parts and (len(parts) >= filter_.messages_max or size + length > filter_.bytes_max):
+            if parts and (
+                len(parts) >= filter_.messages_max
+                or size + length > filter_.bytes_max
+                or headers + len(message.headers) > CALL_HEADERS_MAX
+            ):
                 close(message_id, to_ordinal + message_id)
-                start, size = message_id, 0
+                start, size, headers = message_id, 0, 0
                 parts.clear()
             if not parts:
                 first = message_id
             parts.append(part)
             size += length
+            headers += len(message.headers)
         close(self.end, self.ordinal)
         return slices
 

@@ -7,14 +7,14 @@ import asyncio
 from prometheus_client import CollectorRegistry
 from thriftpy2.rpc import client_context
 
-from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX, TOPIC_BYTES_MAX
+from hqueue.settings.limits import BATCH_HEADERS_MAX, BATCH_MESSAGES_MAX, TOPIC_BYTES_MAX
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.api.structs import API, SERVICE
 from hqueue_workers.node.api_settings import ApiSettings
 from hqueue_workers.node.runtime import Runtime
 from tests.support.backends import MemoryBackend
 
-HEADERS = CALL_HEADERS_MAX // BATCH_MESSAGES_MAX
+HEADERS = BATCH_HEADERS_MAX // BATCH_MESSAGES_MAX
 
 _SHARED = API.subscriber
 

@@ -17,7 +17,7 @@ from hqueue import (
     MessageTooLargeError,
 )
 from hqueue.errors import NoSubscriptionStateError, QueueNotFoundError
-from hqueue.message import Headers, topic_bytes
+from hqueue.message import Headers, check_headers_of, topic_bytes
 from hqueue.metadata import check_name
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
@@ -363,7 +363,9 @@ def _read(topic: Any, messages: Sequence[Any] | None) -> tuple[str, list[Message
             messages=len(messages),
             messages_max=BATCH_MESSAGES_MAX,
         )
-    return name, [_message(name, each) for each in messages]
+    given = [_message(name, each) for each in messages]
+    check_headers_of([each.headers for each in given])
+    return name, given
 
 
 def _message(topic: str, given: Any) -> Message:

@@ -13,6 +13,7 @@ from hqueue import Address, DeadLetter, HQueueError, MessageID, Queue, ReceivedM
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push import Status
+from hqueue.settings.limits import HEADER_ROOM_BYTES
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import Call
 from hqueue_workers.delivery.sender import backoff_ms, status_of
@@ -367,10 +368,11 @@ def _cut(
     size = 0
     try:
         for message in found:
-            if taken and (len(taken) >= count or size + message.size > OPTIONS.batch_bytes_max):
+            bytes_ = message.size + HEADER_ROOM_BYTES * len(message.headers)
+            if taken and (len(taken) >= count or size + bytes_ > OPTIONS.batch_bytes_max):
                 return taken, int(taken[-1].id) + 1
             taken.append(message)
-            size += message.size
+            size += bytes_
     except HQueueError:
         if not taken:
             raise

@@ -5,7 +5,12 @@ from __future__ import annotations
 import collections
 
 from hqueue import HQueueError
-from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from hqueue.settings.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    HEADER_ROOM_BYTES,
+    TOPICS_PER_BATCH_MAX,
+)
 from hqueue_workers.hub.writing.numbers import Newest, Numbers
 from hqueue_workers.hub.writing.owned import (
     FencedTopicError,
@@ -79,7 +84,8 @@ def _judged(publish: Publish, numbers: Numbers) -> HQueueError | Newest | None:
 
 
 def _bytes(publish: Publish) -> int:
-    return publish.size + MESSAGE_BYTES * len(publish.messages)
+    headers = sum([len(each.headers) for each in publish.messages])
+    return publish.size + MESSAGE_BYTES * len(publish.messages) + HEADER_ROOM_BYTES * headers
 
 
 def _overlap(before: Publish, after: Publish) -> bool:
