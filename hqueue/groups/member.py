@@ -112,7 +112,7 @@ class GroupMember:
         self._requests = threading.Lock()
         """Held while claims are made, released or looked after: a release that takes so long that
         the session is lost must not find what was claimed with the next one."""
-        self._closed = False
+        self._closed = self._abandoned = False
         self._group = GroupMembers(store, paths, clock)
         self._registration = self._group.join(consumer, streams, self._fail, static=static)
         self._watches: list[Watch] = []
@@ -125,7 +125,8 @@ class GroupMember:
                 self._watches.append(self._plan.watch(self._on_plan))
             self._thread = start(self._serve, name="hqueue-group-member")
         except BaseException:  # Others would wait for what it should claim.
-            self._closed = True
+            self._abandoned = True
+            self._end()
             for watch in self._watches:
                 watch.close()
             self._registration.close()
@@ -360,6 +361,9 @@ class GroupMember:
         except BaseException as exc:  # Else the consumer would wait for its partitions for ever.
             logger.exception("a member of a group failed: %s", self.consumer)
             self._fail(HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}"))
+        finally:
+            if self._abandoned:  # Before there was anybody who could close it.
+                self._leave()
 
     def _run(self) -> None:
         while True:

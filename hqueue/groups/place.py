@@ -75,6 +75,8 @@ class GroupPlace:
         self._catalog: QueueCatalog | None = None
         self._broker_watch: Watch | None = None
         self._selected = Selection()
+        self._leaving: list[GroupMember | HandAssigned | Watch | QueueCatalog] = []
+        """What was given up, and is to be closed: an interruption leaves it to the next call."""
 
     def offsets(self) -> GroupOffsets | None:
         """The group's; None without one."""
@@ -88,6 +90,7 @@ class GroupPlace:
             QueueNotFoundError: one that is selected by name isn't there. Nothing has changed.
             StoreUnavailableError: HBase or ZooKeeper stayed away.
         """
+        self._finish_leaving()
         if self._paths is None:
             raise InvalidInputError("only a consumer with a group subscribes; others are assigned")
         if isinstance(self.holder, HandAssigned):
@@ -103,17 +106,19 @@ class GroupPlace:
 
     def subscribe(self, selection: Selection, found: Catalog) -> bool:
         """Have shares of these queues, as a member of the group; whether it was none before."""
-        self._selected, self.found = selection, found
-        joined = not isinstance(self.holder, GroupMember)
-        if isinstance(self.holder, GroupMember):
-            self.holder.subscribe(self._shares(found))
+        holder = self.holder
+        joined = not isinstance(holder, GroupMember)
+        if isinstance(holder, GroupMember):
+            holder.subscribe(self._shares(found))
+            self._selected, self.found = selection, found
         else:
-            self._join()
+            self._join(selection, found)
         self._see(found)
         return joined
 
     def assign(self, partitions: Collection[PartitionKey]) -> None:
         """Have these partitions, whoever else does."""
+        self._finish_leaving()
         if self._paths is not None:
             self._check_broker()
         self.holder = HandAssigned(self.offsets(), self._unique, partitions)
@@ -123,21 +128,23 @@ class GroupPlace:
         assert self.holder is not None
         assert self.found is not None
         self.holder.close()
-        self._join()
+        self._join(self._selected, self.found)
         self._see(self.found)
 
     def leave(self) -> None:
         """Have nothing any more, and look for nothing."""
-        holder, self.holder = self.holder, None
-        if holder is not None:
-            holder.close()
-        if self._broker_watch is not None:
-            self._broker_watch.close()
-            self._broker_watch = None
-        if self._catalog is not None:
-            self._catalog.close()
-            self._catalog = self.found = None
+        had = (self.holder, self._broker_watch, self._catalog)
+        self._leaving += [each for each in had if each is not None]
+        self._finish_leaving()
+
+    def _finish_leaving(self) -> None:
+        """Close what was given up. What it has and what it looks for goes at once, and first."""
+        if self._leaving:
+            self.holder = self.found = self._broker_watch = self._catalog = None
             self._selected = Selection()
+        while self._leaving:
+            self._leaving[0].close()
+            del self._leaving[0]
 
     def close(self) -> None:
         """End the session. That of a static member ends by itself: its successor comes in time, or
@@ -151,11 +158,22 @@ class GroupPlace:
             return
         start_timer(coordination.store.session_timeout_ms, coordination.close)
 
-    def _join(self) -> None:
-        catalog, paths, found = self._catalog, self._paths, self.found
-        assert catalog is not None and paths is not None and found is not None  # noqa: PT018
+    def _join(self, selection: Selection, found: Catalog) -> None:
+        """Be a member: what it has and what it has subscribed to is changed as one, at the end."""
+        made: list[GroupMember] = []
+        try:
+            made.extend(map(self._new_member, (found,)))
+            self._selected, self.found, self.holder = selection, found, made[0]
+        except BaseException:
+            if made and self.holder is not made[0]:
+                made[0].close()
+            raise
+
+    def _new_member(self, found: Catalog) -> GroupMember:
+        catalog, paths = self._catalog, self._paths
+        assert catalog is not None and paths is not None  # noqa: PT018
         settings = self._settings
-        self.holder = GroupMember(
+        return GroupMember(
             self._session().store,
             paths,
             self.consumer_id,

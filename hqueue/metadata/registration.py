@@ -80,40 +80,42 @@ class Registration:
         self._made_by: int | None = None
         self._due = True
         self._closed = False
+        self._settled = False
+        """Whether nothing is to be removed any more."""
+        self._own: OwnKeys | None = None
         self._making = threading.Lock()
         self._work = threading.Condition()
         try:
             self._make()
-            self._own = OwnKeys(store, self._look, self._end)
+            self._own = OwnKeys(store, self._look, self._end_with_session)
             self._make_again()
             start(self._run, name="hqueue-registration")
-        except HQueueError:
-            self._end()
-            self._remove()
+        except BaseException:
+            self.close()
             raise
 
     def close(self) -> None:
         """Remove what this registration made, and only that. Never raises: what can't be removed
         now disappears with the session.
         """
-        if self._closed:
+        if self._settled:
             return
-        self._end()
-        self._own.close()
+        self._stop()
         with contextlib.suppress(_MakingError), self._not_making():
             self._remove()
+        self._settled = True
 
     def leave_behind(self, values: Mapping[str, bytes]) -> None:
         """Give some keys of it other values, and see to it no more: it stays until the session
         ends, or until a successor replaces it. Never raises: what can't be changed now stays as it
         is.
         """
-        if self._closed:
+        if self._settled:
             return
-        self._end()
-        self._own.close()
+        self._stop()
         connected = self._store.state is SessionState.CONNECTED
         if self.failure is not None or not connected:
+            self._settled = True
             return
         try:
             with self._not_making():
@@ -122,6 +124,7 @@ class Registration:
             pass
         except HQueueError as exc:
             logger.warning("a registration stays as it is until its session ends: %s", exc)
+        self._settled = True
 
     def _not_making(self) -> Held:
         return Held(self._making, self._store.session_timeout_ms / 1e3, _MakingError)
@@ -142,6 +145,16 @@ class Registration:
         return [
             {key: values.get(key, value) for key, value in group.items()} for group in self._groups
         ]
+
+    def _stop(self) -> None:
+        """See to it no more."""
+        self._end()
+        if self._own is not None:
+            self._own.close()
+
+    def _end_with_session(self) -> None:
+        self._settled = True
+        self._end()
 
     def _end(self) -> None:
         with self._work:
@@ -179,6 +192,7 @@ class Registration:
 
     def _make_again(self) -> None:
         """Make what isn't there any more, and hear of it when that goes, too."""
+        assert self._own is not None
         while not self._closed:
             gone = self._own.missing({key: v for group in self._groups for key, v in group.items()})
             if not gone:

@@ -4,14 +4,21 @@ Python 3.12 refuses new threads as soon as the main thread has ended: in handler
 in threads that outlive the main thread. So what may run there must not depend on a new thread. The
 system refuses them while the process, its user or its container has as many as it may, which may
 pass. So a thread is started before anything is changed that relies on it.
+
+A handler of a signal that raises in the middle of `Thread.start` would leave a thread that ends by
+an error of `threading`. Handlers run in the main thread, so another one starts threads for it.
 """
 
 from __future__ import annotations
 
+import _thread
+import queue
+import sys
 import threading
 from collections.abc import Callable
 
 from hqueue.errors import ClosedError, HQueueError
+from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 
 __all__ = ["REFUSAL", "refused", "start", "start_timer", "try_start"]
@@ -19,6 +26,9 @@ __all__ = ["REFUSAL", "refused", "start", "start_timer", "try_start"]
 REFUSAL = "interpreter shutdown"
 """What the error says by which the interpreter refuses a thread, or an executor a task, at its end.
 Any other `RuntimeError` means that the system has no thread left."""
+
+START_S = 60.0
+"""How long the system may take to start a thread, before that counts as refused."""
 
 
 def try_start(target: Callable[..., object], *args: object, name: str) -> threading.Thread | None:
@@ -41,13 +51,64 @@ def refused(error: RuntimeError, name: str) -> HQueueError:
 
 
 def _refusal(thread: threading.Thread) -> RuntimeError | None:
+    if threading.current_thread() is threading.main_thread():
+        return _starter.start(thread)
+    return _started(thread)
+
+
+def _started(thread: threading.Thread) -> RuntimeError | None:
     try:
         thread.start()
     except RuntimeError as exc:
-        if is_interruption(exc):
-            raise
         return exc
     return None
+
+
+_Wanted = tuple[threading.Thread, "queue.SimpleQueue[RuntimeError | None]"]
+
+
+class _Starter:
+    """Starts threads for the main thread, by a thread that is there from the first one on."""
+
+    def __init__(self) -> None:
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._wanted: queue.SimpleQueue[_Wanted] = queue.SimpleQueue()
+        self._serving = threading.Lock()
+
+    def start(self, thread: threading.Thread) -> RuntimeError | None:
+        """Start a thread; returns why it was refused. An interrupted caller leaves it to begin."""
+        if sys.is_finalizing():
+            return RuntimeError(REFUSAL)
+        done: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()
+        try:
+            if not self._serving.locked():
+                # One call of C. Of several that were interrupted just behind it, one stays.
+                _thread.start_new_thread(self._run, (self._wanted, self._serving))
+            self._wanted.put((thread, done))
+            return done.get(timeout=START_S)
+        except RuntimeError as exc:
+            if is_interruption(exc):
+                raise
+            return exc
+        except queue.Empty as exc:
+            if is_interruption(exc):
+                raise
+            return RuntimeError("a thread did not start in time")
+
+    @staticmethod
+    def _run(wanted: queue.SimpleQueue[_Wanted], serving: threading.Lock) -> None:
+        if not serving.acquire(blocking=False):
+            return
+        while True:
+            thread, done = wanted.get()
+            done.put(_started(thread))
+            del thread, done
+
+
+_starter = _Starter()
 
 
 def start(target: Callable[..., object], *args: object, name: str) -> threading.Thread:

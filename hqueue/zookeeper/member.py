@@ -14,6 +14,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, Id, Permissions
 
 from hqueue.metadata.ports import SessionState
+from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.threads import refused, start_timer, try_start
 from hqueue.settings.connection import Settings
 
@@ -81,6 +82,8 @@ class Member:
         """The session's number at ZooKeeper: what owns its ephemeral nodes."""
         self.over = False
         """Whether the session that it is a member of goes on without it."""
+        self.silent_since_ms: float | None = None
+        """When the first request was sent since the last answer. None if none was."""
         self._granted = granted
         self._outlived = outlived
         self._grace: threading.Timer | None = None
@@ -125,11 +128,28 @@ class Member:
     def take(self, state: SessionState) -> None:
         """Take in what kazoo says."""
         self.state = state
+        self.silent_since_ms = None
         self._cancel_grace()
         if state is SessionState.CONNECTED:
             self.id = int(self.client._session_id)
         elif state is SessionState.SUSPENDED:
             self.begin_grace()
+
+    def ask(self, request: Callable[[KazooClient], Any]) -> Any:
+        """Send a request; returns kazoo's asynchronous result. Called by the session's thread."""
+        if self.silent_since_ms is None:
+            self.silent_since_ms = SYSTEM_CLOCK.monotonic_ms()
+        result = request(self.client)
+        result.rawlink(self._answered)
+        return result
+
+    def is_mute(self, bound_ms: float) -> bool:
+        """Whether no request was answered for a bound, and for as long as ZooKeeper keeps the
+        session, though kazoo, which ends a connection by which pings aren't answered, did not.
+        """
+        since_ms = self.silent_since_ms
+        silent_ms = 0.0 if since_ms is None else SYSTEM_CLOCK.monotonic_ms() - since_ms
+        return self.connected and silent_ms >= max(bound_ms, self.timeout_ms)
 
     def begin_grace(self) -> None:
         """Call `outlived` in the time that ZooKeeper keeps the session, unless the state changes.
@@ -145,12 +165,17 @@ class Member:
         self._cancel_grace()
 
     def end(self) -> None:
-        """End the session; its ephemeral nodes disappear. Never raises."""
+        """End the session; its ephemeral nodes disappear. Never raises. Called by a thread of the
+        library, which kazoo may hold up for ever.
+        """
         try:
             self.client.stop()
             self.client.close()
         except Exception:  # What it left open, ZooKeeper ends.
             logger.warning("the session with ZooKeeper was not closed", exc_info=True)
+
+    def _answered(self, _: Any) -> None:
+        self.silent_since_ms = None
 
     def _cancel_grace(self) -> None:
         if self._grace is not None:

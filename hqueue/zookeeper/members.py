@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import queue
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.hosts import collect_hosts
 
 from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import SessionState
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import try_start
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import Allocation
+from hqueue.zookeeper.courier import Courier, taken
 from hqueue.zookeeper.member import Member, end_all
 from hqueue.zookeeper.states import States
 
-__all__ = ["Members"]
+__all__ = ["Members", "Request"]
 
 logger = logging.getLogger(__name__)
 
 _CUT = "ZooKeeper"
+
+Request = Callable[[KazooClient], Any]
+"""Sends one request without waiting, and returns kazoo's asynchronous result."""
 
 
 class Members:
@@ -51,7 +60,8 @@ class Members:
     def _begin(self) -> None:
         self._faults = FaultLog(logger)
         self.lock = threading.RLock()
-        self._changes = threading.Condition(self.lock)
+        self._courier = Courier()
+        self._waiters: list[queue.SimpleQueue[None]] = []
         self.states = States(self.lock)
         self._members: list[Member] = []
         self._allocation = self._new_allocation()
@@ -100,19 +110,24 @@ class Members:
         Raises:
             As `primary`; StoreUnavailableError also where a further session can't be opened.
         """
+        self.primary(deadline)
+        placed = self._courier.call(partial(self._place, list(groups)))
+        self.wait(placed, deadline)
+        return placed
+
+    def _place(self, groups: Sequence[Sequence[str]]) -> list[Member]:
         with self.lock:
-            self.primary(deadline)
+            self._check_begun()
             chosen = [self._allocation.allocate(paths) for paths in groups]
             while len(self._members) < len(self._allocation.bytes_by_session):
                 self._members.append(self._open())
-            placed = [self._members[index] for index in chosen]
-            self.wait(placed, deadline)
-        return placed
+            return [self._members[index] for index in chosen]
 
     def holders(self, paths: Iterable[str], deadline: Deadline) -> list[Member]:
         """The member that each ephemeral node is placed with; the primary for others."""
+        self.primary(deadline)
         with self.lock:
-            self.primary(deadline)
+            self._check_begun()
             return [self._members[self._allocation.holder(path) or 0] for path in paths]
 
     def settle(self, nodes: Iterable[tuple[str, int | None]]) -> None:
@@ -122,20 +137,60 @@ class Members:
             nodes: path and owner, None if there is no node, as the member answered that the node
                 is placed with.
         """
+        found = list(nodes)
+
+        def settle() -> None:
+            with self.lock:
+                members = {member.id: index for index, member in enumerate(self._members)}
+                members.pop(None, None)
+                for path, owner in found:
+                    self._allocation.settle(path, members.get(owner))
+
+        if found:
+            self._courier.call(settle)
+
+    def ask(self, requests: Sequence[tuple[Member, Request]], bound_ms: float) -> list[Any]:
+        """As `Courier.ask`. A member whose requests have no answers while kazoo takes it for
+        connected is dropped, and the session begins again.
+        """
+        results = self._courier.ask(
+            [partial(member.ask, request) for member, request in requests], bound_ms
+        )
+        for (member, _), result in zip(requests, results, strict=True):
+            if isinstance(result, KazooTimeoutError):
+                self._courier.post(partial(self._drop_mute, member))
+                break
+        return results
+
+    def _drop_mute(self, member: Member) -> None:
         with self.lock:
-            members = {member.id: index for index, member in enumerate(self._members)}
-            members.pop(None, None)
-            for path, owner in nodes:
-                self._allocation.settle(path, members.get(owner))
+            if member not in self._members:
+                return
+            if member.silent_since_ms is None:  # Others were answered: this one waits from now on.
+                member.silent_since_ms = SYSTEM_CLOCK.monotonic_ms()
+            if member.is_mute(self._settings.request_timeout_ms):
+                logger.warning(
+                    "the session with ZooKeeper answers nothing, though it is connected; another "
+                    "is opened"
+                )
+                self._begin_again()
+                self._wake()
 
     def close(self) -> None:
         """End all of them; their ephemeral nodes disappear. Never raises."""
+        self._closed = True
+        bound_ms = self._settings.request_timeout_ms
+        if not self._courier.end(self._end, bound_ms):
+            logger.warning(
+                "the session with ZooKeeper did not end within %d ms, and is left behind", bound_ms
+            )
+
+    def _end(self) -> None:
         with self.lock:
-            self._closed = True
             members, self._members = self._members, []
             for member in members:
                 member.leave()
-            self._changes.notify_all()
+            self._wake()
         self.states.end()
         end_all(members)
 
@@ -147,18 +202,17 @@ class Members:
             RequestRefusedError: ZooKeeper refuses the credentials.
             ClosedError: the session was closed.
         """
+        if not self._members and not self._closed:
+            self._courier.begin()
+            self._courier.call(self._open_first)
+        there = self._wait_for(
+            lambda: self._closed or not self._members or self._members[0].connected, deadline
+        )
         with self.lock:
             if self._closed:
                 raise ClosedError("the client is closed")
-            if not self._members:
-                self._members.append(self._open())
-            if not self._changes.wait_for(
-                lambda: not self._members or self._members[0].connected,
-                deadline.remaining_ms / 1e3,
-            ):
+            if not there:
                 raise self._unreachable()
-            if self._closed:
-                raise ClosedError("the client is closed")
             if not self._members:
                 raise RequestRefusedError(
                     "ZooKeeper refused the session; see zookeeper_auth",
@@ -174,17 +228,17 @@ class Members:
             ClosedError: the session was closed.
         """
         awaited = set(members)
+        there = self._wait_for(
+            lambda: (
+                any(member.over for member in awaited)
+                or all(member.connected for member in awaited)
+            ),
+            deadline,
+        )
         with self.lock:
-            there = self._changes.wait_for(
-                lambda: (
-                    any(member.over for member in awaited)
-                    or all(member.connected for member in awaited)
-                ),
-                deadline.remaining_ms / 1e3,
-            )
             self.check(awaited)
-            if not there:
-                raise self._unreachable()
+        if not there:
+            raise self._unreachable()
 
     def check(self, members: Iterable[Member]) -> None:
         """Raise if the session of one of these is not this one any more."""
@@ -194,6 +248,39 @@ class Members:
             raise StoreUnavailableError(
                 "the session with ZooKeeper was lost meanwhile", outcome=Outcome.UNKNOWN
             )
+
+    def _check_begun(self) -> None:
+        """Raise if there is no session. Called under the lock."""
+        if self._closed:
+            raise ClosedError("the client is closed")
+        if not self._members:
+            raise StoreUnavailableError("the session with ZooKeeper was lost meanwhile")
+
+    def _wait_for(self, condition: Callable[[], bool], deadline: Deadline) -> bool:
+        """Wait until something is so; returns whether it is. A handler of a signal may raise here:
+        the lock is not held by who waits.
+        """
+        while True:
+            with self.lock:
+                if condition():
+                    return True
+                waiter: queue.SimpleQueue[None] = queue.SimpleQueue()
+                self._waiters.append(waiter)
+            remaining_ms = deadline.remaining_ms
+            if not remaining_ms:
+                return False
+            taken(waiter, remaining_ms)
+
+    def _wake(self) -> None:
+        """Let all who wait look again. Called under the lock."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.put(None)
+
+    def _open_first(self) -> None:
+        with self.lock:
+            if not self._members and not self._closed:
+                self._members.append(self._open())
 
     def _unreachable(self) -> StoreUnavailableError:
         return StoreUnavailableError(
@@ -244,7 +331,7 @@ class Members:
                         if other.state is SessionState.SUSPENDED:
                             other.begin_grace()
                 self.states.set(self._state_of_all())
-            self._changes.notify_all()
+            self._wake()
 
     def _say(self, state: SessionState) -> None:
         at = self._settings.zookeeper
@@ -277,7 +364,7 @@ class Members:
                 self._begin_again()
             else:
                 self.states.set(SessionState.LOST)
-            self._changes.notify_all()
+            self._wake()
 
     def _begin_again(self) -> None:
         """End all members: one of them is lost. Then connect, unless ZooKeeper refuses."""

@@ -15,7 +15,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.member import Member
-from hqueue.zookeeper.members import Members
+from hqueue.zookeeper.members import Members, Request
 from hqueue.zookeeper.states import StateListener
 from hqueue.zookeeper.translation import ANSWERS, translate
 
@@ -34,9 +34,6 @@ PIPELINED_MAX = 256
 TRANSACTION_BYTES_MAX = 512 * 1024
 """Bytes of one transaction, at most. ZooKeeper takes no request, and reads nothing back from its
 log, that is larger than ``jute.maxbuffer`` (1 MiB unless set)."""
-
-Request = Callable[[KazooClient], Any]
-"""Sends one request without waiting, and returns kazoo's asynchronous result."""
 
 Transaction = Callable[[TransactionRequest], object]
 """Adds operations to a transaction: all of them are done, or none."""
@@ -103,9 +100,7 @@ class Session:
         asked = list(self.members)
         self.members.wait(asked, now)
         sent_ms = SYSTEM_CLOCK.monotonic_ms()
-        results = [member.client.exists_async("/") for member in asked]
-        for result in results:
-            answer = self._answer("/", result)
+        for answer in self._ask([("/", _exists_root)] * len(asked), asked):
             if isinstance(answer, Exception):
                 raise translate(answer, "/") from answer
         with self.members.lock:
@@ -146,11 +141,7 @@ class Session:
                 else:
                     members = list(by[first : first + PIPELINED_MAX])
                     self.members.wait(members, deadline)
-                sent = [
-                    (path, request(member.client))
-                    for (path, request), member in zip(chunk, members, strict=True)
-                ]
-                answers += self._answers(sent)
+                answers += self._ask(chunk, members)
                 for answer in answers[first:]:
                     if isinstance(answer, RequestRefusedError):
                         raise answer
@@ -208,13 +199,16 @@ class Session:
         """End the session; its ephemeral nodes disappear. Never raises."""
         self.members.close()
 
-    def _answers(self, sent: Sequence[tuple[str, Any]]) -> list[Any]:
+    def _ask(self, requests: Sequence[tuple[str, Request]], by: Sequence[Member]) -> list[Any]:
         """What each was answered with; that one was refused is an answer here, beside which the
         others count.
         """
+        results = self.members.ask(
+            [(member, request) for (_, request), member in zip(requests, by, strict=True)],
+            bounded_ms(self.settings.request_timeout_ms),
+        )
         answers: list[Any] = []
-        for path, result in reversed(sent):
-            # The last one is waited for first: those before it have come by then, mostly.
+        for (path, _), result in reversed([*zip(requests, results, strict=True)]):
             try:
                 answers.append(self._answer(path, result))
             except RequestRefusedError as exc:
@@ -222,12 +216,19 @@ class Session:
         return answers[::-1]
 
     def _answer(self, path: str, result: Any) -> Any:
-        try:
-            return result.get(timeout=bounded_ms(self.settings.request_timeout_ms) / 1e3)
-        except ANSWERS as exc:
-            return exc
-        except (KazooException, KazooTimeoutError) as exc:
-            raise translate(exc, path) from exc
+        """What a result says; it is there, so nothing of kazoo is called."""
+        error = result if isinstance(result, BaseException) else result.exception
+        if error is None:
+            return result.value
+        if isinstance(error, ANSWERS):
+            return error
+        if isinstance(error, (KazooException, KazooTimeoutError)):
+            raise translate(error, path) from error
+        raise error
+
+
+def _exists_root(client: KazooClient) -> Any:
+    return client.exists_async("/")
 
 
 def verdict(path: str, results: Sequence[Any]) -> Any:

@@ -32,7 +32,8 @@ def main() -> None:
         coordination.checkpoints.compare_and_set(key, known, MessageID(5))
         assert subscriber.stop() is True
         try:
-            queue.subscriber(Subscription("child"), print).start()
+            own = queue.subscriber(Subscription("child"), print)  # Kept: else it is collected.
+            own.start()
             subscriber.start()
         except ClosedError:
             seen = [k for k, p in coordination.subscriptions.list(queue.name).items() if p]
@@ -41,9 +42,9 @@ def main() -> None:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     said = os.read(reading, 100).decode()
-    own = SubscriptionKey(queue.name, 0, "parent")
+    parent = SubscriptionKey(queue.name, 0, "parent")
     after = coordination.subscriptions.list(queue.name)
-    assert after[own] == present[own], "the parent is present as it was"
+    assert after[parent] == present[parent], "the parent is present as it was"
     print(said, "parent", sum(key.subscriber == "parent" for key, p in after.items() if p))
     subscriber.stop()
     client.close()

@@ -1,0 +1,174 @@
+"""The thread of a session that calls kazoo.
+
+A handler of a signal runs in the main thread, in the middle of anything, and may raise. In the
+middle of kazoo that leaves a request without the byte that has it sent, or a lock held that kazoo's
+own threads wait for: then the session never answers again. So the program's threads call nothing of
+kazoo, and wait only in what is written in C.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kazoo.handlers.threading import KazooTimeoutError
+
+from hqueue.errors import ClosedError, Outcome, StoreUnavailableError
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.threads import start
+
+__all__ = ["Courier", "taken"]
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+Work = Callable[[], object]
+
+SLOW_MS = 15_000.0
+"""How long a call may wait for the courier, which itself waits for nobody."""
+
+
+class Courier:
+    """Calls what it is given, one after the other. Thread-safe.
+
+    It waits for no answer of ZooKeeper: callers wait for theirs beside each other.
+    """
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._serving = threading.Lock()
+        self._lock = threading.Lock()
+        self._thread_id: int | None = None
+        self._ended = False
+
+    def begin(self) -> None:
+        """Let there be the thread. Of several that an interrupted call started, one stays.
+
+        Raises:
+            As `hqueue.runtime.threads.start`.
+        """
+        if not self._serving.locked() and not self._ended:
+            start(self._run, name="hqueue-session")
+
+    def post(self, work: Work) -> None:
+        """Have something called. What it raises is logged.
+
+        Raises:
+            ClosedError: the thread has ended.
+        """
+        with self._lock:
+            if self._ended:
+                raise ClosedError("the client is closed")
+            self._work.put(work)
+
+    def call(self, work: Callable[[], Result], bound_ms: float = SLOW_MS) -> Result:
+        """Have something called, and wait for what it returns or raises. An interrupted caller
+        leaves it to its end.
+
+        Raises:
+            StoreUnavailableError: it is not done within the bound.
+            ClosedError: the thread has ended.
+        """
+        if threading.get_ident() == self._thread_id:
+            return work()
+        done: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
+        self.post(partial(_do, work, done))
+        came = taken(done, bound_ms)
+        if came is None:
+            raise StoreUnavailableError(
+                "the session with ZooKeeper did not do it in time", outcome=Outcome.UNKNOWN
+            )
+        value, error = came
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]
+
+    def ask(self, requests: Sequence[Callable[[], Any]], bound_ms: float) -> list[Any]:
+        """Send requests, all before the first answer, and wait for the answers.
+
+        Args:
+            requests: each sends one, and returns kazoo's asynchronous result.
+            bound_ms: how long to wait for all of them.
+
+        Returns:
+            For each kazoo's result, or an error where there is none: `KazooTimeoutError` if it took
+            too long.
+        """
+        came: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self.post(partial(_send, requests, came))
+        results: list[Any] = [KazooTimeoutError()] * len(requests)
+        ends = Deadline(SYSTEM_CLOCK, bound_ms)
+        for _ in requests:
+            answer = taken(came, ends.remaining_ms)
+            if answer is None:
+                break
+            index, result = answer
+            results[index] = result
+        return results
+
+    def end(self, work: Work, bound_ms: float) -> bool:
+        """Have something called as the last thing that is; returns whether it was in time. What is
+        given meanwhile is called, too.
+        """
+
+        def finish() -> None:
+            work()
+            with self._lock:
+                self._ended = True
+
+        try:
+            if self._serving.locked():
+                self.call(finish, bound_ms)
+            else:
+                finish()
+        except StoreUnavailableError:
+            return False
+        except ClosedError:
+            return True
+        return True
+
+    def _run(self) -> None:
+        if not self._serving.acquire(blocking=False):
+            return
+        self._thread_id = threading.get_ident()
+        while not self._ended or not self._work.empty():
+            call_foreign("what a session with ZooKeeper does", self._work.get())
+
+
+def taken(came: queue.SimpleQueue[Item], bound_ms: float) -> Item | None:
+    """What comes next; None if nothing does within the bound. A handler of a signal that raises
+    here leaves nothing behind.
+    """
+    try:
+        return came.get(timeout=max(0.0, bound_ms) / 1e3)
+    except queue.Empty as exc:
+        if is_interruption(exc):
+            raise
+        return None
+
+
+def _do(
+    work: Callable[[], Result], done: queue.SimpleQueue[tuple[Result | None, BaseException | None]]
+) -> None:
+    try:
+        value = work()
+    except BaseException as exc:
+        done.put((None, exc))
+    else:
+        done.put((value, None))
+
+
+def _send(requests: Sequence[Callable[[], Any]], came: queue.SimpleQueue[tuple[int, Any]]) -> None:
+    for index, request in enumerate(requests):
+        try:
+            request().rawlink(partial(_come, came, index))
+        except BaseException as exc:
+            came.put((index, exc))
+
+
+def _come(came: queue.SimpleQueue[tuple[int, Any]], index: int, result: Any) -> None:
+    came.put((index, result))
