@@ -23,6 +23,7 @@ import sys
 from collections.abc import Sequence
 
 from hqueue.cli.streams import complete_streams
+from hqueue.runtime.extras import installing
 
 __all__ = ["main"]
 
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ModuleNotFoundError as exc:
             if (exc.name or "hqueue").startswith("hqueue"):
                 raise
-            print("hqueue: error: commands need more: pip install 'hqueue[cli]'", file=sys.stderr)
+            print(f"hqueue: error: commands need more: {installing('cli')}", file=sys.stderr)
             return 2
         return run(arguments)
     except KeyboardInterrupt:  # While modules are loaded, or a connection is closed.

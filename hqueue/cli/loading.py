@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from hqueue.errors import SettingsError
+from hqueue.runtime.extras import installing
 
 __all__ = ["load_commands"]
 
@@ -67,7 +68,7 @@ def _place(point: EntryPoint) -> tuple[int, str]:
 def _add_missing(app: typer.Typer, point: EntryPoint, error: ImportError) -> None:
     """Add a command that says what to install."""
     wanted = ",".join(point.extras)
-    text = f"this needs more: pip install 'hqueue[{wanted}]'" if wanted else "this can't be loaded"
+    text = f"this needs more: {installing(wanted)}" if wanted else "this can't be loaded"
 
     def missing(_context: typer.Context) -> None:
         raise SettingsError(text, command=point.name, reason=str(error)) from error

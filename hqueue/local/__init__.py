@@ -22,13 +22,15 @@ Java 17 or newer is needed, and a way to fetch the jars once: Maven, or an impor
 
 from __future__ import annotations
 
+from hqueue.runtime.extras import installing as _installing
+
 try:
     import filelock as _filelock  # noqa: F401
     import psutil as _psutil  # noqa: F401
     import tomli_w as _tomli_w  # noqa: F401
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
-        "hqueue.local needs more: pip install 'hqueue[local]'", name=_missing.name
+        f"hqueue.local needs more: {_installing('local')}", name=_missing.name
     ) from _missing
 
 from hqueue.local.lifecycle import PROFILES, attach, logs, start, status

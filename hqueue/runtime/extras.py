@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 from hqueue.errors import InvalidInputError
 
-__all__ = ["needing_arrow"]
+__all__ = ["installing", "needing_arrow"]
+
+
+def installing(extras: str) -> str:
+    """How these extras of the package, with commas between, are installed. On the packages' index
+    the name ``hqueue`` is another project's.
+    """
+    return f"in a clone of HQueue, pip install '.[{extras}]'"
 
 
 @contextlib.contextmanager
@@ -22,4 +29,4 @@ def needing_arrow() -> Iterator[None]:
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] != "pyarrow":
             raise
-        raise InvalidInputError("Arrow needs more: pip install 'hqueue[arrow]'") from exc
+        raise InvalidInputError(f"Arrow needs more: {installing('arrow')}") from exc

@@ -86,3 +86,11 @@ def test_the_reference_has_every_public_name() -> None:
     }
     by_themselves = {"hqueue.__version__", "pyspark_hqueue.DefaultSource"}
     assert public - errors - by_themselves <= described
+
+
+def test_nothing_says_to_install_the_other_project_of_this_name_from_the_index() -> None:
+    folders = ("hqueue", "workers", "spark", "docs", "examples")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.[mp][dy]")]
+    assert len(files) > 100
+    wrong = re.compile(r"""pip install ['"]?hqueue\b""")
+    assert not [path for path in [ROOT / "README.md", *files] if wrong.search(path.read_text())]

@@ -76,7 +76,7 @@ def test_every_module_of_the_library_is_imported_without_any_extra() -> None:
 def test_the_local_server_says_which_extra_it_needs() -> None:
     ended = run("import hqueue.local", *SERVER)
     assert ended.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: hqueue.local needs more: pip install 'hqueue[local]'"
+        "ModuleNotFoundError: hqueue.local needs more: in a clone of HQueue, pip install '.[local]'"
     )
 
 
@@ -84,7 +84,9 @@ def test_the_local_server_says_which_extra_it_needs() -> None:
 def test_the_command_says_which_extra_it_needs(missing: tuple[str, ...]) -> None:
     ended = command("--help", missing=missing)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "hqueue: error: commands need more: pip install 'hqueue[cli]'\n"
+    assert ended.stderr == (
+        "hqueue: error: commands need more: in a clone of HQueue, pip install '.[cli]'\n"
+    )
 
 
 @pytest.mark.thorough("processes that import all of it")
@@ -97,11 +99,12 @@ def test_a_command_whose_extra_is_missing_is_listed_and_says_so(
     shown = command("--help", missing=missing)
     assert shown.returncode == 0
     assert f"{name} " in shown.stdout
-    assert f"This needs more: pip install 'hqueue[{extra}]'" in shown.stdout
+    words = " ".join(shown.stdout.replace("│", " ").split())
+    assert f"This needs more: in a clone of HQueue, pip install '.[{extra}]'" in words
     for arguments in [(name,), (name, "--help"), (name, "some", "--option", "1")]:
         ended = command(*arguments, missing=missing)
         assert ended.returncode == 2
         assert ended.stderr.startswith(
-            f"hqueue: error: this needs more: pip install 'hqueue[{extra}]'"
+            f"hqueue: error: this needs more: in a clone of HQueue, pip install '.[{extra}]'"
         )
         assert len(ended.stderr.splitlines()) == 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hqueue.cli.demo.tally import Tally
 from hqueue.cli.progress import size_text
+from hqueue.runtime.extras import installing
 
 if TYPE_CHECKING:
     from hqueue.cli.demo.counting import Counted
@@ -97,7 +98,7 @@ def show_picture(result: Result) -> None:
 
 def _counted(counted: Counted | None) -> str:
     if counted is None:
-        return "not in Spark: that needs pip install 'hqueue[spark]'"
+        return f"not in Spark, which needs more: {installing('spark')}"
     return (
         f"{counted.messages:,} messages in a Spark job, by windows of "
         f"{counted.window_ms / 1e3:g} s, in {counted.seconds:.1f} s"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hqueue.cli.demo.tally import Reading
 from hqueue.errors import SettingsError
 from hqueue.push import Subscription
+from hqueue.runtime.extras import installing
 
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage
@@ -32,7 +33,7 @@ def check_worker() -> None:
     for needed in ("hqueue_workers", "prometheus_client"):
         if importlib.util.find_spec(needed) is None:
             raise SettingsError(
-                "the demo's worker needs more, and nothing was begun: pip install 'hqueue[worker]'",
+                f"the demo's worker needs more, and nothing was begun: {installing('worker')}",
                 missing=needed,
             )
 

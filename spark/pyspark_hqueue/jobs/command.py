@@ -17,6 +17,7 @@ from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.message_id import MessageID
 from hqueue.moment import MOMENT_HELP, is_relative, parse_moment
+from hqueue.runtime.extras import installing
 from pyspark_hqueue.jobs.command_progress import MessagesDone
 from pyspark_hqueue.jobs.command_statistics import show_statistics
 
@@ -321,7 +322,7 @@ def _installed() -> Iterator[None]:
     try:
         yield
     except ImportError as exc:
-        raise SettingsError("pipelines need more: pip install 'hqueue[spark]'") from exc
+        raise SettingsError(f"pipelines need more: {installing('spark')}") from exc
 
 
 @contextlib.contextmanager

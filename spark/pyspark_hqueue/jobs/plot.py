@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from hqueue import InvalidInputError, SettingsError
+from hqueue.runtime.extras import installing
 from pyspark_hqueue.jobs.queue_statistics import Statistics
 
 __all__ = ["check_plot", "plot"]
@@ -25,7 +26,7 @@ def check_plot(path: str) -> None:
     try:
         import matplotlib.figure  # noqa: F401, PLC0415  (an extra)
     except ImportError as exc:
-        raise SettingsError("a plot needs more: pip install 'hqueue[plot]'") from exc
+        raise SettingsError(f"a plot needs more: {installing('plot')}") from exc
 
 
 def plot(statistics: Statistics, path: str) -> None:
