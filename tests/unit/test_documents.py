@@ -22,6 +22,13 @@ LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)\s]*)?\)")
 DIRECTIVE = re.compile(r"^::: (\S+)", re.MULTILINE)
 OUTSIDE_THE_SITE = [*ROOT.glob("*.md"), *(ROOT / "examples").glob("*.md")]
 """Pages whose links `make docs` does not look at."""
+WITH_PROGRAMS = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if PYTHON_BLOCK.search(page.read_text(encoding="utf-8"))
+]
+EACH_BY_ITSELF = ("consumers.md", "hubs.md")
+"""Pages of which each block is a program. Of the other pages all blocks together are one."""
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +67,34 @@ def test_the_programs_that_users_copy_pass_pyright(programs: list[str], tmp_path
         [sys.executable, "-m", *command], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: page.name)
+def test_the_programs_of_a_page_compile_and_their_names_are_there(
+    page: Path, tmp_path: Path
+) -> None:
+    blocks = PYTHON_BLOCK.findall(page.read_text(encoding="utf-8"))
+    programs = blocks if page.name in EACH_BY_ITSELF else ["\n".join(blocks)]
+    for number, program in enumerate(programs):
+        compile(program, f"{page.name}, program {number}", "exec")
+        (tmp_path / f"program_{number}.py").write_text(program, encoding="utf-8")
+    assert undefined_in(tmp_path) == ""
+    assert page.name not in EACH_BY_ITSELF or not any("..." in each for each in programs)
+
+
+def test_a_program_that_lacks_an_import_is_found(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("with hqueue.connect() as client:\n    pass\n")
+    assert "Undefined name `hqueue`" in undefined_in(tmp_path)
+
+
+def undefined_in(folder: Path) -> str:
+    """What the linter says of names in these programs that nothing defines."""
+    command = ["ruff", "check", "--isolated", "--select", "F821,F823", "--quiet", str(folder)]
+    checked = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode in (0, 1), checked.stderr
+    return checked.stdout
 
 
 @pytest.mark.parametrize("page", OUTSIDE_THE_SITE, ids=lambda page: str(page.relative_to(ROOT)))
