@@ -37,9 +37,11 @@ class AsyncConnection(asyncio.Protocol, Caller):
     later, no more are before that.
     """
 
-    def __init__(self, server: AsyncServer) -> None:
+    def __init__(self, server: AsyncServer, peer: object) -> None:
         Caller.__init__(self, server.make_gatherer())
         self._server = server
+        self._peer = peer
+        """Where it came from, as it was when it was accepted: one that is gone does not say."""
         self._transport: asyncio.Transport | None = None
         self._busy = False
         self._ended = False
@@ -88,8 +90,7 @@ class AsyncConnection(asyncio.Protocol, Caller):
                 sock = self._transport.get_extra_info("socket")
                 if sock is not None:
                     drop_unread(sock)
-                peer = self._transport.get_extra_info("peername")
-                self._server.log.warning("hung up on %s: %s", peer, reason)
+                self._server.log.warning("hung up on %s: %s", self._peer, reason)
             self._transport.abort()
 
     def _take(self) -> None:
@@ -200,10 +201,6 @@ class AsyncServer:
         for connection in self.callers:
             connection.hang_up("")
 
-    def connection(self) -> AsyncConnection:
-        """The protocol of a connection that is made."""
-        return AsyncConnection(self)
-
     def add(self, connection: AsyncConnection) -> None:
         """A connection was made. If there is no room for it one goes, which may be itself."""
         now_ms = SYSTEM_CLOCK.monotonic_ms()
@@ -224,7 +221,7 @@ class AsyncServer:
             room = not acceptor.is_knocked() or self._make_room(SYSTEM_CLOCK.monotonic_ms())
             accepted = acceptor.accept() if room else None
             if accepted is not None:
-                made = loop.create_task(self._connect(accepted[0]))
+                made = loop.create_task(self._connect(*accepted))
                 self._made.add(made)
                 made.add_done_callback(self._made.discard)
             if acceptor.full and len(self.callers):
@@ -238,10 +235,10 @@ class AsyncServer:
             loop.remove_reader(acceptor.listener)
             self._timers[acceptor] = loop.call_later(PAUSE_S, self._accept, acceptor)
 
-    async def _connect(self, sock: socket.socket) -> None:
+    async def _connect(self, sock: socket.socket, peer: object) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
-            await loop.connect_accepted_socket(self.connection, sock)
+            await loop.connect_accepted_socket(lambda: AsyncConnection(self, peer), sock)
 
     def _make_room(self, now_ms: float) -> bool:
         if self.callers.has_room:

@@ -1,0 +1,45 @@
+"""A port that is served within an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+import time
+
+import pytest
+
+from hqueue.rpc.async_server import AsyncServer
+from hqueue.rpc.callers import Bounds
+from hqueue.rpc.gathering import FrameGatherer
+
+RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
+LATE_S = 10.0
+
+
+def test_the_log_says_where_a_caller_came_from_that_was_gone_when_it_was_hung_up_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "hqueue.rpc")
+
+    async def call_and_reset() -> object:
+        bounds = Bounds(4, 1_000_000, 60_000, 60_000)
+        server = AsyncServer(bounds, lambda: FrameGatherer(100), lambda *_: None, "the port")
+        server.listen("127.0.0.1", 0)
+        # All of it before the event loop runs again, which accepts what is gone by then.
+        with contextlib.closing(socket.create_connection(("127.0.0.1", server.port))) as sock:
+            address = sock.getsockname()
+            sock.sendall(b"no frame" * 100)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_WHEN_CLOSED)
+        try:
+            ends_s = time.monotonic() + LATE_S
+            while not caplog.messages and time.monotonic() < ends_s:
+                await asyncio.sleep(0.01)
+        finally:
+            server.close()
+        return address
+
+    address = asyncio.run(call_and_reset())
+    assert caplog.messages[0].startswith(f"hung up on {address}: ")
