@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any
 
 from hqueue.errors import (
@@ -27,6 +28,7 @@ from hqueue.metadata import MetadataStore, PartitionKey, SessionState
 from hqueue.metadata.certainty import Certainty
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import NEW, Watch
+from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.threads import start
 
@@ -114,9 +116,13 @@ class GroupMember:
         the session is lost must not find what was claimed with the next one."""
         self._closed = self._abandoned = False
         self._group = GroupMembers(store, paths, clock)
-        self._registration = self._group.join(consumer, streams, self._fail, static=static)
         self._watches: list[Watch] = []
+        joined: list[Registration] = []
         try:
+            # As one step, so that no interruption leaves one that nobody closes.
+            join = partial(self._group.join, streams=streams, on_failure=self._fail, static=static)
+            joined.extend(map(join, (consumer,)))
+            self._registration = joined[0]
             self._guard = self._owners.guard(consumer, self._look)
             self._watches.append(self._guard)
             self._watches.append(store.on_state(self._on_state, self._end))
@@ -129,7 +135,8 @@ class GroupMember:
             self._end()
             for watch in self._watches:
                 watch.close()
-            self._registration.close()
+            for registration in joined:
+                registration.close()
             raise
 
     def see_partitions(self, partitions: Mapping[PartitionKey, str | None]) -> None:
@@ -274,6 +281,8 @@ class GroupMember:
         if self._store.state is SessionState.CONNECTED:  # Else it is not waited for.
             try:
                 self._owners.release(self._membership.held)
+            except ClosedError:
+                pass  # They went with the session.
             except HQueueError as exc:
                 logger.warning("claims stay until the session ends: %s", exc)
         if self._static and not self.idle:

@@ -21,12 +21,14 @@ from hqueue.hbase.native.reads import TableReads
 from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
+from hqueue.zookeeper import ZooKeeperCoordination
 from tests.support.backends import GatewayBackend, MemoryBackend, NativeBackend
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair
 from tests.support.memory.metadata import MemoryCoordination, MemoryServer
 from tests.support.memory.store import MemoryStore
+from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.raw import RawHBase
 from tests.support.region_server import RegionServer, meta_node, region_row
 from tests.support.scripted_server import ScriptedServer
@@ -88,6 +90,17 @@ def in_memory() -> Iterator[Client]:
         yield client
 
 
+@contextlib.contextmanager
+def by_zookeeper() -> Iterator[Client]:
+    """Rows in memory, and the coordination by kazoo."""
+    with MemoryZooKeeper() as server:
+        at = f"127.0.0.1:{server.port}"
+        settings = Settings(zookeeper=at, notify_workers=False, **BOUNDS)  # type: ignore[arg-type]
+        store = MemoryStore(MemoryCluster(), settings)
+        with Client(settings, store, lambda: ZooKeeperCoordination(settings)) as client:
+            yield client
+
+
 Connect = Callable[[], contextlib.AbstractContextManager[Client]]
 
 
@@ -104,6 +117,19 @@ def interrupted_everywhere(*, every: int = 1) -> pytest.MarkDecorator:
     """Interrupt at each n-th place that calls and waits make, and at every line."""
     places = functools.partial(each_interruption, every=every)
     return pytest.mark.parametrize("each_place", [places, each_line], ids=["calls", "lines"])
+
+
+def interrupted_also_over_zookeeper(*connects: Connect, every: int) -> pytest.MarkDecorator:
+    """As `interrupted_everywhere`; and at some places where requests go to ZooKeeper by kazoo,
+    which takes a while to join a group.
+    """
+    places = functools.partial(each_interruption, every=every)
+    few = functools.partial(each_interruption, every=47)
+    cases = [(each, how) for each in connects for how in (places, each_line)]
+    ids = [f"{each.__name__}-{how}" for each in connects for how in ("calls", "lines")]
+    return pytest.mark.parametrize(
+        ("connect", "each_place"), [*cases, (by_zookeeper, few)], ids=[*ids, "by_zookeeper-calls"]
+    )
 
 
 def quickly(call: Callable[[], object], where: str) -> None:
@@ -205,8 +231,7 @@ def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(
         numbers.check(queue)
 
 
-@pytest.mark.parametrize("connect", [natively, in_memory])
-@interrupted_everywhere(every=2)
+@interrupted_also_over_zookeeper(natively, in_memory, every=2)
 def test_a_consumer_goes_on_after_it_was_interrupted_anywhere_and_misses_nothing(
     connect: Connect, each_place: EachPlace
 ) -> None:
@@ -250,11 +275,11 @@ def test_a_consumer_goes_on_after_it_was_interrupted_anywhere_and_misses_nothing
                 put_three()
 
 
-@interrupted_everywhere(every=3)
+@interrupted_also_over_zookeeper(in_memory, every=3)
 def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_nobody(
-    each_place: EachPlace,
+    connect: Connect, each_place: EachPlace
 ) -> None:
-    with in_memory() as client:
+    with connect() as client:
         client.create_queue(QUEUE, partitions=1).put([Message("t", b"%d" % n) for n in range(3)])
         consumers: list[hqueue.Consumer] = []
 
@@ -272,6 +297,35 @@ def test_a_closing_consumer_that_was_interrupted_is_closed_again_and_holds_up_no
             quickly(join, where)
         with pytest.raises(hqueue.ClosedError):
             consumers[-1].poll()
+
+
+@interrupted_also_over_zookeeper(in_memory, every=7)
+def test_a_subscription_that_was_interrupted_anywhere_is_there_or_not_and_the_next_one_is_served(
+    connect: Connect, each_place: EachPlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect() as client:
+        client.create_queue(QUEUE, partitions=1).put(Message("t", b""))
+        options = {"auto_commit": False, "client": client, "group": "g"}
+        with hqueue.Consumer(**options) as consumer:  # type: ignore[arg-type]
+
+            def come_and_go() -> None:
+                consumer.subscribe(QUEUE)
+                consumer.unsubscribe()
+
+            def get() -> None:
+                assert len(consumer.poll(QUICK_S * 1e3)) == 1
+
+            for where in each_place(come_and_go):
+                if consumer.subscription():
+                    consumer.poll(0)  # It consumes, as it says.
+                else:
+                    with pytest.raises(hqueue.InvalidInputError, match="consumes nothing"):
+                        consumer.poll(0)
+                consumer.unsubscribe()
+                consumer.subscribe(QUEUE)
+                quickly(get, where)
+                consumer.unsubscribe()
+        assert "by another hand" not in caplog.text
 
 
 @pytest.mark.parametrize("options", [{}, {"by_id": True}, {"follow": True, "idle_ms_max": 1}])
