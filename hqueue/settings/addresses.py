@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import ipaddress
+import re
 from typing import NamedTuple
 
 from hqueue.errors import InvalidInputError, SettingsError
@@ -46,12 +47,7 @@ class Address(NamedTuple):
             )
         host, rest = _split(text)
         port = whole_number(rest or "")
-        if (
-            not host
-            or any(c.isspace() for c in host)
-            or not _resolvable(host)
-            or not is_whole(port, 1, PORT_MAX)
-        ):
+        if not is_host(host) or not is_whole(port, 1, PORT_MAX):
             raise InvalidInputError("an address is written host:port", address=text)
         return cls(host, port)
 
@@ -112,13 +108,29 @@ def _bracketed(host: str) -> str:
 
 
 def is_host(host: object) -> bool:
-    """Whether something can be the name of a host."""
+    """Whether something can be the name of a host, or is an IP address."""
     return (
         isinstance(host, str)
         and 0 < len(host) <= HOST_LENGTH_MAX
-        and "\0" not in host
+        and host.isprintable()
+        and not any(c.isspace() for c in host)
+        and (not _is_numbers(host) or _is_ipv4(host))
         and _resolvable(host)
     )
+
+
+_NUMBER = re.compile(r"0x[0-9a-f]*|\d+", re.IGNORECASE)
+
+
+def _is_numbers(host: str) -> bool:
+    """Whether resolvers take it for an address in another spelling: ``8.8`` is 8.0.0.8."""
+    return all(_NUMBER.fullmatch(part) for part in host.removesuffix(".").split("."))
+
+
+def _is_ipv4(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.IPv4Address(host))
+    return False
 
 
 def _resolvable(host: str) -> bool:
@@ -144,7 +156,7 @@ class GatewayAddress:
     def __post_init__(self) -> None:
         if not isinstance(self.host, str):
             raise SettingsError("a gateway needs a host name", host=self.host)
-        if not self.host or any(c.isspace() or c in "/,[]" for c in self.host):
+        if not is_host(self.host) or any(c in "/,[]" for c in self.host):
             raise SettingsError("a gateway needs a host name", host=self.host)
         for name in ("thrift1_port", "thrift2_port"):
             given = getattr(self, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hqueue import GatewayAddress, InvalidInputError, SettingsError
-from hqueue.settings.addresses import Address, zookeeper_servers
+from hqueue.settings.addresses import Address, is_host, zookeeper_servers
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,41 @@ def test_an_address_is_read_as_it_is_written(text: str, host: str, port: int) ->
 def test_what_is_no_host_and_port_is_no_address(text: str) -> None:
     with pytest.raises(InvalidInputError):
         Address.parse(text)
+
+
+NO_HOSTS = [
+    "\0", "h\0", "h\x1b[2J", "h\x7f", "h\u2028", "a b", "134744072", "8.8", "1.2.3", "0x7f.1",
+    "0x7f000001", "127.0.0.1.", "1.2.3.4.5", "256.1.1.1", "010.1.1.1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", NO_HOSTS, ids=repr)
+def test_what_is_neither_a_name_nor_an_ip_address_is_no_host(host: str) -> None:
+    assert not is_host(host)
+    with pytest.raises(InvalidInputError):
+        Address.parse(f"{host}:1")
+    with pytest.raises(SettingsError):
+        GatewayAddress(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "h",
+        "h.",
+        "rs1",
+        "1e3",
+        "3com.example",
+        "web.1.x",
+        "a_b",
+        "0xyz",
+        "8.8.8.8",
+        "::1",
+        "1" * 60 + "h",
+    ],
+)
+def test_names_that_have_digits_and_ip_addresses_are_hosts(host: str) -> None:
+    assert is_host(host)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hqueue.metadata import Address
 from hqueue_workers.delivery.cursor import Call
 from hqueue_workers.delivery.wire import Reply, ReplyError, call_head, call_tail, read_reply
 
-__all__ = ["Connection", "ConnectionPool", "NoAnswerError"]
+__all__ = ["Connection", "ConnectionPool", "NoAnswerError", "NotCalledError"]
 
 CONNECT_TIMEOUT_S = 3.0
 SEND_BYTES = 64 * 1024
@@ -23,6 +23,14 @@ RECEIVED_BYTES_MAX = 128 * 1024
 
 class NoAnswerError(Exception):
     """A subscriber did not answer a call; it may have got it, or not. The text says why."""
+
+
+class NotCalledError(NoAnswerError):
+    """A subscriber was not called: nobody knows its host's name, or it may not be called."""
+
+
+class _UncallableError(OSError):
+    """No address is there that may be called."""
 
 
 class ConnectionPool:
@@ -103,10 +111,13 @@ class Connection:
             timeout_s: the bound on the call, once there is a connection.
 
         Raises:
+            NotCalledError: its host's name is not known, or its addresses may not be called.
             NoAnswerError: there was no answer in time, or none that could be understood.
         """
         try:
             return await self._call(call, timeout_s)
+        except (_UncallableError, socket.gaierror) as exc:
+            raise NotCalledError(str(exc)) from exc
         except (OSError, EOFError, ReplyError) as exc:
             raise NoAnswerError(str(exc) or type(exc).__name__) from exc
         finally:
@@ -142,11 +153,13 @@ class Connection:
                 self._loop.getaddrinfo(*self._address, type=socket.SOCK_STREAM), CONNECT_TIMEOUT_S
             )
         except asyncio.TimeoutError as exc:
-            raise TimeoutError("its host's name is not resolved") from exc
+            raise _UncallableError("its host's name is not resolved") from exc
         error: OSError | None = None
         for family, kind, protocol, _, sockaddr in found:
             if not self._may_reach(str(sockaddr[0])):
-                error = error or OSError("its address may not be called: see callback_networks")
+                error = error or _UncallableError(
+                    "its address may not be called: see callback_networks"
+                )
                 continue
             opened = socket.socket(family, kind, protocol)
             try:
@@ -167,7 +180,7 @@ class Connection:
                 self._received.clear()
                 self._loop.add_reader(opened, self._on_readable, opened)
                 return
-        raise error or OSError("its host has no address")
+        raise error or _UncallableError("its host has no address")
 
     async def _send(self, to: socket.socket, data: bytes) -> None:
         """Send piece by piece, and none that may not be sent: a process may stand still anywhere.

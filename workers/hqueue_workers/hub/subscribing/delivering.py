@@ -13,8 +13,9 @@ from hqueue import Address, DeadLetter, HQueueError, MessageID, Queue, ReceivedM
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push import Status
+from hqueue.runtime.seldom import SeldomLog
 from hqueue.settings.limits import HEADER_ROOM_BYTES
-from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
+from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
 from hqueue_workers.delivery.cursor import Call
 from hqueue_workers.delivery.sender import backoff_ms, status_of
 from hqueue_workers.delivery.wire import Reply, encode_message
@@ -55,6 +56,8 @@ class _Place:
         self.busy = 0
         self.silent = False
         """Whether the last call had no answer."""
+        self.uncalled = False
+        """Whether that was because it can't be called, or may not be."""
         self.waiting: collections.deque[Subscription] = collections.deque()
 
     @property
@@ -120,6 +123,7 @@ class Delivering:
         self._probing = 0
         """Calls under way to addresses that did not answer."""
         self._places: dict[Address, _Place] = {}
+        self._log = SeldomLog(logger)  # Anybody can name any number of addresses.
 
     def wake(self, subscription: Subscription) -> None:
         """It may have something to get."""
@@ -226,15 +230,26 @@ class Delivering:
                 reply = await connection.call(call, OPTIONS.timeout_ms / 1e3)
         except NoAnswerError as exc:
             place.silent = True
+            self._note_uncalled(place, exc)
             subscription.failures += 1
             subscription.repeat(end)
             level = logging.INFO if subscription.failures == 1 else logging.DEBUG
             logger.log(level, "no answer from %s: %s", subscription.subscriber, exc)
             return backoff_ms(OPTIONS, subscription.failures)
-        place.silent = False
+        place.silent = place.uncalled = False
         if subscription.over:
             return 0.0
         return await self._answered(subscription, messages, end, reply)
+
+    def _note_uncalled(self, place: _Place, error: NoAnswerError) -> None:
+        """Say once of an address that it is not called, and why: its subscribers hear nothing."""
+        before, place.uncalled = place.uncalled, isinstance(error, NotCalledError)
+        if place.uncalled and not before:
+            self._log.warning(
+                "subscribers at %s get nothing, for the hub can't call it: %s",
+                place.pool.address,
+                error,
+            )
 
     async def _answered(
         self, subscription: Subscription, messages: list[ReceivedMessage], end: int, reply: Reply

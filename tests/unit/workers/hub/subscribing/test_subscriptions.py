@@ -422,6 +422,40 @@ def test_a_host_outside_the_networks_that_may_be_called_is_refused(place: Place)
     assert place.hubs[0].owns(QUEUE) == set()
 
 
+@pytest.mark.parametrize("host", ["a b", "\0", "h\x1b[2J", "134744072", "8.8"], ids=repr)
+def test_what_is_no_host_is_refused(place: Place, host: str) -> None:
+    place.hub()
+    sub = place.subscriber()
+    with pytest.raises(IDL.TIllegalArgument):
+        sub.call("subscribe", "t", 2, IDL.TDelivery(host, 1, "s"), None)
+    assert place.hubs[0].owns(QUEUE) == set()
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"), [("localhost", "callback_networks"), ("no-such-host.invalid", "")]
+)
+def test_it_is_said_once_that_a_name_is_not_called_and_why(
+    place: Place, caplog: pytest.LogCaptureFixture, host: str, reason: str
+) -> None:
+    caplog.set_level("DEBUG", "hqueue_workers.hub.subscribing.delivering")
+    place.hub(callback_networks="10.0.0.0/8")
+    sub = place.subscriber()
+    delivery = sub.delivery()
+    delivery.host = host
+    sub.call("subscribe", "t", 2, delivery, None)
+    place.publish(b"a")
+
+    def tries() -> int:
+        return sum(each.startswith("no answer from") for each in caplog.messages)
+
+    wait_for(lambda: tries() > 2, "it was tried again")
+    said = [each for each in caplog.messages if f"{host}:" in each]
+    assert len(said) == 1
+    assert "get nothing" in said[0]
+    assert reason in said[0]
+    assert sub.values == []
+
+
 def test_a_name_that_resolves_outside_the_networks_is_not_called(place: Place) -> None:
     place.hub(callback_networks="10.0.0.0/8")
     sub = place.subscriber()
