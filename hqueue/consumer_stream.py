@@ -54,15 +54,19 @@ class ConsumerStream:
         now_s = self._consumption.now_s
         ends_s = now_s() + check_number(timeout_ms, 0, float("inf"), option="timeout_ms") / 1e3
         try:
-            while (handout := self._next(max(0.0, ends_s - now_s()) * 1e3)) is not None:
-                messages = self._taken(handout, messages_max)
-                if messages:  # What a call before took may have been all of it.
-                    return messages
+            return self._poll(ends_s, messages_max)
         except HQueueError:
             raise
         except BaseException:
             self._stream.doubted = True  # What was taken comes again.
             raise
+
+    def _poll(self, ends_s: float, messages_max: int) -> list[ConsumedMessage]:
+        now_s = self._consumption.now_s
+        while (handout := self._next(max(0.0, ends_s - now_s()) * 1e3)) is not None:
+            messages = self._taken(handout, messages_max)
+            if messages:  # What a call before took may have been all of it.
+                return messages
         return []
 
     def __iter__(self) -> Iterator[ConsumedMessage]:

@@ -174,25 +174,9 @@ class Intake(Generic[KeyT]):
         ends_ms = self._clock.monotonic_ms() + timeout_ms
         while True:
             with self._lock:
-                while not self._own:
-                    if self._closed:
-                        raise ClosedError("this is closed")
-                    now_ms = self._clock.monotonic_ms()
-                    self._ask(now_ms)
-                    if self._ready:
-                        fetch, came = self._ready.popleft()
-                        if isinstance(came, BaseException):
-                            self._want(fetch)
-                            raise came
-                        self._ask(now_ms)
-                        self._work.notify_all()
-                        return came
-                    if self._woken or now_ms >= ends_ms:
-                        self._woken = False
-                        return None
-                    if not self._own:
-                        self._work.wait(self._wait_s(now_ms, ends_ms))
-                own = self._own.popleft()
+                came, own = self._await(ends_ms)
+                if own is None:
+                    return came
                 self._own_under_way = True
             try:
                 own()
@@ -215,6 +199,30 @@ class Intake(Generic[KeyT]):
         _free(unused)
 
     # The lock is held from here on, but for what runs in a thread.
+
+    def _await(self, ends_ms: float) -> tuple[Portion[KeyT] | None, Callable[[], None] | None]:
+        """What came, or what is to be done in this thread first; nothing if neither came in time,
+        or it was woken.
+        """
+        while not self._own:
+            if self._closed:
+                raise ClosedError("this is closed")
+            now_ms = self._clock.monotonic_ms()
+            self._ask(now_ms)
+            if self._ready:
+                fetch, came = self._ready.popleft()
+                if isinstance(came, BaseException):
+                    self._want(fetch)
+                    raise came
+                self._ask(now_ms)
+                self._work.notify_all()
+                return came, None
+            if self._woken or now_ms >= ends_ms:
+                self._woken = False
+                return None, None
+            if not self._own:
+                self._work.wait(self._wait_s(now_ms, ends_ms))
+        return None, self._own.popleft()
 
     def _wait_s(self, now_ms: float, ends_ms: float) -> float:
         """How long there is nothing to ask for."""

@@ -99,9 +99,8 @@ class Prefetcher:
         """Free what is held in the store. What is on its way is freed when it has come."""
         with self._lock:
             self._closed = True
-            for reader in self.readers:
-                if reader not in self._busy:
-                    reader.release()
+            for reader in filter(lambda reader: reader not in self._busy, self.readers):
+                reader.release()
 
     def _ask(self) -> None:
         while len(self._asked) < PREFETCH_REQUESTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ from hqueue.log.newest import NewestMessages
 from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.held import Held
 
 __all__ = ["TopicPast"]
 
@@ -61,15 +63,15 @@ class TopicPast:
         deadline = self._reader.deadline()
         for partition, scan in scans_of(topic, ranges, start, stop):
             part = self._part(partition)
-            if not part.lock.acquire(timeout=deadline.remaining_ms / 1e3):
-                raise StoreUnavailableError(
-                    "headers that others asked for did not come in time", partition=partition
-                )
-            try:
+            late = functools.partial(
+                StoreUnavailableError,
+                "headers that others asked for did not come in time",
+                partition=partition,
+            )
+            with Held(part.lock, deadline.remaining_ms / 1e3, late):
                 found = part.newest.may_have(topic, scan.start, scan.stop, deadline)
-            finally:
-                part.lock.release()
-            self._forget_many()
+            with self._lock:
+                self._forget_many()
             if found:
                 return True
         return False
@@ -78,10 +80,8 @@ class TopicPast:
         """Forget what nobody has asked for lately; whether something is left."""
         oldest_ms = self._clock.monotonic_ms() - KEPT_MS
         with self._lock:
-            self._parts = {
-                partition: part for partition, part in self._parts.items()
-                if part.used_ms > oldest_ms
-            }  # fmt: skip
+            used = filter(lambda item: item[1].used_ms > oldest_ms, self._parts.items())
+            self._parts = dict(used)
             return bool(self._parts)
 
     def _part(self, partition: int) -> _Part:
@@ -95,6 +95,6 @@ class TopicPast:
             return part
 
     def _forget_many(self) -> None:
-        with self._lock:
-            while sum(len(each.newest) for each in self._parts.values()) > TOPICS_MAX:
-                del self._parts[next(iter(self._parts))]
+        """The lock is held."""
+        while sum(len(each.newest) for each in self._parts.values()) > TOPICS_MAX:
+            del self._parts[next(iter(self._parts))]

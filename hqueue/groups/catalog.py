@@ -146,14 +146,18 @@ class QueueCatalog:
         self._due_ms = self._clock.monotonic_ms()
         self._work.notify_all()
 
+    def _await_due(self) -> None:
+        """The lock is held."""
+        while not self._closed:
+            left_ms = self._due_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return
+            self._work.wait(None if left_ms == float("inf") else left_ms / 1e3)
+
     def _run(self) -> None:
         while True:
             with self._lock:
-                while not self._closed:
-                    left_ms = self._due_ms - self._clock.monotonic_ms()
-                    if left_ms <= 0:
-                        break
-                    self._work.wait(None if left_ms == float("inf") else left_ms / 1e3)
+                self._await_due()
                 if self._closed:
                     return
                 selection, others = self._selection, self._others

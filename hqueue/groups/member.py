@@ -114,7 +114,7 @@ class GroupMember:
         self._requests = threading.Lock()
         """Held while claims are made, released or looked after: a release that takes so long that
         the session is lost must not find what was claimed with the next one."""
-        self._closed = self._abandoned = False
+        self._closed = self._abandoned = self._left = False
         self._group = GroupMembers(store, paths, clock)
         self._watches: list[Watch] = []
         joined: list[Registration] = []
@@ -172,12 +172,8 @@ class GroupMember:
         claim, though of this same member, whose session was over meanwhile.
         """
         with self._lock:
-            held = self._membership.held
-            self._known |= {
-                key: offset
-                for key, offset in assigned.items()
-                if key in held and key not in self._changes.lost
-            }
+            counting = self._membership.held - self._changes.lost
+            self._known |= {key: assigned[key] for key in counting & assigned.keys()}
 
     @property
     def held(self) -> Collection[PartitionKey]:
@@ -221,7 +217,7 @@ class GroupMember:
         if self._offsets is None:
             return []
         with self._lock:
-            known = {key: self._known[key] for key in positions if key in self._known}
+            known = {key: self._known[key] for key in filter(self._known.__contains__, positions)}
         try:
             moved = self._offsets.commit(
                 self._writer, {key: (offset, positions[key]) for key, offset in known.items()}
@@ -233,9 +229,8 @@ class GroupMember:
             raise
         self._lose_refused({key: known[key] for key in known.keys() - moved.keys()})
         with self._lock:
-            for key, offset in moved.items():
-                if self._known.get(key) is known[key]:
-                    self._known[key] = offset
+            same = filter(lambda key: self._known.get(key) is known[key], moved)
+            self._known |= {key: moved[key] for key in same}
         return positions.keys() - moved.keys()
 
     def release(self, partitions: Collection[PartitionKey]) -> None:
@@ -272,12 +267,22 @@ class GroupMember:
         self._end()
         for watch in self._watches:
             watch.close()
-        self._thread.join()
+        self._thread.join(self._store.session_timeout_ms / 1e3)
+        self._left = True
+        if self._thread.is_alive():
+            logger.warning("a member is left that has no answer: %s", self.consumer)
         if self._offsets is not None:
             self._offsets.give_up()
         self._leave()
 
     def _leave(self) -> None:
+        self._give_up_claims()
+        if self._static and not self.idle:
+            self._group.leave_behind(self._registration, self.consumer, self._streams)
+        else:
+            self._registration.close()
+
+    def _give_up_claims(self) -> None:
         if self._store.state is SessionState.CONNECTED:  # Else it is not waited for.
             try:
                 self._owners.release(self._membership.held)
@@ -285,10 +290,6 @@ class GroupMember:
                 pass  # They went with the session.
             except HQueueError as exc:
                 logger.warning("claims stay until the session ends: %s", exc)
-        if self._static and not self.idle:
-            self._group.leave_behind(self._registration, self.consumer, self._streams)
-        else:
-            self._registration.close()
 
     # What is heard of the group. The lock is held in what begins without `on`.
 
@@ -346,7 +347,7 @@ class GroupMember:
         may stand: they are in doubt, and made again, which takes the offsets over.
         """
         with self._lock:
-            current = {key for key, offset in refused.items() if self._known.get(key) is offset}
+            current = set(filter(lambda key: self._known.get(key) is refused[key], refused))
             gone = self._membership.taken_away(current)
             if not gone:
                 return
@@ -373,6 +374,8 @@ class GroupMember:
         finally:
             if self._abandoned:  # Before there was anybody who could close it.
                 self._leave()
+            elif self._left:  # `close` waits no more, so what was claimed meanwhile is nobody's.
+                self._give_up_claims()
 
     def _run(self) -> None:
         while True:

@@ -321,33 +321,49 @@ class BatchingBuffer(Generic[Target]):
     def _run(self) -> None:
         while True:
             with self._lock:
-                batch = self._take()
-                while batch is None:
-                    if self._closed and not self._unfinished:
-                        self._work.notify_all()
-                        return
-                    self._work.wait(self._wait_s())
-                    batch = self._take()
+                batch = self._await_batch()
+            if batch is None:
+                return
             self._write_out(batch)
+
+    def _await_batch(self) -> PendingBatch[Target] | None:
+        """The next batch to be appended; None if there will be none. The lock is held."""
+        while (batch := self._take()) is None:
+            if self._closed and not self._unfinished:
+                self._work.notify_all()
+                return None
+            self._work.wait(self._wait_s())
+        return batch
 
     def _write_all(self, sent: set[PendingBatch[Target]], ends_ms: float | None) -> None:
         """Write these, or what goes before them, in the caller's thread: there is no other."""
         thread = threading.current_thread()
         self._helping.append(thread)
         try:
-            while _left_s(ends_ms) != 0:
-                batch = None
-                with self._lock:
-                    while not sent.isdisjoint(self._unfinished):
-                        batch = self._take()
-                        # Perhaps another thread like this one writes what goes before.
-                        if batch is not None or not self._room.wait(_left_s(ends_ms)):
-                            break
-                if batch is None:
-                    return
-                self._write_out(batch)
+            self._help(sent, ends_ms)
         finally:
             self._helping.remove(thread)
+
+    def _help(self, sent: set[PendingBatch[Target]], ends_ms: float | None) -> None:
+        while _left_s(ends_ms) != 0:
+            with self._lock:
+                batch = self._take_before(sent, ends_ms)
+            if batch is None:
+                return
+            self._write_out(batch)
+
+    def _take_before(
+        self, sent: set[PendingBatch[Target]], ends_ms: float | None
+    ) -> PendingBatch[Target] | None:
+        """One of these, or of what goes before them; None if all are done, or there is no time
+        left. The lock is held.
+        """
+        while not sent.isdisjoint(self._unfinished):
+            batch = self._take()
+            # Perhaps another thread like this one writes what goes before.
+            if batch is not None or not self._room.wait(_left_s(ends_ms)):
+                return batch
+        return None
 
     def _take(self) -> PendingBatch[Target] | None:
         """A batch that may be appended now: the oldest sealed one, or one that lingered enough.

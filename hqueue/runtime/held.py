@@ -10,6 +10,17 @@ CPython runs handlers after a call of a function that is written in C, where a f
 Python begins, and where a loop goes on; not between the `__enter__` of a lock and the block, nor
 before its `__exit__`, for these are written in C. So ``with lock:`` is safe, and so is `Held`: what
 leaves it is the lock's own `__exit__`.
+
+But for loops: on CPython 3.13 the jump back of a loop whose turn ends by a condition is guarded by
+nothing, though it stands in a block: the compiler gives it no place in the table of handlers.
+Raised there, an error passes ``with`` and ``finally`` by. These loops, and comprehensions with an
+``if``, are in functions of their own: the call of one is guarded.
+
+    with lock:                               with lock:
+        while waits():                           self._await()
+            changed.wait()
+
+`tests/unit/runtime/test_guarded_loops.py` looks for them.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ class HubCalls:
         with self._lock:
             self._owners[key] = hub
             self._owners.move_to_end(key)
-            while len(self._owners) > self.settings.owners_max:
+            for _ in range(len(self._owners) - self.settings.owners_max):
                 self._owners.popitem(last=False)
 
     def _forget(self, key: tuple[str, str]) -> None:

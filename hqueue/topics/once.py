@@ -69,7 +69,7 @@ class PublishingOnce:
         with self._lock:
             self._newest[queue, topic] = newest
             self._newest.move_to_end((queue, topic))
-            while len(self._newest) > self._calls.settings.owners_max:
+            for _ in range(len(self._newest) - self._calls.settings.owners_max):
                 self._newest.popitem(last=False)
         first, count = newest, 0
         if done.published is not None:

@@ -77,5 +77,5 @@ class SilentHubs:
     def choose(self, hubs: Sequence[Address], by: random.Random) -> Address:
         """Some hub, if possible one that was not silent."""
         with self._lock:
-            answering = [hub for hub in hubs if hub not in self._until_ms]
+            answering = [*filter(lambda hub: hub not in self._until_ms, hubs)]
         return by.choice(answering or hubs)

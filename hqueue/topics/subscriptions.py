@@ -311,7 +311,7 @@ class Subscriptions:
         """Be told by a hub what it detached, until it delivers nothing to this client."""
         while True:
             with self._lock:
-                here = [s for s in self._all.values() if s.hub == hub and s.queue == queue]
+                here = any(s.hub == hub and s.queue == queue for s in self._all.values())
                 if not here or self._closed:
                     del self._attending[hub, queue]
                     return
@@ -319,16 +319,25 @@ class Subscriptions:
             with contextlib.suppress(Exception):  # Whatever it is, they are attached again.
                 told = self._told(hub, queue, WAIT_MS, WAIT_MS + ANSWER_MS)
             with self._lock:
-                if told is None:
-                    heard = [(each, None) for each in self._all.values() if each.queue == queue]
-                else:
-                    named = [(self._named(queue, each), each) for each in told]
-                    heard = [(s, each) for s, each in named if s is not None]
-                for subscription, each in heard:
-                    if subscription in self._meanwhile:
-                        self._meanwhile[subscription].append((hub, each))
+                heard = self._heard(hub, queue, told)
             for subscription, each in heard:
                 self._take_in(subscription, hub, each)
+
+    def _heard(
+        self, hub: Address, queue: str, told: list[Any] | None
+    ) -> list[tuple[TopicSubscription, Any]]:
+        """What was heard of which subscription: of all of a queue if it is not known what was
+        told. The lock is held.
+        """
+        if told is None:
+            heard = [(each, None) for each in self._all.values() if each.queue == queue]
+        else:
+            named = [(self._named(queue, each), each) for each in told]
+            heard = [(s, each) for s, each in named if s is not None]
+        for subscription, each in heard:
+            if subscription in self._meanwhile:
+                self._meanwhile[subscription].append((hub, each))
+        return heard
 
     def _told(self, hub: Address, queue: str, wait_ms: int, timeout_ms: float) -> list[Any]:
         """What a hub has detached."""
@@ -382,21 +391,29 @@ class Subscriptions:
                 return
             subscription.hub = None
             heapq.heappush(self._due, (now_s, next(self._order), PAUSE_S_MIN, subscription))
-            while self._due and len(self._attaching) < ATTACHING and not self._closed:
-                thread = try_start(self._run_attaching, name="hqueue-subscribe")
-                if thread is None:  # Those that there are do it, or one that is started later.
-                    break
-                self._attaching.append(thread)
+            self._start_attaching()
             self._lock.notify()
+
+    def _start_attaching(self) -> None:
+        """The lock is held."""
+        while self._due and len(self._attaching) < ATTACHING and not self._closed:
+            thread = try_start(self._run_attaching, name="hqueue-subscribe")
+            if thread is None:  # Those that there are do it, or one that is started later.
+                return
+            self._attaching.append(thread)
+
+    def _await_due(self) -> None:
+        """The lock is held."""
+        while not self._closed:
+            wait_s = self._due[0][0] - time.monotonic() if self._due else None
+            if wait_s is not None and wait_s <= 0:
+                return
+            self._lock.wait(wait_s)
 
     def _run_attaching(self) -> None:
         while True:
             with self._lock:
-                while not self._closed:
-                    wait_s = self._due[0][0] - time.monotonic() if self._due else None
-                    if wait_s is not None and wait_s <= 0:
-                        break
-                    self._lock.wait(wait_s)
+                self._await_due()
                 if self._closed:
                     return
                 _, _, pause_s, subscription = heapq.heappop(self._due)

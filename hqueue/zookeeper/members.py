@@ -119,7 +119,7 @@ class Members:
         with self.lock:
             self._check_begun()
             chosen = [self._allocation.allocate(paths) for paths in groups]
-            while len(self._members) < len(self._allocation.bytes_by_session):
+            for _ in self._allocation.bytes_by_session[len(self._members) :]:
                 self._members.append(self._open())
             return [self._members[index] for index in chosen]
 
@@ -327,9 +327,9 @@ class Members:
             else:
                 if state is SessionState.CONNECTED and self.states.state is SessionState.LOST:
                     # ZooKeeper is back. The others have as long again to come back as well.
-                    for other in self._members:
-                        if other.state is SessionState.SUSPENDED:
-                            other.begin_grace()
+                    cut = SessionState.SUSPENDED
+                    for other in filter(lambda each: each.state is cut, self._members):
+                        other.begin_grace()
                 self.states.set(self._state_of_all())
             self._wake()
 

@@ -15,8 +15,10 @@ Left out are lines at which no handler can be run, and an error would mean what 
 - the line of an `except`, where an error is taken up, and that of a `try`, which does nothing.
 
 A handler runs within an instruction: here within the last one of the block before, which the block
-guards; `each_interruption` makes a place of that. Left out is also what runs because something is
-freed: Python reports its errors, and goes on.
+guards; `each_interruption` makes a place of that. Left out are also the turns of a comprehension
+from CPython 3.12 on, where it is no function of its own: an error that comes out of tracing there
+passes by what guards it, one that comes out of a handler doesn't. And what runs because something
+is freed: Python reports its errors, and goes on.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ __all__ = ["Interrupted", "each_interruption", "each_line"]
 
 _HERE = tuple(str(Path(each.__path__[0])) for each in (hqueue, hqueue_workers))
 _FREEING = ("weakref.py", "_weakrefset.py", "forgotten.py")
+_INLINED = sys.version_info >= (3, 12)
+"""Whether comprehensions run in the frame that they stand in."""
 _WAITS = ("acquire", "sendmsg", "sendall", "send", "recv", "recv_into", "poll", "connect", "sleep")
 
 
@@ -152,6 +156,8 @@ def _left_out(path: str) -> tuple[frozenset[int], frozenset[int]]:
             never.update(_first_lines(node.finalbody))
         elif isinstance(node, ast.With):
             returns.update({node.lineno, *(each.context_expr.lineno for each in node.items)})
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)) and _INLINED:
+            returns.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return frozenset(never), frozenset(returns)
 
 

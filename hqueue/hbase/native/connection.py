@@ -134,17 +134,7 @@ class Connection:
         """
         try:
             call.awaited = True
-            while call.result is None and time.monotonic() < call.ends_s:
-                reads: list[bool] = []
-                try:
-                    reads.extend(map(self._reading.acquire, AT_ONCE))
-                    if reads == [True]:
-                        self._read_until(call)
-                finally:
-                    if reads == [True]:
-                        self._reading.release()
-                if reads != [True]:
-                    call.wait()
+            self._await_answer(call)
             result = call.result
         finally:
             self._leave(call)
@@ -185,6 +175,20 @@ class Connection:
         self._failure = ConnectionError("this is the parent process's connection")
         self._socket.close()
 
+    def _await_answer(self, call: Call) -> None:
+        """Read, or wait for another caller that does, as long as there is time."""
+        while call.result is None and time.monotonic() < call.ends_s:
+            reads: list[bool] = []
+            try:
+                reads.extend(map(self._reading.acquire, AT_ONCE))
+                if reads == [True]:
+                    self._read_until(call)
+            finally:
+                if reads == [True]:
+                    self._reading.release()
+            if reads != [True]:
+                call.wait()
+
     def _await_room(self, ends_s: float) -> None:
         """Wait until one more request may be under way. The lock is held."""
         while len(self._calls) + len(self._given_up) >= REQUESTS_MAX:
@@ -199,44 +203,51 @@ class Connection:
         if (left_s := call.ends_s - time.monotonic()) <= 0:
             raise late
         with Held(self._sending, left_s, lambda: late):
-            begun = False
+            left = [memoryview(piece) for piece in filter(None, pieces)]
+            size = sum(map(len, left))
             try:
-                views = [memoryview(piece) for piece in pieces if piece]
-                while views:
-                    try:
-                        sent = self._socket.sendmsg(views[:PIECES_MAX])
-                    except BlockingIOError:
-                        if not _await(self._socket, select.POLLOUT, call.ends_s):
-                            raise TimeoutError("the server takes nothing in") from None
-                        continue
-                    begun = True
-                    while views and sent >= len(views[0]):
-                        sent -= len(views.pop(0))
-                    if sent:
-                        views[0] = views[0][sent:]
+                self._pass_on(left, call.ends_s)
                 call.sent_s = time.monotonic()
             except BaseException as exc:
                 # Half a request is never done; but nothing can follow it on this connection.
                 if is_interruption(exc) or not isinstance(exc, OSError):
                     self._fail(exc)
                     raise
+                begun = sum(map(len, left)) < size
                 if begun or not isinstance(exc, TimeoutError):
                     self._fail(exc)
                 raise UnsentError(f"{type(exc).__name__}: {exc}") from exc
 
+    def _pass_on(self, left: list[memoryview], ends_s: float) -> None:
+        """Send what is left, and take out of it what is sent."""
+        while left:
+            try:
+                sent = self._socket.sendmsg(left[:PIECES_MAX])
+            except BlockingIOError:
+                if not _await(self._socket, select.POLLOUT, ends_s):
+                    raise TimeoutError("the server takes nothing in") from None
+                continue
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if sent:
+                left[0] = left[0][sent:]
+
     def _read_until(self, call: Call) -> None:
         """Read answers, for whomever, until this one has its own or its time is over."""
         try:
-            while call.result is None:
-                frame = self._receiver.frame(call.ends_s)
-                if frame is None:
-                    break
-                self._heard_s = time.monotonic()
-                self._deliver(*read_answer(frame))
+            self._read_on(call)
         except BaseException as exc:
             self._fail(exc)
             if is_interruption(exc) or not isinstance(exc, (OSError, ValueError)):
                 raise
+
+    def _read_on(self, call: Call) -> None:
+        while call.result is None:
+            frame = self._receiver.frame(call.ends_s)
+            if frame is None:
+                return
+            self._heard_s = time.monotonic()
+            self._deliver(*read_answer(frame))
 
     def _deliver(self, number: int, result: Answer | RemoteError) -> None:
         with self._lock:
@@ -257,10 +268,10 @@ class Connection:
                 return
             self.used_s = time.monotonic()
             self._forget(call)
-            for other in self._calls.values():
-                if other.awaited and other.result is None:
-                    other.wake()
-                    break
+            calls = self._calls.values()
+            waiting = (each for each in calls if each.awaited and each.result is None)
+            if (other := next(waiting, None)) is not None:
+                other.wake()
             self._close_if_unused()
 
     def _bury(self) -> None:

@@ -34,7 +34,7 @@ class MemoryFields:
     def read(self, keys: Iterable[str]) -> dict[str, FieldRecord]:
         """As `FieldRecords.read`."""
         with self._lock:
-            return {key: self._records[key] for key in keys if key in self._records}
+            return {key: self._records[key] for key in filter(self._records.__contains__, keys)}
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, FieldRecord]]:
         """As `FieldRecords.scan`."""
@@ -44,7 +44,7 @@ class MemoryFields:
             else:
                 segments = prefix.count("/") + depth
                 within = (key for key in self._records if key.startswith(f"{prefix}/"))
-                keys = [key for key in within if key.count("/") == segments]
+                keys = [*filter(lambda key: key.count("/") == segments, within)]
         for key in sorted(keys):
             yield from self.read([key]).items()
 
@@ -55,20 +55,21 @@ class MemoryFields:
 
     def delete(self, versions: Mapping[str, Version]) -> dict[str, bool]:
         """As `FieldRecords.delete`."""
-        done: dict[str, bool] = {}
         with self._lock:
-            for key, version in versions.items():
-                known = self._records.get(key)
-                done[key] = known is not None and version in (ANY, known.version)
-                if done[key]:
-                    self._remove(key)
-        return done
+            return {key: self._delete(key, version) for key, version in versions.items()}
 
     def clear(self, prefix: str) -> None:
         """As `ClearableRecords.clear`."""
         with self._lock:
-            for key in [key for key in self._records if key.startswith(f"{prefix}/")]:
+            for key in [*filter(lambda key: key.startswith(f"{prefix}/"), self._records)]:
                 self._remove(key)
+
+    def _delete(self, key: str, version: Version) -> bool:
+        known = self._records.get(key)
+        if known is None or version not in (ANY, known.version):
+            return False
+        self._remove(key)
+        return True
 
     def _write(self, key: str, change: FieldChange) -> Version | None:
         known = self._records.get(key)

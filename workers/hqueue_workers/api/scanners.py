@@ -110,16 +110,7 @@ class ScannerTable:
         """Forget scanners that nobody uses, and let others rest. To be called now and then."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            unused = [
-                (scanner_id, scanner, now_ms - scanner.used_ms)
-                for scanner_id, scanner in self._scanners.items()
-                if now_ms - scanner.used_ms >= min(REST_MS, self._idle_ms)
-                and not scanner.lock.locked()
-            ]
-            gone = [each for each in unused if each[2] >= self._idle_ms]
-            for scanner_id, _, _ in gone:
-                del self._scanners[scanner_id]
-            self.expired += len(gone)
+            unused = self._forget_unused(now_ms)
         for _, scanner, idle_ms in unused:
             if idle_ms >= self._idle_ms:
                 self._discard(scanner)
@@ -128,6 +119,21 @@ class ScannerTable:
                     scanner.rest()
                 finally:
                     self._release(scanner)
+
+    def _forget_unused(self, now_ms: float) -> list[tuple[str, ApiScanner, float]]:
+        """Forget scanners that were not used for long. These, and those that are to rest. The
+        lock is held.
+        """
+        unused = [
+            (scanner_id, scanner, now_ms - scanner.used_ms)
+            for scanner_id, scanner in self._scanners.items()
+            if now_ms - scanner.used_ms >= min(REST_MS, self._idle_ms) and not scanner.lock.locked()
+        ]
+        gone = [each for each in unused if each[2] >= self._idle_ms]
+        for scanner_id, _, _ in gone:
+            del self._scanners[scanner_id]
+        self.expired += len(gone)
+        return unused
 
     def close_all(self) -> None:
         """Forget all."""

@@ -64,6 +64,6 @@ class Creations:
                 free_ms[key] = at_ms
             self._free_ms.update(free_ms)
             if len(self._free_ms) > self._kept_max:
-                kept = {name: at_ms for name, at_ms in self._free_ms.items() if at_ms > now_ms}
+                kept = dict(filter(lambda item: item[1] > now_ms, self._free_ms.items()))
                 self._free_ms = kept
                 self._kept_max = max(CALLERS_KEPT, 2 * len(kept))

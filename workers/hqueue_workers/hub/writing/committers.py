@@ -46,9 +46,9 @@ class Committers:
     def look_after(self) -> None:
         """End those that have had nothing to do for a while."""
         with self._lock:
-            for partition, committer in list(self._open.items()):
-                if committer.close_if_idle():
-                    del self._open[partition]
+            ended = (number for number, each in self._open.items() if each.close_if_idle())
+            for partition in tuple(ended):
+                del self._open[partition]
 
     def close(self, wait_s: float) -> None:
         """Append what waits, and take no more."""

@@ -209,14 +209,14 @@ class Numbers:
                 return  # It was forgotten meanwhile what lies behind.
             here = self._topics.get(owned, {}).get(publisher)
             self._alone[owned, publisher] = _Alone(since, _later(found, here))
-            while len(self._alone) > self._max:
+            for _ in range(len(self._alone) - self._max):
                 self._alone.popitem(last=False)
 
     def forget(self, owned: OwnedTopic) -> None:
         """A topic is not this hub's any more."""
         with self._lock:
             self._count -= len(self._topics.pop(owned, ()))
-            for key in [key for key in self._alone if key[0] is owned]:
+            for key in [*filter(lambda key: key[0] is owned, self._alone)]:
                 del self._alone[key]
 
     def _take_in(self, owned: OwnedTopic, found: Mapping[str, Newest]) -> None:
