@@ -47,7 +47,12 @@ class States:
         listener = StateListener(self, on_change, on_close)
         with self._lock:
             self._listeners.append(listener)
-            self._notify(listener)
+            try:
+                # In the caller's thread, which an error, also a signal's handler's, is for.
+                listener.on_change(self.state)
+            except BaseException:
+                self._listeners.remove(listener)
+                raise
         return listener
 
     def remove(self, listener: StateListener) -> None:

@@ -148,3 +148,11 @@ def test_requests_of_several_threads_are_not_held_up_by_one_that_waits() -> None
         assert waiting.is_alive()
         slow.set(None)
         wait_for(lambda: not waiting.is_alive(), "the answer came")
+
+
+def test_an_error_of_a_handler_while_a_listener_is_added_is_not_swallowed() -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with opened() as store, pytest.raises(KeyboardInterrupt):
+        store.on_state(interrupted)
