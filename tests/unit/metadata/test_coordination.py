@@ -215,17 +215,22 @@ def test_what_hqueue_did_not_make_is_passed_over_in_silence(
 # Checkpoints
 
 
-def test_a_checkpoint_that_can_not_be_read_is_an_error_that_names_it(
+def test_a_checkpoint_that_can_not_be_read_is_an_error_that_names_it_and_is_not_overwritten(
     one: MemoryCoordination,
 ) -> None:
-    write(one, "/hqueue/queues/q/3/s", b'{"version": 2}')
-    for operation in (
-        lambda: one.checkpoints.read(KEY),
-        lambda: one.checkpoints.create({KEY: MessageID(0)}),
-    ):
+    path, other = "/hqueue/queues/q/3/s", KEY._replace(partition=4)
+    write(one, path, b'{"version": 2}')
+    created = one.checkpoints.create({KEY: MessageID(0), other: MessageID(7)})
+    assert {key: each.next for key, each in created.items()} == {other: MessageID(7)}
+    for keys in ([KEY], [other, KEY]):
         with pytest.raises(UnsupportedFormatError) as caught:
-            operation()
-        assert caught.value.path == "/hqueue/queues/q/3/s"
+            one.checkpoints.read_many(keys)
+        assert caught.value.path == path
+    with pytest.raises(UnsupportedFormatError, match="version"):
+        one.checkpoints.read(KEY)
+    found, unreadable = one.checkpoints.inspect([KEY, other])
+    assert found == created
+    assert [(key, error.path) for key, error in unreadable.items()] == [(KEY, path)]
 
 
 def test_what_stands_in_the_way_of_a_seek_or_a_deletion_is_named(one: MemoryCoordination) -> None:
