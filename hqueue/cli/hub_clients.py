@@ -40,8 +40,12 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
     from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
 
     there = _registered(context, queue) if hubs is None else ()
+    timeout_ms = session_of(context).given.get("operation_timeout_ms")
+    bound = {} if timeout_ms is None else {"operation_timeout_ms": timeout_ms}
     try:
-        return HubClient(HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher))
+        return HubClient(
+            HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher, **bound)
+        )
     except HQueueError as exc:
         if hubs is not None and os.environ.get(VARIABLE) == hubs:
             exc.facts["variable"] = VARIABLE

@@ -36,6 +36,10 @@ def test_what_is_published_lies_where_its_topic_is_said_to_lie(
     assert {str(message.id): message.value for message in queue.scan()} == dict(
         zip(ids, (b"one", b"two", b"three"), strict=True)
     )
+    given = ("--message-key", "k", "-H", "n=1", "-H", "n=2")
+    assert run("publish", "t", "four", *given, "-q", queue.name).code == 0
+    [four] = [message for message in queue.scan() if message.value == b"four"]
+    assert (four.key, four.headers) == (b"k", (("n", b"1"), ("n", b"2")))
     [listed] = map(json.loads, run("hubs", queue.name, "--json").lines)
     assert listed["address"] == str(hub.address)
     topics = map(json.loads, run("topics", "list", queue.name, "--json").lines)

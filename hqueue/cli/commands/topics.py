@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from hqueue.cli.commands.making import parse_headers
 from hqueue.cli.commands.metadata import hubs
 from hqueue.cli.commands.topic_consume import consume, unsubscribe
 from hqueue.cli.exits import ExitCode
@@ -18,6 +20,7 @@ from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
+from hqueue.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +57,18 @@ def publish(
     queue: Annotated[str, typer.Option("--queue", "-q", help="The queue of the topic.")],
     hubs: HubsOption = None,
     publisher: Annotated[str, typer.Option(help="Who publishes, as hubs are told.")] = "hqueue",
+    message_key: Annotated[
+        str | None, typer.Option("--message-key", help="The messages' own key, stored with each.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="NAME=VALUE",
+            help="A header of each message. May be given several times; the order is kept.",
+        ),
+    ] = None,
     number: Annotated[
         int | None,
         typer.Option(
@@ -68,14 +83,17 @@ def publish(
 
     With --hubs neither HBase nor ZooKeeper need be in reach.
     """
+    own = None if message_key is None else os.fsencode(message_key)
+    headers = parse_headers(header or ())
+    messages = [Message(topic, os.fsencode(value), own, headers) for value in values]
     with hub_client(context, queue, hubs, publisher) as client:
         if number is not None:
-            done = client.publish_once(topic, [each.encode() for each in values], number=number)
+            done = client.publish_once(topic, messages, number=number)
             for appended in done.ids:
                 print(appended)
             return
-        for value in values:
-            print(client.publish(topic, value.encode()))
+        for message in messages:
+            print(client.publish(topic, message))
 
 
 @only_reads

@@ -126,10 +126,15 @@ def test_a_read_ends_with_3_and_by_the_bound_on_operations_whatever_listens(
     assert not err.rstrip().endswith("outcome='unknown']")
 
 
-def test_a_hub_that_refuses_ends_a_command_with_3(tmp_path: Path) -> None:
+def test_a_hub_that_refuses_ends_a_command_with_3_and_in_time(
+    tmp_path: Path,
+) -> None:
+    bound = ["--operation-timeout-ms", "1000"]
+    began_s = time.monotonic()
     code, _, err = run_here(
-        ["publish", "t", "v", "-q", "q", "--hubs", str(NOWHERE)],
+        [*bound, "publish", "t", "v", "-q", "q", "--hubs", str(NOWHERE)],
         b"",
         {"HQUEUE_LOCAL_HOME": str(tmp_path)},
     )
+    assert time.monotonic() - began_s < 10, "the bound on operations holds for hubs too"
     assert code == 3, err
