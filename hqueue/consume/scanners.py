@@ -187,7 +187,8 @@ class CombinedPartitionScanner:
         """
         if self._closed:
             raise ClosedError("the scanner was closed")
-        self._check_failure()
+        if self._failure is not None or self._reading.interrupted:
+            self._check_failure()
         try:
             message = next(self._messages, None)
         except HQueueError:

@@ -32,7 +32,7 @@ class Callbacks:
     @property
     def are_called_here(self) -> bool:
         """Whether the caller is called by one of them."""
-        return self._calling is threading.current_thread()
+        return self._calling is not None and self._calling is threading.current_thread()
 
     def assigned(self, keys: Iterable[PartitionKey]) -> None:
         """It got these."""

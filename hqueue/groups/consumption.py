@@ -356,9 +356,11 @@ class Consumption:
             self._rejoin()
             return
         changes = holder.changes(asked_ms=self._asked_ms())
-        self._note(changes)
-        self._lose(changes.lost)
-        self._revoke(holder, stream)
+        if changes.assigned or changes.revoked or changes.lost:
+            self._note(changes)
+            self._lose(changes.lost)
+        if stream.revoked or self._to_release:
+            self._revoke(holder, stream)
         if self._to_accept:
             self.committer.flush()  # What is still to be committed is of earlier claims.
             assigned, self._to_accept = self._to_accept, {}

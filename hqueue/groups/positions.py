@@ -122,6 +122,8 @@ class Positions:
         Raises:
             UnsupportedFormatError: the group's offset can't be read.
         """
+        if not self._unreported:
+            return  # Nearly always.
         self._unreported &= self._unreadable.keys()
         for key in sorted(self._unreported.intersection(keys)):
             self._unreported.discard(key)

@@ -70,7 +70,8 @@ class Appender:
     ) -> MessageID | MessageIDs:
         """As `Queue.put`."""
         partition = self.choose_partition(partition, key)
-        messages = taken(messages)
+        if type(messages) is not Message:
+            messages = taken(messages)
         bodies = encode_given(messages)
         if isinstance(messages, Message):
             if partition is None and messages.key is not None:

@@ -66,14 +66,22 @@ LAST_TRY_MS = 1_000.0
 """What a request is given at least, even where its operation has less time left: one that is sent
 and not waited for leaves an outcome that nobody knows."""
 
-_under_way = threading.local()
+
+class _UnderWay(threading.local):
+    """Of each thread."""
+
+    ends_ms: float | None = None
+    """When the operation ends that it is in the middle of."""
+
+
+_under_way = _UnderWay()
 
 
 def bounded_ms(bound_ms: float) -> float:
     """The bound on a request, or on opening a connection: not more than is left of the operation
     that this thread is in the middle of, but for `LAST_TRY_MS`.
     """
-    ends_ms: float | None = getattr(_under_way, "ends_ms", None)
+    ends_ms = _under_way.ends_ms
     if ends_ms is None:
         return bound_ms
     return min(bound_ms, max(LAST_TRY_MS, ends_ms - SYSTEM_CLOCK.monotonic_ms()))
@@ -116,26 +124,26 @@ class Deadline:
 
         What is asked for meanwhile in this thread is bounded by what is left: see `bounded_ms`.
         """
-        outer = getattr(_under_way, "ends_ms", None)
-        own = self._ends_ms if self._clock is SYSTEM_CLOCK and not self.expired else None
-        _under_way.ends_ms = own if outer is None else outer if own is None else min(outer, own)
+        outer, ends_ms = _under_way.ends_ms, self._ends_ms
+        if self._clock is SYSTEM_CLOCK and time.clock_gettime_ns(_MONOTONIC) < ends_ms * 1e6:
+            _under_way.ends_ms = ends_ms if outer is None else min(outer, ends_ms)
         try:
-            return self._run(operation)
+            try:
+                return operation()  # Nearly all succeed at once, and don't pay for what comes now.
+            except StoreUnavailableError as exc:
+                return self._run_again(operation, exc)
         finally:
             _under_way.ends_ms = outer
 
-    def _run(self, operation: Callable[[], Result]) -> Result:
-        try:
-            return operation()  # Nearly all succeed at once: those don't pay for what comes now.
-        except StoreUnavailableError as exc:
-            failure: StoreUnavailableError | None = exc
-            tries = Tries()
-            tries.note(exc)
+    def _run_again(self, operation: Callable[[], Result], first: StoreUnavailableError) -> Result:
+        failure: StoreUnavailableError | None = first
+        tries = Tries()
+        tries.note(first)
 
         def next_try() -> Result:
             nonlocal failure
             if failure is not None:
-                first, failure = failure, None
+                failure = None
                 raise first
             try:
                 return operation()

@@ -10,6 +10,8 @@ from hqueue.errors import HQueueError, InvalidInputError
 
 __all__ = ["as_whole", "check_number", "check_whole", "is_whole", "read_whole", "whole_number"]
 
+EXACT_MAX = 2**53
+"""Up to here each whole number is a float."""
 DIGITS_MAX = 20
 """As many as 64 bits can have. Python refuses to read thousands of digits."""
 
@@ -77,7 +79,10 @@ def check_number(value: object, low: float, high: float, **named: object) -> flo
     Raises:
         InvalidInputError: it is none; `named` are facts of the error.
     """
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if type(value) is float or (type(value) is int and -EXACT_MAX <= value <= EXACT_MAX):
+        if low <= value <= high:
+            return float(value)
+    elif isinstance(value, Real) and not isinstance(value, bool):
         with contextlib.suppress(OverflowError):
             number = float(value)
             if low <= number <= high:
