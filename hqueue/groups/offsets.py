@@ -226,9 +226,9 @@ class GroupOffsets:
 
     def _write(
         self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, Position]]
-    ) -> _Written:
+    ) -> Written:
         """As `commit`, but that any change since is a reason."""
-        written = _Written()
+        written = Written()
         paths = {self._paths.offset(key): key for key in moves}
         changes = {
             path: Change(encode_offset(*moves[key][1], consumer), moves[key][0].version)
@@ -337,7 +337,7 @@ class GroupOffsets:
 
 
 @dataclasses.dataclass
-class _Written:
+class Written:
     """What came of each of several offsets that were to be moved; the rest was not applied."""
 
     moved: dict[PartitionKey, Offset] = dataclasses.field(default_factory=dict)
@@ -350,10 +350,10 @@ class _Written:
     error: StoreUnavailableError | None = None
     """What kept some from being moved, or from being known to be."""
 
-    def followed_by(self, again: _Written) -> _Written:
+    def followed_by(self, again: Written) -> Written:
         """After some of the refused ones were tried once more."""
         tried = again.moved.keys() | again.refused | again.lost | again.unknown
-        return _Written(
+        return Written(
             self.moved | again.moved,
             (self.refused - tried) | again.refused,
             self.lost | again.lost,
@@ -362,7 +362,7 @@ class _Written:
         )
 
 
-def _failed(written: _Written, error: StoreUnavailableError) -> StoreUnavailableError:
+def _failed(written: Written, error: StoreUnavailableError) -> StoreUnavailableError:
     """The error of a commit that says what became of each partition."""
     made = written.moved or written.lost or written.unknown
     failed = StoreUnavailableError(

@@ -10,7 +10,7 @@ from types import TracebackType
 from unittest import mock
 
 from hqueue import PartitionKey
-from hqueue.groups.offsets import GroupOffsets, Offset, Position
+from hqueue.groups.offsets import GroupOffsets, Offset, Position, Written
 
 from .group_history import CLAIM, COMMIT, GroupRecorder
 
@@ -50,7 +50,7 @@ class GroupWitness:
             finally:
                 self._local.claims = False
 
-        def write(offsets: GroupOffsets, consumer: str, moves: Moves) -> dict[PartitionKey, Offset]:
+        def write(offsets: GroupOffsets, consumer: str, moves: Moves) -> Written:
             return self._write(offsets, consumer, moves)
 
         self._patches.enter_context(mock.patch.object(GroupOffsets, "take_over", take_over))
@@ -69,20 +69,20 @@ class GroupWitness:
         """The version of a consumer's last take-over of a partition."""
         return self._claims[consumer, partition]
 
-    def _write(
-        self, offsets: GroupOffsets, consumer: str, moves: Moves
-    ) -> dict[PartitionKey, Offset]:
+    def _write(self, offsets: GroupOffsets, consumer: str, moves: Moves) -> Written:
         kind = CLAIM if getattr(self._local, "claims", False) else COMMIT
-        number = next(self._numbers)
-        tried = {
-            key.partition: (int(to.next), self._claims.get((consumer, key.partition)))
-            for key, (_, to) in moves.items()
-        }
-        self._recorder.trying(number, consumer, kind, tried)
-        done = _WRITE(offsets, consumer, moves)
-        versions = {key.partition: int(offset.version) for key, offset in done.items()}
-        if kind == CLAIM:
-            for partition, version in versions.items():
-                self._claims[consumer, partition] = version
-        self._recorder.written(number, versions)
-        return done
+        # Each partition's outcome is one of its own: what is not known of one is known of others.
+        numbers = {key: next(self._numbers) for key in moves}
+        for key, (_, to) in moves.items():
+            last = self._claims.get((consumer, key.partition))
+            tried = {key.partition: (int(to.next), last)}
+            self._recorder.trying(numbers[key], consumer, kind, tried)
+        written = _WRITE(offsets, consumer, moves)
+        for key, offset in written.moved.items():
+            version = int(offset.version)
+            if kind == CLAIM:
+                self._claims[consumer, key.partition] = version
+            self._recorder.written(numbers[key], {key.partition: version})
+        for key in written.refused:
+            self._recorder.written(numbers[key], {})
+        return written

@@ -122,7 +122,7 @@ def test_a_commit_without_places_in_a_callback_passes_nothing_that_is_worked_on(
     put_numbered(queue, 4)
     consumer = join(queue, auto_commit=False)
     messages = consumer.messages(idle_ms_max=60_000)
-    first, _ = next(messages), next(messages)
+    first, second = next(messages), next(messages)
     handed_out, committed = threading.Event(), threading.Event()
 
     def on_commit(moved: object, error: object) -> None:
@@ -134,7 +134,7 @@ def test_a_commit_without_places_in_a_callback_passes_nothing_that_is_worked_on(
     worked_on = next(messages)
     handed_out.set()
     assert committed.wait(30)
-    assert consumer.committed() == {PartitionKey(queue.name, 0): worked_on.id}
+    assert second.id < consumer.committed()[PartitionKey(queue.name, 0)] <= worked_on.id
 
 
 def test_a_callback_of_a_commit_may_close_its_consumer(consumer: Consumer) -> None:
