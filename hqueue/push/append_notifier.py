@@ -89,7 +89,7 @@ class AppendNotifier:
             slot: where the batch lies, if that is known.
             header, cells: what lies there. It goes along once a key is known to sign it with.
         """
-        if self._thread is None:
+        if self._thread is None and not self._closed:
             self._start()
         routes = self._routes
         if key not in routes:

@@ -21,6 +21,7 @@ from hqueue.push.append_notifier import BATCH, row_of
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
+from hqueue.rpc.async_server import AsyncConnection
 from hqueue.rpc.server import ThriftServer
 from hqueue_workers.delivery.notification_server import BUFFERED_BYTES_MAX, NotificationServer
 from hqueue_workers.delivery.wire import METHOD, call_head, call_tail, encode_message
@@ -156,7 +157,7 @@ def _notify(given: tuple[Bytes, bool]) -> None:
     server = NotificationServer(
         lambda queue, partitions, came: rows.extend(came), vouches, lambda *, vouched: None
     )
-    stranger, other = server.port.connection(), server.port.connection()
+    stranger, other = AsyncConnection(server.port, None), AsyncConnection(server.port, None)
     for each in (stranger, other):
         each.connection_made(_Transport())
     data, framed = sent(given[0]), given[1]

@@ -18,6 +18,7 @@ from hqueue.log.ports import Row
 from hqueue.metadata import Address, Coordination, PartitionKey, WorkerRecord
 from hqueue.metadata.append_keys import sign
 from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, AppendNotifier
+from hqueue.rpc.async_server import AsyncConnection
 from hqueue_workers.delivery.notification_server import (
     BUFFERED_BYTES_MAX,
     CONNECTIONS_MAX,
@@ -70,7 +71,7 @@ def connection(
     on_append: Callable[..., object], count: Callable[..., object] = lambda *, vouched: None
 ) -> asyncio.Protocol:
     """A producer's connection to a worker."""
-    return NotificationServer(on_append, vouches, count).port.connection()
+    return AsyncConnection(NotificationServer(on_append, vouches, count).port, None)
 
 
 class Worker:
@@ -271,12 +272,12 @@ def test_a_frame_that_promises_what_never_comes_ends_its_connection_at_once_and_
 ) -> None:
     told: list[Any] = []
     server = NotificationServer(lambda *call: told.append(call), vouches, lambda *, vouched: None)
-    good, other = server.port.connection(), Ended()
+    good, other = AsyncConnection(server.port, None), Ended()
     good.connection_made(other)
     hostile = head(b"appended", 4) + HOSTILE[name]
     began_s = time.process_time()
     for frame in (hostile, hostile + b"\0", hostile.ljust(FRAME_BYTES_MAX, b"\0")):
-        bad, transport = server.port.connection(), Ended()
+        bad, transport = AsyncConnection(server.port, None), Ended()
         bad.connection_made(transport)
         bad.data_received(framed(frame))
         assert transport.ended
@@ -324,7 +325,7 @@ def test_frames_that_never_end_hold_no_more_than_is_allowed_together() -> None:
 
     half = (250 * 1024).to_bytes(4, "big") + bytes(200 * 1024)
     for _ in range(200):
-        taking = server.port.connection()
+        taking = AsyncConnection(server.port, None)
         taking.connection_made(Transport())
         taking.data_received(half)
         assert server.port.callers.held_bytes <= BUFFERED_BYTES_MAX
@@ -343,7 +344,7 @@ def test_for_a_connection_beyond_the_bound_the_oldest_goes_that_has_said_nothing
         def abort(self) -> None:
             ended.append(self.taking)
 
-    made = [server.port.connection() for _ in range(CONNECTIONS_MAX + 1)]
+    made = [AsyncConnection(server.port, None) for _ in range(CONNECTIONS_MAX + 1)]
     for each in made:
         each.connection_made(Transport(each))
     assert ended == made[:1]
