@@ -19,6 +19,7 @@ from hqueue.errors import (
 )
 
 __all__ = [
+    "LAST_TRY_MS",
     "SYSTEM_CLOCK",
     "Clock",
     "Deadline",

@@ -11,7 +11,7 @@ from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import MASTER, Request, Servers
 from hqueue.hbase.native.translation import reads_answer, translate_answer
 from hqueue.hbase.native.wire import RemoteError
-from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.clock import LAST_TRY_MS, Clock, Deadline
 
 __all__ = ["Master", "Procedure"]
 
@@ -46,7 +46,8 @@ class Master:
         bound_ms = self.servers.settings.request_timeout_ms
         request = Request(address, method.encode(), message.SerializeToString(), service=MASTER)
         try:
-            answer = self.servers.ask(request, table, min(bound_ms, deadline.remaining_ms + 1))
+            left_ms = max(LAST_TRY_MS, deadline.remaining_ms)
+            answer = self.servers.ask(request, table, min(bound_ms, left_ms))
         except StoreUnavailableError:
             self._registry.doubt_master(address)
             raise

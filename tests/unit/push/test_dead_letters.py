@@ -22,7 +22,7 @@ from hqueue import (
 from hqueue.handle import QueueLog
 from hqueue.push import dead_letters
 from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
-from hqueue.settings.limits import BATCH_BYTES_MAX
+from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_HEADERS_MAX
 
 
 class Log:
@@ -292,7 +292,7 @@ def test_what_fits_no_batch_with_its_key_and_headers_stays_where_it_was_with_the
 def test_headers_count_toward_the_size_of_what_is_put_together(
     log: Log, letters: DeadLetters
 ) -> None:
-    many = original(log, b"", headers=[("", b"")] * (BATCH_BYTES_MAX // 40))
+    many = original(log, b"", headers=[("", b"")] * (BATCH_HEADERS_MAX // 4))
     log.batches.clear()
     letters.put([DeadLetter(many, "s", "why", 3)] * 5)
     assert log.batches == [2, 2, 1]
