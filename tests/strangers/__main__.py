@@ -126,9 +126,14 @@ def attack(role: Role, name: str, seconds: float, kinds: Sequence[str]) -> Figur
     }
 
 
-def faults(of: Figures) -> list[str]:
-    """What is not as it should be."""
-    allowed_ms = P99_TIMES_MAX * max(of["alone_p99_ms"], P99_MS_MIN)
+def faults(of: Figures, p99_ms_min: float = P99_MS_MIN) -> list[str]:
+    """What is not as it should be.
+
+    Args:
+        of: the figures of a port.
+        p99_ms_min: as `P99_MS_MIN`.
+    """
+    allowed_ms = P99_TIMES_MAX * max(of["alone_p99_ms"], p99_ms_min)
     found = []
     if of["errors"]:
         found.append(f"{len(of['errors'])} honest calls failed: {of['errors'][0]}")
@@ -158,6 +163,9 @@ def main(
     ports: Annotated[str, typer.Option(help="With commas; all if none.")] = "",
     kinds: Annotated[str, typer.Option(help="Of attacks, with commas; all if none.")] = "",
     folder: Annotated[Path, typer.Option(help="For the figures.")] = REPORTS,
+    p99_ms_min: Annotated[
+        float, typer.Option(help="Five times this is no fault, however fast a call is alone.")
+    ] = P99_MS_MIN,
 ) -> None:
     """Attack every port of every role beside an honest caller, and see that nobody gives way."""
     chosen, only = (
@@ -172,7 +180,7 @@ def main(
                 if chosen and port not in chosen:
                     continue
                 found = figures[port] = attack(role, port, seconds / (len(chosen) or PORTS), only)
-                found["faults"] = faults(found)
+                found["faults"] = faults(found, p99_ms_min)
                 wrong = wrong or bool(found["faults"])
                 typer.echo(
                     f"{port:<13} p99 {found['alone_p99_ms']:6.1f} ms alone, "
