@@ -12,9 +12,11 @@ import pytest
 
 import hqueue
 import hqueue.connecting
+import hqueue.hbase.native
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.requests import has_value
 from hqueue.hbase.native.servers import CLIENT, MASTER
+from hqueue.hbase.native.store import NativeStore
 from hqueue.hbase.native.wire import request_front
 from hqueue.settings.addresses import Address
 from tests.support.native_proxies import NativeProxies
@@ -57,7 +59,7 @@ def test_the_master_is_reached_directly(listening: socket.socket) -> None:
 def test_clients_of_a_process_that_began_go_through_the_proxies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hqueue.connecting, "NativeStore", hqueue.connecting.NativeStore)
+    monkeypatch.setattr(hqueue.hbase.native, "NativeStore", NativeStore)
     specification = Specification(
         "one", "single", "q", tmp_path, 1, {"zookeeper": "127.0.0.1:1"}, ways={"a:1": "b:2"}
     )

@@ -11,7 +11,7 @@ import functools
 import socket
 from collections.abc import Callable, Iterator, Mapping
 
-import hqueue.connecting
+import hqueue.hbase.native
 from hqueue import Settings
 from hqueue.hbase.native.opening import OpenSocket, open_socket
 from hqueue.hbase.native.servers import CLIENT
@@ -124,4 +124,4 @@ def install(addresses: Mapping[str, str]) -> None:
     """Let all clients that this process opens from now on go through these proxies, if any."""
     if addresses:
         made = functools.partial(NativeStore, opener=opener(addresses))
-        hqueue.connecting.NativeStore = made  # type: ignore[assignment,misc]
+        hqueue.hbase.native.NativeStore = made  # type: ignore[assignment,misc]

@@ -161,7 +161,8 @@ def test_a_subscriber_is_nowhere_in_a_forked_child(client: hqueue.Client, shared
             outcomes = in_child(calls)
         assert outcomes == {
             "name": "'s'", "address": "None", "partitions": REFUSED, "start": REFUSED,
-            "stop": "True", "request_stop": "None", "wait": REFUSED, "failure": "None",
+            "stop": "True", "request_stop": "None", "run": REFUSED, "wait": REFUSED,
+            "failure": "None",
         }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hqueue import InvalidInputError, Message
 from hqueue.format.arrow import encode_record_batch
+from hqueue.settings.limits import HEADER_ROOM_BYTES
 from pyspark_hqueue.writing import chunks
 from pyspark_hqueue.writing.chunks import ANY, Chunk, Chunks
 
@@ -95,7 +96,7 @@ def message_of(row: tuple[Any, ...]) -> Fields:
 
 def size_of(message: Fields) -> int:
     topic, value, key, headers = message
-    return Message(topic, value, key, headers).size + 8 + 8 * len(headers)
+    return Message(topic, value, key, headers).size + 8 + HEADER_ROOM_BYTES * len(headers)
 
 
 @given(rows, st.randoms(use_true_random=False))

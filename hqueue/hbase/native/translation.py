@@ -19,6 +19,7 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.hbase.native.wire import RemoteError
+from hqueue.runtime.interrupts import is_interruption
 
 __all__ = [
     "NOT_SERVED",
@@ -145,6 +146,8 @@ def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, R
         except HQueueError:
             raise
         except (DecodeError, IndexError, KeyError, TypeError, ValueError) as exc:
+            if is_interruption(exc):
+                raise
             raise StoreUnavailableError(
                 "the server's answer makes no sense",
                 outcome=Outcome.UNKNOWN,

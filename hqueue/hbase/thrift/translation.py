@@ -17,6 +17,7 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
+from hqueue.runtime.interrupts import is_interruption
 
 __all__ = [
     "DECLARED_ERRORS",
@@ -123,6 +124,8 @@ def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, R
         except HQueueError:
             raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+            if is_interruption(exc):
+                raise
             raise StoreUnavailableError(
                 "the gateway's answer makes no sense",
                 outcome=Outcome.UNKNOWN,

@@ -48,7 +48,7 @@ def test_a_worker_that_is_not_installed_is_told_before_anything_is_begun(
         importlib.util, "find_spec", lambda name: None if "prometheus" in name else find(name)
     )
     monkeypatch.setattr(command, "start_server", not_reached)
-    with pytest.raises(SettingsError, match="hqueue\\[worker\\]"):
+    with pytest.raises(SettingsError, match="\\[worker\\]"):
         demo(context, seconds=1, partitions=2)
     assert client.list_queues() == []
 
