@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
@@ -22,7 +22,7 @@ from hqueue.message import (
     partition_of_key,
 )
 from hqueue.message_id import MessageID, MessageIDs, id_of, sequence_of, timestamp_of
-from hqueue.moment import as_message_id
+from hqueue.moment import SECONDS_MAX, SECONDS_MIN, as_message_id
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
     MESSAGE_ID_MAX,
@@ -117,11 +117,21 @@ def test_what_is_no_id_is_refused(text: str) -> None:
 
 
 @given(st.integers(0, YEAR_10000_MS - 1), sequences)
-def test_a_datetime_is_the_timestamp(timestamp: int, sequence: int) -> None:
+@example(SECONDS_MIN - 1, 0)
+@example(SECONDS_MIN, 0)
+@example(SECONDS_MAX - 1, 0)
+@example(SECONDS_MAX, 0)
+def test_a_datetime_is_the_timestamp_and_a_number_too_that_does_not_say_seconds(
+    timestamp: int, sequence: int
+) -> None:
     message_id = MessageID(timestamp, sequence)
     assert message_id.datetime.tzinfo is datetime.timezone.utc
     assert as_message_id(message_id.datetime) == MessageID(timestamp)
-    assert as_message_id(timestamp) == MessageID(timestamp)
+    if SECONDS_MIN <= timestamp < SECONDS_MAX:
+        with pytest.raises(InvalidInputError, match="seconds"):
+            as_message_id(timestamp)
+    else:
+        assert as_message_id(timestamp) == MessageID(timestamp)
     assert as_message_id(message_id) is message_id
 
 
