@@ -231,7 +231,7 @@ class CombinedPartitionScanner:
     @property
     def skipped(self) -> int:
         """Messages that could not be read, and were passed by because an operator decided so
-        (`Queue.skip_batch`).
+        (`Queue.skipped_batches`).
         """
         return sum(reader.skipped for reader in self._readers)
 

@@ -24,6 +24,7 @@ __all__ = [
     "decoded",
     "offsets_in",
     "offsets_of",
+    "only_text",
     "refusing",
 ]
 

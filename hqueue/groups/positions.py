@@ -178,8 +178,10 @@ class Positions:
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
         """
-        text = "the log began again, for the queue was truncated or made again: what was not "
-        text += "consumed is gone"
+        text = (
+            "the log began again, for the queue was truncated or made again: what was not consumed "
+            "is gone"
+        )
         self._refuse(text, key, lost=None)
         logger.warning("%s: %s", text, self._facts(key, None))
         self._positions[key] = BEGINNING

@@ -29,8 +29,7 @@ class HubProducer:
     killed, and published before it ends in order, if its client is still open; so is each message
     that is sent after that, before `send` returns. One that is forgotten is closed when it is
     collected, with a `ResourceWarning`; what it holds is published. In a forked child it can't be
-    used. Made by
-    `HubClient.producer`.
+    used. Made by `HubClient.producer`.
 
     Args:
         publish: publishes messages of a topic, all or none; their IDs.

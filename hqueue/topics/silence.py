@@ -16,6 +16,8 @@ SHARE = 4
 SHARE_MS_MIN, SHARE_MS_MAX = 50.0, 3_000.0
 AVOIDED_MS = 5_000.0
 """How long a silent hub is left alone before it is asked whether it is back."""
+HUBS_MAX = 1_024
+"""So many are remembered: hubs name each other, at whatever addresses."""
 
 
 def share_ms(remaining_ms: float) -> float:
@@ -46,7 +48,10 @@ class SilentHubs:
     def note(self, hub: Address) -> None:
         """A hub was silent."""
         with self._lock:
+            self._until_ms.pop(hub, None)  # The one that was noted last is the last.
             self._until_ms[hub] = self._clock.monotonic_ms() + AVOIDED_MS
+            if len(self._until_ms) > HUBS_MAX:
+                del self._until_ms[next(iter(self._until_ms))]
 
     def check(self, hub: Address, bound_ms: float) -> None:
         """See that a hub which has not answered a call yet answers at all.

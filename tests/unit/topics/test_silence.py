@@ -15,6 +15,8 @@ import hqueue
 from hqueue import Address, HubUnavailableError, Outcome
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.topics.silence import HUBS_MAX, SilentHubs
 
 IDL, STRUCTS = load("hub"), load("subscriber")
 TIMEOUT_MS = 4_000
@@ -187,3 +189,12 @@ def test_what_ends_without_an_answer_is_unknown_if_any_call_of_a_hub_was(
         client.publish_once("t", [b"v"], number=0)
     assert hub.published == 1
     assert raised.value.outcome is Outcome.UNKNOWN
+
+
+def test_however_many_hubs_were_silent_only_the_latest_are_remembered() -> None:
+    silent = SilentHubs(lambda hub, bound_ms: False, SYSTEM_CLOCK)
+    hubs = [Address("10.0.0.1", port) for port in range(1, HUBS_MAX + 2)]
+    for hub in hubs:
+        silent.note(hub)
+    assert silent.may_be_called(hubs[0], 1)
+    assert not any(silent.may_be_called(hub, 1) for hub in hubs[1:])

@@ -116,8 +116,8 @@ class HubSettings(ApiSettings):
 
     callback_networks: str = "private"
     """Where subscribers may have their messages delivered, whose addresses anybody can name:
-    networks with commas between (``10.0.0.0/8,fd00::/8``), ``private`` for loopback, link-local and
-    private ones, or ``any``."""
+    networks with commas between (``10.0.0.0/8,fd00::/8``), ``private`` for loopback and private
+    ones, or ``any``."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -10,9 +10,9 @@ __all__ = ["Networks"]
 
 ANY, PRIVATE = "any", "private"
 PRIVATE_NETWORKS = (
-    "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
-    "::1/128", "fc00::/7", "fe80::/10",
+    "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7",
 )  # fmt: skip
+"""Not the link-local ones: at one of those, clouds give a machine's credentials to any caller."""
 
 
 class Networks:
@@ -20,7 +20,7 @@ class Networks:
 
     Args:
         text: networks with commas between (``10.0.0.0/8,fd00::/8``); ``private`` stands for
-            loopback, link-local and private ones, ``any`` for all.
+            loopback and private ones, ``any`` for all.
 
     Raises:
         SettingsError: one of them is none.
