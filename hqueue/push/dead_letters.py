@@ -41,6 +41,7 @@ from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID
 from hqueue.metadata import check_name
 from hqueue.metadata.encoding import decode_fields, text_of
+from hqueue.runtime.seldom import SeldomLog
 from hqueue.settings.kinds import check_kind
 from hqueue.settings.limits import BATCH_BYTES_MAX, HEADER_ROOM_BYTES, REASON_LENGTH_MAX
 from hqueue.settings.numbers import check_whole
@@ -55,7 +56,7 @@ __all__ = [
     "wrapped_redrive",
 ]
 
-logger = logging.getLogger(__name__)
+_log = SeldomLog(logging.getLogger(__name__))
 
 VERSION = 1
 LINE_BYTES_MAX = 64 * 1024
@@ -134,7 +135,7 @@ class DeadLetters:
             partition: which; all if None.
             on_unreadable: called with each message under the subscriber's topics that is no dead
                 letter and no redrive, or whose original can't be read, and with the reason. It
-                hides none of the others. If None, each is logged.
+                hides none of the others. If None it is logged, once a second at most.
 
         Raises:
             As `Queue.scan`.
@@ -403,7 +404,7 @@ def _unreadable(message: ReceivedMessage, reason: str) -> UnsupportedFormatError
 
 
 def _log_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:
-    logger.warning(
+    _log.warning(
         "passed over a message that is no dead letter: partition %d, %s: %s",
         message.partition,
         message.id,

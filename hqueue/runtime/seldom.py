@@ -9,6 +9,7 @@ import logging
 import threading
 
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.fork import register
 
 __all__ = ["FaultLog", "SeldomLog"]
 
@@ -27,9 +28,13 @@ class SeldomLog:
     def __init__(self, logger: logging.Logger, clock: Clock = SYSTEM_CLOCK) -> None:
         self._logger = logger
         self._clock = clock
-        self._lock = threading.Lock()
         self._next_ms = -EVERY_MS
         self._left_out = 0
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
 
     def warning(self, text: str, *given: object) -> None:
         """Write a line, unless another one was written less than a second ago."""
@@ -62,9 +67,13 @@ class FaultLog:
         self._logger = logger
         self._clock = clock
         self._quiet_ms = quiet_ms
-        self._lock = threading.Lock()
         self._faults: dict[str, tuple[float, float]] = {}
         """By fault: when it began, and when it was met last."""
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
 
     def met(self, fault: str, text: str, *given: object) -> None:
         """A fault is there: the line is written if it was not there before."""

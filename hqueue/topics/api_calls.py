@@ -24,6 +24,7 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.topics.connections import HubConnections
 from hqueue.topics.settings import HubClientSettings
+from hqueue.topics.silence import SilentHubs, share_ms
 from hqueue.topics.structs import text_of
 
 __all__ = ["ApiCalls"]
@@ -39,6 +40,7 @@ class ApiCalls:
         settings: where hubs are, and bounds.
         clock: where time comes from.
         find: asks a hub where its API is; what it raises means another hub.
+        silent: the hubs that do not answer. A process that hangs answers at neither of its ports.
     """
 
     def __init__(
@@ -46,12 +48,15 @@ class ApiCalls:
         settings: HubClientSettings,
         clock: Clock,
         find: Callable[[Address, Deadline], Address | None],
+        silent: SilentHubs,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._find = find
+        self._silent = silent
         self.idl = load("hqueue")
         self._known: dict[Address, Address] = {}
+        """Where the API of a hub is."""
         self._closed = False
         self._connections = HubConnections(
             self.idl.HQueueService, settings.connections_max, settings.connect_timeout_ms
@@ -110,19 +115,25 @@ class ApiCalls:
             HQueueError: otherwise, as the IDL's error says.
         """
         bound_ms = max(1.0, deadline.remaining_ms)
+        hub = next((hub for hub, known in list(self._known.items()) if known == at), None)
         try:
             connection = self._connections.take(at, bound_ms)
         except (OSError, UnicodeError) as exc:
             if is_interruption(exc):
                 raise
             self._lost(at)
+            if hub is not None and isinstance(exc, TimeoutError):
+                self._silent.note(hub)
             raise HubUnavailableError(
                 "no connection to the hub's Thrift API",
                 outcome=Outcome.NOT_APPLIED,
                 api=str(at),
                 queue=queue,
             ) from exc
-        connection.socket.settimeout(bound_ms / 1e3)
+        if hub is None:
+            connection.socket.settimeout(bound_ms / 1e3)
+        else:
+            self._silent.watch(connection.socket, hub, deadline)
         idl = self.idl
         try:
             answer = method(connection.client)
@@ -159,6 +170,9 @@ class ApiCalls:
         refused: Exception | None = None
         without = 0
         for hub in hubs:
+            if not self._silent.may_be_called(hub, share_ms(deadline.remaining_ms)):
+                refused = ConnectionError(f"{hub}: the hub is silent")
+                continue
             known = self._known.get(hub)
             if known is not None:
                 return known

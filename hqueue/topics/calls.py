@@ -61,7 +61,8 @@ class HubCalls:
         self._connections = HubConnections(
             self._idl.HQueueHubService, settings.connections_max, settings.connect_timeout_ms
         )
-        self._silent = SilentHubs(self._answers, clock)
+        self.silent = SilentHubs(self._answers, clock)
+        """Those that do not answer."""
         self._owners: collections.OrderedDict[tuple[str, str], Address] = collections.OrderedDict()
         self._closed = False
         self.after_fork_in_child()
@@ -129,7 +130,7 @@ class HubCalls:
             for _ in range(self.settings.redirects_max + 1):
                 if deadline.expired and last is not None:
                     break
-                if not self._silent.may_be_called(hub, share_ms(deadline.remaining_ms)):
+                if not self.silent.may_be_called(hub, share_ms(deadline.remaining_ms)):
                     last = _RefusedError(f"{hub}: it is silent")
                     break
                 try:
@@ -195,14 +196,9 @@ class HubCalls:
                 raise
             self._connections.forget(hub)
             if isinstance(exc, TimeoutError):
-                self._silent.note(hub)
+                self.silent.note(hub)
             raise _RefusedError(f"{hub}: {exc}") from exc
-        silence_ms = share_ms(bound_ms)
-        connection.socket.settimeout(
-            bound_ms / 1e3,
-            silence_ms / 1e3,
-            lambda: self._silent.check(hub, min(silence_ms, share_ms(deadline.remaining_ms))),
-        )
+        self.silent.watch(connection.socket, hub, deadline)
         try:
             answer = method(connection.client)
         except self._refusals as exc:
@@ -268,7 +264,7 @@ class HubCalls:
         return made
 
     def _any(self) -> Address:
-        return self._silent.choose(self.settings.hubs, self._random)
+        return self.silent.choose(self.settings.hubs, self._random)
 
     def _answers(self, hub: Address, bound_ms: float) -> bool:
         """Whether a hub answers what it can answer at once. Over a connection of its own: those

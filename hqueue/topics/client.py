@@ -52,7 +52,7 @@ class HubClient:
         self._calls = HubCalls(settings, clock)
         self._once = PublishingOnce(self._calls)
         self._subscriptions = Subscriptions(self._calls, weakref.ref(self))
-        self._api = ApiCalls(settings, clock, self._calls.api_address)
+        self._api = ApiCalls(settings, clock, self._calls.api_address, self._calls.silent)
         self._release = functools.partial(_release, self._subscriptions, self._calls, self._api)
         self._watched = Watched(self, "a client of hubs", self._release)
 

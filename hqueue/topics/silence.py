@@ -6,7 +6,8 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
-from hqueue.runtime.clock import Clock
+from hqueue.rpc.transports import BoundedSocket
+from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
 from hqueue.settings.addresses import Address
 
@@ -62,6 +63,16 @@ class SilentHubs:
         if not self._ask(hub, bound_ms):
             self.note(hub)
             raise ConnectionError("the hub is silent")
+
+    def watch(self, socket: BoundedSocket, hub: Address, deadline: Deadline) -> None:
+        """Begin a call of a hub that ends within a deadline, or when the hub is silent."""
+        bound_ms = max(1.0, deadline.remaining_ms)
+        silence_ms = share_ms(bound_ms)
+        socket.settimeout(
+            bound_ms / 1e3,
+            silence_ms / 1e3,
+            lambda: self.check(hub, min(silence_ms, share_ms(deadline.remaining_ms))),
+        )
 
     def may_be_called(self, hub: Address, bound_ms: float) -> bool:
         """Whether a hub answers as far as is known; one that was silent is asked after a while."""

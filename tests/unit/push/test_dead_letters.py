@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
+import time
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,7 +26,17 @@ from hqueue import (
 from hqueue.handle import QueueLog
 from hqueue.push import dead_letters
 from hqueue.push.dead_letters import dead_letter_topic, redrive_topic
+from hqueue.runtime.seldom import SeldomLog
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_HEADERS_MAX
+
+LOGGER = logging.getLogger("dead letters")
+
+
+@pytest.fixture(autouse=True)
+def _each_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(0, 1_000)
+    clock: Any = SimpleNamespace(monotonic_ms=lambda: float(next(seconds)))
+    monkeypatch.setattr(dead_letters, "_log", SeldomLog(LOGGER, clock))
 
 
 class Log:
@@ -153,6 +167,19 @@ def test_what_is_no_redrive_is_passed_over_and_logged(
     assert "no dead letter: partition 0, 3-0" in caplog.text
     with pytest.raises(UnsupportedFormatError):
         letters.unwrap(message)
+
+
+def test_a_thousand_messages_that_are_no_dead_letters_are_one_line_a_second(
+    log: Log,
+    letters: DeadLetters,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(dead_letters, "_log", SeldomLog(LOGGER))
+    log.put([Message(dead_letter_topic("s"), b"none")] * 1_000, partition=0)
+    began_s = time.monotonic()
+    assert not list(letters.waiting("s"))
+    assert 1 <= len(caplog.records) <= 1 + time.monotonic() - began_s
 
 
 def test_a_chain_of_redrives_that_is_too_long_ends_and_a_long_one_is_followed(

@@ -18,7 +18,7 @@ from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.topics.silence import HUBS_MAX, SilentHubs
 
-IDL, STRUCTS = load("hub"), load("subscriber")
+IDL, API, STRUCTS = load("hub"), load("hqueue"), load("subscriber")
 TIMEOUT_MS = 4_000
 """Of a call. A hub may be silent for a quarter of it."""
 SOON_S = 3.5
@@ -28,29 +28,29 @@ class Hub:
     """A hub that can be stopped, as a process is: connections are accepted, and that is all."""
 
     def __init__(self) -> None:
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.address = Address(*listener.getsockname())
         self.goes_on = threading.Event()
         self.goes_on.set()
         self.published = 0
+        self.described = 0
         self.redirects_to: Hub | None = None
         self.takes_s = 0.0
         self.fails_later: Callable[[], Exception] | None = None
         """What further calls come to, after a first one that is done and whose answer is lost."""
-        self._server = ThriftServer(
-            IDL.HQueueHubService,
-            self,
-            listener,
-            threads=8,
-            connections_max=64,
-            call_bytes_max=2**20,
-            idle_ms_max=10_000,
-        )
-        self._server.start()
+        self._servers: list[ThriftServer] = []
+        self.address = self._listen(IDL.HQueueHubService)
+        self._api = self._listen(API.HQueueService)
 
     def apiAddress(self) -> str:  # noqa: N802  (the IDL's)
         self.goes_on.wait(60)
-        return ""
+        return str(self._api)
+
+    def getQueueLocations(self, queue: Any) -> Any:  # noqa: N802
+        self.goes_on.wait(60)
+        self.described += 1
+        return [API.TQueueLocation(), API.TQueueLocation()]
+
+    def putMessagesWithPid(self, queue: Any, partition: Any, messages: Any) -> None:  # noqa: N802
+        self._serve()
 
     def publish(self, queue: Any, publisher: Any, topic: Any, message: Any, again: Any) -> Any:
         self._serve()
@@ -64,7 +64,23 @@ class Hub:
 
     def close(self) -> None:
         self.goes_on.set()
-        self._server.close(1_000)
+        for server in self._servers:
+            server.close(1_000)
+
+    def _listen(self, service: Any) -> Address:
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = ThriftServer(
+            service,
+            self,
+            listener,
+            threads=8,
+            connections_max=64,
+            call_bytes_max=2**20,
+            idle_ms_max=10_000,
+        )
+        self._servers.append(server)
+        server.start()
+        return Address(*listener.getsockname())
 
     def _serve(self) -> None:
         self.goes_on.wait(60)
@@ -198,3 +214,51 @@ def test_however_many_hubs_were_silent_only_the_latest_are_remembered() -> None:
         silent.note(hub)
     assert silent.may_be_called(hubs[0], 1)
     assert not any(silent.may_be_called(hub, 1) for hub in hubs[1:])
+
+
+def test_the_api_of_a_silent_hub_is_left_alone_and_another_one_is_called(make: Make) -> None:
+    stopped, other = make(), make()
+    with client_of(stopped, other) as client:
+        queue = client.queue()
+        while not (stopped.described and other.described):  # Both are known, and connected to.
+            assert queue.partitions == 2
+        stopped.goes_on.clear()
+        began_s = time.monotonic()
+        for _ in range(30):
+            assert queue.partitions == 2
+        assert time.monotonic() - began_s < SOON_S
+
+
+def test_a_hub_that_was_silent_to_a_publish_is_not_asked_for_its_api(make: Make) -> None:
+    stopped, other = make(), make()
+    with client_of(stopped, other) as client:
+        stopped.goes_on.clear()
+        for number in range(10):
+            client.publish_once(f"t{number}", [b"v"], number=number)
+        began_s = time.monotonic()
+        for _ in range(30):
+            assert client.queue().partitions == 2
+        assert time.monotonic() - began_s < 1
+
+
+def test_a_put_to_the_api_of_a_hub_that_falls_silent_fails_soon_with_an_unknown_outcome(
+    make: Make,
+) -> None:
+    stopped = make()
+    with client_of(stopped) as client:
+        queue = client.queue()
+        assert queue.partitions == 2
+        stopped.goes_on.clear()
+        began_s = time.monotonic()
+        with pytest.raises(HubUnavailableError) as raised:
+            queue.put(hqueue.Message("t", b"v"), partition=0)
+        assert time.monotonic() - began_s < SOON_S
+        assert raised.value.outcome is Outcome.UNKNOWN
+
+
+def test_a_call_of_an_api_that_takes_long_over_it_is_waited_for(make: Make) -> None:
+    slow = make()
+    slow.takes_s = 0.7 * TIMEOUT_MS / 1e3
+    with client_of(slow) as client:
+        client.queue().put(hqueue.Message("t", b"v"), partition=0)
+    assert slow.published == 1

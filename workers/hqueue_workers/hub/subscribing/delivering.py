@@ -170,7 +170,7 @@ class Delivering:
         try:
             pause_ms = await self._deliver(subscription, place)
         except HQueueError as exc:
-            logger.warning("delivery to %s waits: %s", subscription.subscriber, exc)
+            self._log.warning("delivery to %s waits: %s", subscription.subscriber, exc)
             pause_ms = ERROR_MS
         finally:
             place.busy -= 1

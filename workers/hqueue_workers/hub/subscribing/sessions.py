@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from typing import NamedTuple
 
 from hqueue import InvalidInputError
@@ -18,6 +18,10 @@ it asks what was detached, and subscribes again.
 """
 HOST_SESSIONS_MAX = 2_500
 """From one address, likewise."""
+HOST_WAITS_MAX = 100
+SHORT_WAIT_MS = 2_000
+"""Each call that waits holds a connection. So many from one address wait for as long as they ask,
+further ones no longer than this."""
 NOTES_MAX = 100_000
 """Of one session. One that has more is forgotten: its client subscribes to all again."""
 
@@ -63,6 +67,8 @@ class Sessions:
         """The one of which something was heard last is the last."""
         self._of_host: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
         """Those from each address, likewise."""
+        self._waits: Counter[str] = Counter()
+        """Calls that wait, by the address of their session."""
 
     def heard(self, name: str, host: str = "") -> None:
         """A client at an address attaches something."""
@@ -95,7 +101,7 @@ class Sessions:
 
     async def wait(self, name: str, wait_ms: int) -> list[Detached]:
         """What was detached of a session and not told yet, once there is something, or after a
-        while. An earlier call that waits ends.
+        while. An earlier call of the session that waits ends.
 
         Raises:
             InvalidInputError: there is no such session, or it was over long ago.
@@ -108,7 +114,15 @@ class Sessions:
             session.waiting.set_result(None)
         if not session.notes and wait_ms:
             waiting = session.waiting = asyncio.get_running_loop().create_future()
-            await asyncio.wait({waiting}, timeout=wait_ms / 1e3)
+            self._waits[session.host] += 1
+            if self._waits[session.host] > HOST_WAITS_MAX:
+                wait_ms = min(wait_ms, SHORT_WAIT_MS)
+            try:
+                await asyncio.wait({waiting}, timeout=wait_ms / 1e3)
+            finally:
+                self._waits[session.host] -= 1
+                if not self._waits[session.host]:
+                    del self._waits[session.host]
             if session.waiting is not waiting:
                 return []  # The later call tells it.
             session.waiting = None

@@ -59,6 +59,33 @@ def test_a_call_that_waits_in_a_session_that_goes_is_answered() -> None:
     assert asyncio.run(run()) == []
 
 
+def test_calls_from_one_address_that_wait_are_bounded_in_time_beyond_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "HOST_WAITS_MAX", 1)
+    monkeypatch.setattr(sessions, "SHORT_WAIT_MS", 50)
+
+    async def run() -> None:
+        known = Sessions(60_000)
+        waits = {}
+        for name, host in (("first", "a"), ("second", "a"), ("third", "b"), ("fourth", "b")):
+            known.heard(name, host)
+            waits[name] = asyncio.ensure_future(known.wait(name, 30_000))
+            await asyncio.sleep(0)
+        ended, left = await asyncio.wait(waits.values(), timeout=1)
+        assert ended == {waits["second"], waits["fourth"]}
+        assert left == {waits["first"], waits["third"]}
+        known.detached("first", "t", "sub", DetachedReason.REPLACED)
+        assert len(await asyncio.wait_for(waits["first"], 10)) == 1
+        again = asyncio.ensure_future(known.wait("second", 30_000))  # There is room again.
+        assert not (await asyncio.wait({again}, timeout=0.2))[0]
+        for task in (again, waits["third"]):
+            task.cancel()
+        await asyncio.wait({again, waits["third"]})
+
+    asyncio.run(run())
+
+
 def test_what_was_detached_is_told_once() -> None:
     known = Sessions(60_000)
     known.heard("s", "h")
