@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from hqueue import __version__
 from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
-from hqueue.cli.loading import load_commands
+from hqueue.cli.loading import InstalledCommands, installed_packages
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import add_command, unwrapped
 from hqueue.cli.session import PROGRAM, Session, session_of
@@ -29,6 +29,10 @@ STDOUT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF
 
 class CommandLine(TyperGroup):
     """The root of all commands: every error that is raised on purpose ends here."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = InstalledCommands(self.commands)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command, and turn its errors into messages and exit codes."""
@@ -149,7 +153,6 @@ def show_help(
     )
 
 
-PACKAGES = load_commands(app)
 add_command(app, "help", show_help, "Shell")
 
 
@@ -199,9 +202,10 @@ def _log_to_stderr(verbose: int) -> None:
         stream=sys.stderr,
         format="hqueue: %(levelname)s: %(message)s" if verbose < 2 else logging.BASIC_FORMAT,
     )
-    for name in PACKAGES:
+    packages = installed_packages()
+    for name in packages:
         logging.getLogger(name).setLevel(levels[min(verbose, 2)])
-    for name in PACKAGES:
+    for name in packages:
         logging.getLogger(f"{name}.ready").setLevel(min(logging.INFO, levels[min(verbose, 2)]))
     if verbose < 2:
         logging.getLogger("kazoo").setLevel(logging.ERROR)

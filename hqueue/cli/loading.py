@@ -1,72 +1,118 @@
 """The commands that are installed: entry points of the group ``hqueue.commands``.
 
-Each names a function that adds commands to the application, as `hqueue.cli.registering` does it.
-What a package needs beyond HQueue stands as the entry point's extra.
+Each is named like a command, and gives a function that adds this command to an application, as
+`hqueue.cli.registering` does it, perhaps with others of its module. A command's module is loaded
+when the command is used: the names alone say where it is. What a package needs beyond HQueue stands
+as the entry point's extra.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-from importlib.metadata import EntryPoint
+import functools
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.markup import escape
 
 from hqueue.errors import SettingsError
 from hqueue.runtime.extras import installing
 
-__all__ = ["load_commands"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["InstalledCommands", "installed_packages"]
 
 GROUP = "hqueue.commands"
 
 ORDER = (
-    *("queues", "put", "scan", "tail", "check", "consume", "groups", "metadata"),
-    *(
-        "subscribers",
-        "subscribe",
-        "lag",
-        "dead-letters",
-        "worker",
-        "hub",
-        "topics",
-        "pipeline",
-        "local",
-        "demo",
-        "shell",
-    ),
+    *("create", "list", "describe", "alter", "disable", "enable", "truncate", "delete"),
+    *("locations", "put", "scan", "tail", "check", "consume", "groups", "metadata"),
+    *("subscribers", "add-subscriber", "delete-subscriber", "seek", "subscribe", "lag"),
+    *("dead-letters", "worker", "hub", "topics", "hubs", "publish", "pipeline", "local", "demo"),
+    "shell",
 )
-"""The order in the help, by the names of the entry points; others follow by their names."""
+"""The order in the help; other commands follow by their names."""
 
 
-def load_commands(app: typer.Typer) -> list[str]:
-    """Add every command that is installed to the application.
+class InstalledCommands(MutableMapping[str, Any]):
+    """The commands by their names. A command is loaded when it is asked for, all of them when they
+    are listed, and when one is asked for that no entry point is named like: a package may add
+    several by one.
 
-    Returns:
-        The packages that the commands are of.
+    Args:
+        own: commands that are loaded already.
 
     Raises:
-        SettingsError: there are none.
+        SettingsError: no command is installed. From each access.
     """
-    points = sorted(importlib.metadata.entry_points(group=GROUP), key=_place)
+
+    def __init__(self, own: MutableMapping[str, Any]) -> None:
+        self._commands = dict(own)
+        self._own = tuple(own)
+        self._loaded: set[EntryPoint | str] = set()
+        """Entry points, and what they name: several may name the same."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._commands:
+            self._load(*(point for point in _points() if point.name == name))
+        if name not in self._commands:
+            self._load(*_points())
+        return self._commands[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._commands[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load(*_points())
+        installed = sorted(self._commands.keys() - set(self._own), key=_place)
+        return iter([*installed, *(name for name in self._own if name in self._commands)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _load(self, *points: EntryPoint) -> None:
+        for point in points:
+            if point in self._loaded or point.value in self._loaded:
+                continue
+            adding = typer.Typer(pretty_exceptions_enable=False)
+            try:
+                register = point.load()
+            except ImportError as exc:
+                _add_missing(adding, point, exc)
+                self._loaded.add(point)
+            else:
+                register(adding)
+                self._loaded.add(point.value)
+            for name, command in typer.main.get_group(adding).commands.items():
+                self._commands.setdefault(name, command)
+
+
+def installed_packages() -> list[str]:
+    """The packages whose commands are installed."""
+    return sorted({"hqueue", *(point.module.partition(".")[0] for point in _points())})
+
+
+@functools.cache
+def _points() -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # noqa: PLC0415  (slow, and not for the version)
+
+    points = entry_points(group=GROUP)
     if not points:
         raise SettingsError("hqueue's commands are not registered: install it with pip")
-    for point in points:
-        try:
-            register = point.load()
-        except ImportError as exc:
-            _add_missing(app, point, exc)
-        else:
-            register(app)
-    return sorted({"hqueue", *(point.module.partition(".")[0] for point in points)})
+    return tuple(sorted(points, key=lambda point: _place(point.name)))
 
 
-def _place(point: EntryPoint) -> tuple[int, str]:
-    place = ORDER.index(point.name) if point.name in ORDER else len(ORDER)
-    return place, point.name
+def _place(name: str) -> tuple[int, str]:
+    return (ORDER.index(name) if name in ORDER else len(ORDER)), name
 
 
 def _add_missing(app: typer.Typer, point: EntryPoint, error: ImportError) -> None:
     """Add a command that says what to install."""
+    from rich.markup import escape  # noqa: PLC0415  (only where something is missing)
+
     wanted = ",".join(point.extras)
     text = f"this needs more: {installing(wanted)}" if wanted else "this can't be loaded"
 

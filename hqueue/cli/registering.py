@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import typer
-from rich.markup import escape
 
 from hqueue.errors import HQueueError, Outcome
 
@@ -20,7 +19,11 @@ Result = TypeVar("Result")
 
 def add_command(app: typer.Typer, name: str, command: Callable[..., object], panel: str) -> None:
     """Add a command under a heading of the application's help."""
-    text = escape(unwrapped(inspect.getdoc(command) or ""))  # "[hub]" is no markup.
+    text = unwrapped(inspect.getdoc(command) or "")
+    if "[" in text:
+        from rich.markup import escape  # noqa: PLC0415  (slow, and not for the version)
+
+        text = escape(text)  # "[hub]" is no markup.
     app.command(name, rich_help_panel=panel, help=text)(command)
 
 

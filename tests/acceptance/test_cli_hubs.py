@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import hqueue
-from tests.acceptance.commands import Run
+from tests.acceptance.commands import DEADLINE_S, Run, Running, Start, command
 from tests.support.backends import Backend
 from tests.support.hubs import HubThread
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.in_memory_first
 
@@ -176,3 +179,164 @@ def test_a_hub_with_another_metadata_store_does_not_start(
             pass
     with backend.connect() as client, HubThread(client, queue.name) as second:
         assert second.address != hub.address
+
+
+def test_lines_of_files_and_stdin_are_published_in_their_order_with_keys_and_headers(
+    run: Run, queue: hqueue.Queue, hub: HubThread, tmp_path: Path
+) -> None:
+    Path(tmp_path, "lines").write_bytes(b"a=1\na=2\n")
+    given = ("-q", queue.name, "--hubs", str(hub.address), "-K", "=", "-H", "n=v", "--print-ids")
+    files = ("-f", str(tmp_path / "lines"), "-f", "-")
+    published = run("publish", "t", *given, *files, stdin=b"b=3\n")
+    assert published.code == 0, published.err
+    assert published.err.startswith("3 messages (")
+    assert f") published to topic t of {queue.name} in " in published.err
+    came = [*queue.scan_topic("t")]
+    assert [str(message.id) for message in came] == published.lines
+    assert [(message.key, message.value) for message in came] == [
+        *((b"a", b"1"), (b"a", b"2"), (b"b", b"3"))
+    ]
+    assert {message.headers for message in came} == {(("n", b"v"),)}
+    quiet = run("publish", "t", "--quiet", *given[:4], "--message-key", "k", stdin=b"last")
+    assert (quiet.code, quiet.out, quiet.err) == (0, b"", "")
+    *_, last = queue.scan_topic("t")
+    assert (last.key, last.value) == (b"k", b"last")
+
+
+def test_what_a_scan_wrote_is_published_with_all_that_it_has_and_none_of_the_system_s_own(
+    run: Run, queue: hqueue.Queue, hub: HubThread
+) -> None:
+    given = ("-q", queue.name, "--hubs", str(hub.address), "--format")
+    documents = (
+        b'{"partition":1,"id":"5-0","topic":"u","key":"k","headers":[{"name":"n","value":"v"}],'
+        b'"value":"one"}\n{"value":"two"}\n{"id":"6-0","topic":"hqueue.x","value":"three"}\n'
+    )
+    copied = run("publish", "t", *given, "json", stdin=documents)
+    assert copied.code == 0, copied.err
+    assert "2 messages" in copied.err
+    assert "Left out: 1 of topics that begin with 'hqueue.'" in copied.err
+    [one] = queue.scan_topic("u")
+    assert (one.key, one.headers, one.value) == (b"k", (("n", b"v"),), b"one")
+    assert [each.value for each in queue.scan_topic("t")] == [b"two"]
+    framed = run("publish", "t", *given, "length-prefixed", stdin=b"\0\0\0\3a\nb")
+    assert framed.code == 0, framed.err
+    assert [each.value for each in queue.scan_topic("t")] == [b"two", b"a\nb"]
+
+
+def test_values_are_published_all_or_none_and_what_is_there_already_is_said(
+    run: Run, queue: hqueue.Queue, hub: HubThread
+) -> None:
+    given = ("-q", queue.name, "--hubs", str(hub.address))
+    refused = run("publish", "t", "--format", "json", '{"value":"a"}', '{"valu":"b"}', *given)
+    assert (refused.code, refused.out) == (2, b"")
+    mixed = run(
+        "publish", "t", "--format", "json", '{"value":"a"}', '{"topic":"u","value":"b"}', *given
+    )
+    assert (mixed.code, mixed.out) == (2, b"")
+    assert [*queue.scan()] == []
+    once = ("publish", "t", "--publisher", "me", "--number")
+    assert "2 messages (6 B)" in run(*once, "1", "one", "two", *given).err
+    again = run(*once, "2", "two", "three", *given)
+    assert "1 message (5 B) published" in again.err
+    assert "The first 1 were there already." in again.err
+
+
+def test_a_stream_that_fails_on_its_way_says_what_was_published_and_what_was_not(
+    run: Run, queue: hqueue.Queue, backend: Backend
+) -> None:
+    with (
+        backend.connect() as client,
+        HubThread(client, queue.name, authorizer="rules", administrators="hqueue") as hub,
+    ):
+        given = ("-q", queue.name, "--hubs", str(hub.address))
+        broken = run("publish", "t", *given, "-K", ":", stdin=b"a:1\nb:2\nno key\n")
+        assert broken.code == 2
+        assert broken.err.startswith("2 messages (4 B) published to topic t")
+        assert "a line has no key separator" in broken.err
+        assert "line=3" in broken.err
+        assert run("topics", "allow", queue.name, "t", "--publish", "me").code == 0
+        refused = run("publish", "t", *given, "--publisher", "other", stdin=b"3\n4\n")
+        assert refused.code == 1
+        assert "0 messages (0 B) published" in refused.err
+        assert "2 were refused, 0 may be published or may be not." in refused.err
+        assert "The first 0 messages of the input are published." in refused.err
+        assert "the caller may not do this" in refused.err
+    away = run("publish", "t", *given, stdin=b"5\n")
+    assert away.code != 0
+    assert [each.value for each in queue.scan()] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("v", "-f", "-"),
+        ("v", "-K", ":"),
+        ("v", "--format", "length-prefixed"),
+        ("-f", "-", "--number", "1", "--publisher", "me"),
+        ("-f", "/no/such/file"),
+        ("-K", ":", "--message-key", "k"),
+        ("--format", "json", "-H", "n=v"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_together_publishes_nothing(
+    run: Run, queue: hqueue.Queue, hub: HubThread, wrong: tuple[str, ...]
+) -> None:
+    ended = run("publish", "t", *wrong, "-q", queue.name, "--hubs", str(hub.address), stdin=b"x")
+    assert (ended.code, ended.out) == (2, b""), ended.err
+    assert [*queue.scan()] == []
+
+
+def test_a_publish_says_what_was_published_whatever_its_streams_are_and_when_it_is_interrupted(
+    queue: hqueue.Queue, hub: HubThread, process_environment: dict[str, str]
+) -> None:
+    given = ("-q", queue.name, "--hubs", str(hub.address))
+
+    def in_shell(line: str) -> tuple[int, str]:
+        words = " ".join([*command(), "publish", "t", *given])
+        done = subprocess.run(
+            ["bash", "-c", f"{words} {line}"],
+            env=process_environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert b"Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stderr.decode()
+
+    for line in ("--quiet one >/dev/full", "--quiet --print-ids -f <(echo two) >&-"):
+        code, err = in_shell(line)
+        assert code == 1
+        assert f"1 message (3 B) published to topic t of {queue.name}" in err
+        assert err.count("stdout can't be written to") == 1
+    code, err = in_shell("<&-")
+    assert code == 2
+    assert err.startswith("hqueue: error: stdin can't be read"), err
+    running = Running(("publish", "t", *given, "--print-ids"), process_environment)
+    try:
+        running.write(b"three\n")
+        running.line()
+        running.interrupt()
+        ended = running.end()
+    finally:
+        running.kill()
+    assert ended.code == 130
+    assert "1 message (5 B) published" in ended.err
+    assert [each.value for each in queue.scan_topic("t")] == [b"one", b"two", b"three"]
+
+
+def test_a_pipe_is_published_through_a_hub_that_is_a_process(
+    start: Start, run: Run, opened: hqueue.Queue, name: str
+) -> None:
+    start("hub", name, "--host", "127.0.0.1", "--port", "0", "--metrics-port", "0")
+    wait_for(lambda: run("hubs", name).lines, "the hub is available", timeout_s=DEADLINE_S)
+    lines = b"".join(b"%d:value %d\n" % (number % 7, number) for number in range(5_000))
+    published = run("publish", "t", "-q", name, "-K", ":", "--print-ids", stdin=lines)
+    assert published.code == 0, published.err
+    assert "5,000 messages" in published.err
+    came = [*opened.scan_topic("t")]
+    assert [str(message.id) for message in came] == published.lines
+    assert [b"%s:%s\n" % (message.key or b"", message.value) for message in came] == [
+        *lines.splitlines(keepends=True)
+    ]

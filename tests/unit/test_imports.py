@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import hqueue
+from hqueue.cli.app import app
 
 FOREIGN = (
     "google.protobuf",
@@ -79,3 +82,64 @@ def test_each_public_name_is_that_of_its_module_for_type_checkers_and_for_progra
     assert set(hqueue.__all__) <= set(dir(hqueue))
     with pytest.raises(AttributeError, match="no attribute 'Quue'"):
         hqueue.Quue  # type: ignore[attr-defined]  # noqa: B018
+
+
+FRAME = {
+    "hqueue",
+    "hqueue.errors",
+    *("hqueue.runtime", "hqueue.runtime.extras"),
+    *(
+        f"hqueue.cli{module}"
+        for module in (
+            *("", ".app", ".exits", ".loading", ".output", ".registering", ".session", ".streams"),
+        )
+    ),
+}
+"""What each command is run by."""
+
+
+def run_command(*arguments: str) -> str:
+    """A program that runs a command, where nothing listens."""
+    given = ["--zookeeper", "127.0.0.1:1", "--operation-timeout-ms", "100", *arguments]
+    return (
+        "import contextlib, io, os\n"
+        "from hqueue.cli import main\n"
+        "with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):\n"
+        f"    code = main({given})\n"
+    )
+
+
+def test_the_version_is_shown_without_loading_any_command() -> None:
+    loaded = loaded_by(run_command("--version"))
+    assert {name for name in loaded if name.startswith("hqueue")} == FRAME
+    assert loaded & set(FOREIGN) == {"typer"}
+
+
+OTHER_ROLES = {
+    *("hqueue_workers", "pyspark", "pyspark_hqueue", "prometheus_client"),
+    *("hqueue.topics", "hqueue.consumer", "hqueue.local", "hqueue.hbase.thrift"),
+    *("happybase", "pyarrow", "prompt_toolkit"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "own"),
+    [
+        (("put", "q", "-t", "t", "v"), set()),
+        (("list",), set()),
+        (("scan", "q"), set()),
+        (("publish", "t", "v", "-q", "q", "--hubs", "127.0.0.1:1"), {"hqueue.topics"}),
+        (("local", "status"), {"hqueue.local", "happybase"}),
+    ],
+    ids=lambda given: given[0] if isinstance(given, tuple) else "",
+)
+def test_a_command_loads_its_own_role_and_no_other(
+    arguments: tuple[str, ...], own: set[str]
+) -> None:
+    assert loaded_by(run_command(*arguments)) & OTHER_ROLES == own
+
+
+def test_each_command_is_found_by_the_name_of_an_entry_point() -> None:
+    root = typer.main.get_command(app)
+    named = {point.name for point in importlib.metadata.entry_points(group="hqueue.commands")}
+    assert {*root.commands} == named | {"help"}  # type: ignore[attr-defined]

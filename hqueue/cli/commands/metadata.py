@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from hqueue.cli.commands.inputs import open_input
 from hqueue.cli.commands.migration import migrate
-from hqueue.cli.commands.put import open_input
 from hqueue.cli.exits import ExitCode, show_error
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import Output, show_table, write_json

@@ -7,7 +7,7 @@ import queue as queues
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hqueue.errors import HQueueError, Outcome
 
@@ -15,30 +15,47 @@ if TYPE_CHECKING:
     from hqueue.message import Message
     from hqueue.message_id import MessageID
     from hqueue.produce.delivery import Delivery
-    from hqueue.queue import Queue
 
-__all__ = ["Shipment"]
+__all__ = ["BUFFER_BYTES_MAX", "Producing", "Shipment"]
 
 BUFFER_BYTES_MAX = 16 * 1024 * 1024
+"""What a shipment's producer is best given."""
+
 GIVE_UP_S = 5.0
 _LOOK_EVERY_S = 0.5
 
 
+class Producing(Protocol):
+    """What a shipment needs of a producer: a queue's and a hub's have it alike."""
+
+    def send(self, message: Message, *args: Any, **kwargs: Any) -> Delivery[MessageID]:
+        """Take a message, and return at once unless there is no room."""
+        ...
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything sent so far is written or failed; whether that was in time."""
+        ...
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Likewise, and end."""
+        ...
+
+
 class Shipment:
-    """Messages on their way into a queue, and their count by what became of them.
+    """Messages on their way into a queue or to topics, and their count by what became of them.
 
     Bounded in memory: `send` waits for room. As a context manager it is closed at the end. Use
     it from one thread.
 
     Args:
-        queue: where they go.
+        producer: what sends them; closed with the shipment.
         on_written: called with each delivery that is durable, and its bytes, in the order in
             which they were sent, from one other thread. If it raises, that is kept in `error`.
     """
 
     def __init__(
         self,
-        queue: Queue,
+        producer: Producing,
         *,
         on_written: Callable[[Delivery[MessageID], int], object] | None = None,
     ) -> None:
@@ -57,7 +74,7 @@ class Shipment:
         self._on_written = on_written
         self._begun_s = time.monotonic()
         self._ended_s: float | None = None
-        self._producer = queue.producer(buffer_bytes_max=BUFFER_BYTES_MAX)
+        self._producer = producer
         self._deliveries: queues.SimpleQueue[tuple[Delivery[MessageID], int] | None] = (
             queues.SimpleQueue()
         )
@@ -70,16 +87,15 @@ class Shipment:
         """How long it has taken, so far or until it was closed."""
         return (self._ended_s or time.monotonic()) - self._begun_s
 
-    def send(
-        self, message: Message, *, partition: int | None = None, key: str | bytes | None = None
-    ) -> None:
-        """Take a message. Look at `error` now and then.
+    def send(self, message: Message, **placing: object) -> None:
+        """Take a message, with what the producer's `send` is given besides. Look at `error` now and
+        then.
 
         Raises:
             InvalidInputError: an argument is out of range. The message is not taken.
-            BufferFullError: HBase took none for a long time. The message is not taken.
+            BufferFullError: none was taken for a long time. The message is not taken.
         """
-        delivery = self._producer.send(message, partition=partition, key=key)
+        delivery = self._producer.send(message, **placing)
         self.sent += 1
         self._deliveries.put((delivery, message.size))
 

@@ -1,15 +1,13 @@
-"""``hqueue topics``, ``hubs`` and ``publish``: topics with owners."""
+"""``hqueue topics`` and ``hubs``: topics with owners."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from hqueue.cli.commands.making import parse_headers
 from hqueue.cli.commands.metadata import hubs
 from hqueue.cli.commands.topic_consume import consume, unsubscribe
 from hqueue.cli.exits import ExitCode
@@ -20,7 +18,6 @@ from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
-from hqueue.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,54 +43,6 @@ def register(root: typer.Typer) -> None:
     """Add the commands to the application."""
     root.add_typer(app, name="topics", rich_help_panel=PANEL)
     add_command(root, "hubs", hubs, PANEL)
-    add_command(root, "publish", publish, PANEL)
-
-
-def publish(
-    context: typer.Context,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    values: Annotated[list[str], typer.Argument(metavar="VALUE…", help="What is published.")],
-    *,
-    queue: Annotated[str, typer.Option("--queue", "-q", help="The queue of the topic.")],
-    hubs: HubsOption = None,
-    publisher: Annotated[str, typer.Option(help="Who publishes, as hubs are told.")] = "hqueue",
-    message_key: Annotated[
-        str | None, typer.Option("--message-key", help="The messages' own key, stored with each.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header",
-            "-H",
-            metavar="NAME=VALUE",
-            help="A header of each message. May be given several times; the order is kept.",
-        ),
-    ] = None,
-    number: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="The publisher's number of the first message; the others' follow. What the topic "
-            "has of it already is left out: the command can be repeated. Needs --publisher.",
-        ),
-    ] = None,
-) -> None:
-    """Publish values to a topic by way of its hub, each as a message, and print the IDs of those
-    that were appended.
-
-    With --hubs neither HBase nor ZooKeeper need be in reach.
-    """
-    own = None if message_key is None else os.fsencode(message_key)
-    headers = parse_headers(header or ())
-    messages = [Message(topic, os.fsencode(value), own, headers) for value in values]
-    with hub_client(context, queue, hubs, publisher) as client:
-        if number is not None:
-            done = client.publish_once(topic, messages, number=number)
-            for appended in done.ids:
-                print(appended)
-            return
-        for message in messages:
-            print(client.publish(topic, message))
 
 
 @only_reads

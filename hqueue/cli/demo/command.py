@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands.inputs import open_input
 from hqueue.cli.commands.local import start_server
-from hqueue.cli.commands.put import open_input
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import PROGRAM, Session, session_of
@@ -157,12 +157,12 @@ class _Demo:
 
     def _ship(self, put: Tally) -> tuple[int, float]:
         """Ship all sources; how many messages the first burst had, and its seconds."""
-        from hqueue.cli.commands.shipment import Shipment  # noqa: PLC0415  (brings in the producer)
+        from hqueue.cli.commands.shipment import BUFFER_BYTES_MAX, Shipment  # noqa: PLC0415
 
         sources = self._sources()
         changing = threading.Thread(target=self._change_ttl, daemon=True)
         burst: tuple[int, float] | None = None
-        shipment = Shipment(self._queue)
+        shipment = Shipment(self._queue.producer(buffer_bytes_max=BUFFER_BYTES_MAX))
         try:
             while not sources.ended and shipment.error is None and sources.error is None:
                 item = sources.next(timeout_s=BURST_OVER_S)

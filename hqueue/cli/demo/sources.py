@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from hqueue.cli.commands.put import open_input
+from hqueue.cli.commands.inputs import open_input
 from hqueue.message import Message, partition_of_key
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hqueue.cli.commands.put import STDIN, open_input
+from hqueue.cli.commands.inputs import STDIN, open_input
 from hqueue.cli.exits import ExitCode, exit_code_of, show_error
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import add_command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hqueue import InvalidInputError
-from hqueue.cli.commands.put import open_input
+from hqueue.cli.commands.inputs import open_input
 
 
 @pytest.mark.parametrize("name", ["missing", ".", "a\0b", "~nobody-of-this-name/file"])

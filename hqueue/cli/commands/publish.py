@@ -1,0 +1,117 @@
+"""``hqueue publish``: messages from arguments, files and pipes to topics, through hubs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hqueue.cli.commands.sending import (
+    Destination,
+    FileOption,
+    FramingOption,
+    HeaderOption,
+    KeySeparatorOption,
+    Source,
+    send_stream,
+    send_values,
+)
+from hqueue.cli.formats import printable
+from hqueue.cli.framing import Framing
+from hqueue.cli.hub_clients import HubsOption, hub_client
+from hqueue.cli.registering import add_command
+from hqueue.cli.session import session_of
+from hqueue.errors import InvalidInputError
+from hqueue.message import Message, topic_bytes
+from hqueue.message_id import MessageID
+
+if TYPE_CHECKING:
+    from hqueue.cli.commands.shipment import Producing
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    add_command(app, "publish", publish, "Hubs")
+
+
+def publish(
+    context: typer.Context,
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="The topic; of documents that of those without one."),
+    ],
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="VALUE", help="Messages, or documents; published all or none."),
+    ] = None,
+    *,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="The queue of the topic.")],
+    hubs: HubsOption = None,
+    publisher: Annotated[str, typer.Option(help="The publisher's name.")] = "hqueue",
+    message_key: Annotated[
+        str | None, typer.Option("--message-key", help="The messages' own key, stored with each.")
+    ] = None,
+    header: HeaderOption = None,
+    key_separator: KeySeparatorOption = None,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="The publisher's number of the first value; the others' follow. What the topic "
+            "has of it already is left out: the command can be repeated. Needs --publisher.",
+        ),
+    ] = None,
+    file: FileOption = None,
+    framing: FramingOption = Framing.LINES,
+    print_ids: Annotated[
+        bool,
+        typer.Option(
+            "--print-ids",
+            help="Print the messages' IDs, in their order. Those of values given as arguments are "
+            "printed without it.",
+        ),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No summary.")] = False,
+) -> None:
+    """Publish messages to a topic through its hub: values given here, or what files or stdin hold.
+
+    Values given as arguments are one batch, all or none, and their IDs are printed. Files and stdin
+    are published as they are read, in their order. When something fails, reading ends, and stderr
+    says how many messages were published. With --hubs neither HBase nor ZooKeeper need be in reach.
+    """
+    topic_bytes(topic)
+    source = Source(
+        session_of(context),
+        values,
+        file,
+        framing=framing,
+        topic=topic,
+        key=None if message_key is None else os.fsencode(message_key),
+        headers=header,
+        separator=key_separator,
+    )
+    if number is not None and not values:
+        raise InvalidInputError("a number is for values given as arguments, which are one batch")
+    with hub_client(context, queue, hubs, publisher) as client:
+
+        def producer() -> Producing:
+            from hqueue.cli.commands.shipment import BUFFER_BYTES_MAX  # noqa: PLC0415
+
+            return client.producer(buffer_bytes_max=BUFFER_BYTES_MAX)
+
+        def send(messages: Sequence[Message]) -> Sequence[MessageID]:
+            if number is None:
+                return client.publish_many(topic, messages)
+            return client.publish_once(topic, messages, number=number).ids
+
+        to = Destination(f"topic {printable(topic)} of {queue}", "published", producer)
+        if values:
+            send_values(source, send, to, print_ids=True, quiet=quiet)
+            return
+        code = send_stream(source, to, print_ids=print_ids, quiet=quiet)
+    if code:
+        raise typer.Exit(code)
