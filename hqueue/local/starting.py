@@ -7,7 +7,6 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from hqueue.local.layout import is_gateway
 from hqueue.local.logs import last_lines
 from hqueue.local.process import LocalProcess, ProcessPlan, spawn
 from hqueue.local.readiness import check_native, check_thrift1, check_thrift2
+from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["PortTakenError", "Progress", "await_listening", "await_serving", "bring_up"]
 
@@ -113,7 +113,7 @@ def await_serving(processes: Iterable[LocalProcess], *, deadline: float) -> None
     # The first gateway creates the probe table; the others then find it.
     for group in (first[:1], [*first[1:], *second]):
         if group:
-            with ThreadPoolExecutor(len(group), "hqueue-local-probe") as pool:
+            with ThreadPool(len(group), "hqueue-local-probe") as pool:
                 for result in [
                     pool.submit(_await_gateway, gateway, processes, deadline) for gateway in group
                 ]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from hqueue.errors import ClosedError
+from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime.fork import register
-from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["THREADS", "SideBySide"]
 
@@ -33,7 +32,7 @@ class SideBySide:
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: ThreadPool | None = None
 
     def close(self) -> None:
         """Begin no more threads. Never raises."""
@@ -94,16 +93,14 @@ class SideBySide:
         try:
             for _ in range(threads):
                 pool.submit(run)
-        except RuntimeError as exc:
-            if is_interruption(exc):
-                raise
+        except HQueueError:
             return False
         return True
 
-    def _threads(self) -> ThreadPoolExecutor:
+    def _threads(self) -> ThreadPool:
         with self._lock:
             if self._closed:
                 raise ClosedError("the client is closed")
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(THREADS, "hqueue-records")
+                self._pool = ThreadPool(THREADS, "hqueue-records")
             return self._pool

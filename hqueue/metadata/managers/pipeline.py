@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hqueue.errors import BufferFullError, ClosedError, HQueueError
@@ -14,6 +14,7 @@ from hqueue.metadata.outcomes import PartlyDoneError, own_copy
 from hqueue.metadata.ports import Version
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import start
 
 __all__ = ["Pipeline"]
@@ -65,14 +66,15 @@ class Pipeline:
         self.store = store
         self._wait_s = wait_s
         self._closed = False
+        self._pool = ThreadPool(
+            SCANS_MAX, "hqueue-metadata-scan", unfinished_max=WAITING_MAX, wait_s=wait_s
+        )
         self._begin()
         register(self)
 
     def _begin(self) -> None:
         self._reads: _Lane[None] = _Lane(self._read, self._wait_s)
         self._changes: _Lane[FieldChange | Version] = _Lane(self._change, self._wait_s)
-        self._pool = ThreadPoolExecutor(SCANS_MAX, "hqueue-metadata-scan")
-        self._room = threading.BoundedSemaphore(WAITING_MAX)
 
     def after_fork_in_child(self) -> None:
         self._begin()
@@ -97,15 +99,7 @@ class Pipeline:
         """Do something that takes several requests; so many at a time as there are threads for
         it, the others wait.
         """
-        if not self._closed and not self._room.acquire(timeout=self._wait_s):
-            raise BufferFullError("too many requests wait", waiting=WAITING_MAX)
-        try:
-            future = self._pool.submit(work)
-        except RuntimeError as exc:
-            raise ClosedError("this is closed") from exc
-        room = self._room
-        future.add_done_callback(lambda _: room.release())
-        return future
+        return self._pool.submit(work)
 
     def scan(self, prefix: str, depth: int) -> Iterator[tuple[str, Found]]:
         """As `FieldRecords.scan`, by the thread that iterates."""

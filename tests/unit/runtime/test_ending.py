@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -163,15 +162,13 @@ def test_without_threads_whoever_commits_later_commits_now() -> None:
     assert called == [1, 2, 3]
 
 
-@pytest.mark.parametrize("refuses", [threading.Thread, concurrent.futures.ThreadPoolExecutor])
 def test_requests_side_by_side_are_made_one_after_the_other_without_threads(
-    refuses: type, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError(f"nothing new after {threads.REFUSAL}")
 
-    name = "start" if refuses is threading.Thread else "submit"
-    monkeypatch.setattr(refuses, name, refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     side_by_side = SideBySide()
     double: Callable[[int], int] = lambda number: 2 * number  # noqa: E731
     assert side_by_side.each(range(1, 20), double) == [2 * n for n in range(1, 20)]

@@ -8,7 +8,6 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from hqueue import (
     Address,
@@ -19,6 +18,7 @@ from hqueue import (
 )
 from hqueue.metadata.managers import HubInfo
 from hqueue.rpc.server import ThriftServer
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.hub.authorizer import Authorizer
@@ -85,7 +85,7 @@ class Hub:
         self._api: ApiServer | None = None
         self._metrics = HubMetrics(self._figures, self._pending)
         self._metrics.registry.register(SkippedMessages(client.skipped_messages))
-        self._pool = ThreadPoolExecutor(RESOLVING_A_THREAD * settings.threads, "hqueue-hub-resolve")
+        self._pool = ThreadPool(RESOLVING_A_THREAD * settings.threads, "hqueue-hub-resolve")
 
     async def run(
         self, stopping: asyncio.Event, on_ready: Callable[[Address], None] = lambda address: None

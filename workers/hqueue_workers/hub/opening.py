@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from hqueue import Client, MessageID, Queue, StoreUnavailableError, TopicScanner
 from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owning.available import AvailableHubs
@@ -61,7 +61,7 @@ class Parts:
         lease: Lease,
         runtime: Runtime,
         metrics: HubMetrics,
-        pool: ThreadPoolExecutor,
+        pool: ThreadPool,
     ) -> None:
         self._client = client
         self._settings = settings

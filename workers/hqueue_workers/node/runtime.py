@@ -6,11 +6,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from hqueue import ClosedError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["Runtime", "ready"]
 
@@ -38,8 +39,8 @@ class Runtime:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the error of a task that nobody expected: the worker can't go on then."""
         self._loop = asyncio.get_running_loop()
-        self._reading = ThreadPoolExecutor(threads, "hqueue-worker-read")
-        self._coordinating = ThreadPoolExecutor(4, "hqueue-worker-coordinate")
+        self._reading = ThreadPool(threads, "hqueue-worker-read")
+        self._coordinating = ThreadPool(4, "hqueue-worker-coordinate")
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def read(self, work: Callable[[], _Result]) -> _Result:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hqueue import BufferFullError, ClosedError, Outcome, StoreUnavailableError
+from hqueue import BufferFullError, ClosedError, HQueueError, Outcome, StoreUnavailableError
 from hqueue.errors import BadVersionError
 from hqueue.metadata.fields import FieldChange, FieldRecord
 from hqueue.metadata.managers import (
@@ -160,6 +160,23 @@ def test_no_more_wait_than_the_bound(store: Gate, monkeypatch: pytest.MonkeyPatc
     store.open.set()
     for future in asked:
         future.result(30)
+
+
+def test_work_that_found_no_thread_takes_no_room_and_its_error_says_so(
+    store: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(pipeline, "WAITING_MAX", 1)
+    line = Pipeline(store, 0.01)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(3):
+            with pytest.raises(HQueueError, match="starts no more threads") as refused:
+                line.run(int)
+            assert not isinstance(refused.value, (ClosedError, BufferFullError))
+    assert line.run(int).result(30) == 0
 
 
 def test_what_is_cancelled_before_it_is_sent_is_not_sent(store: Gate) -> None:

@@ -17,6 +17,7 @@ import pytest
 import hqueue
 from hqueue import HubClient, Message, MessageID, Outcome, StoreUnavailableError
 from hqueue.consume.queue_reader import QueueReader
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.part import Part
 from hqueue_workers.hub.subscribing import delivering
 from hqueue_workers.hub.subscribing.subscription import Delivery
@@ -410,3 +411,38 @@ def _figures(place: Place, number: int) -> dict[str, float]:
     lines = place.hubs[number].hub._metrics.page().decode().splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
+
+
+@pytest.mark.parametrize("what", ["abandon", "delete"])
+def test_a_topic_that_no_thread_is_there_to_leave_is_owned_and_served_as_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    place.hub()
+    place.publish(b"1").result(WAIT_S)
+    region = place.part(0).region
+    none = ThreadPool(1, "none")
+    none.shutdown()
+    with monkeypatch.context() as patched:
+        patched.setattr(region, "_pool", none)
+        with pytest.raises(hqueue.HQueueError):
+            getattr(region, what)("t")
+    place.publish(b"2").result(WAIT_S)
+    getattr(region, what)("t").result(WAIT_S)
+    assert not place.hubs[0].owns(QUEUE)
+
+
+def test_a_deletion_that_ended_by_a_fault_of_the_hub_is_not_reported_as_done(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.hub()
+    place.publish(b"1").result(WAIT_S)
+    region = place.part(0).region
+
+    def fail(*_: object, **__: object) -> None:
+        raise SystemExit("a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(region._listener, "leave", fail)
+        with pytest.raises(StoreUnavailableError, match="not deleted"):
+            region.delete("t").result(WAIT_S)
+    assert place.values() == [b"1"]

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from hqueue.errors import (
 from hqueue.metadata.managers import AvailableHub, HubInfo, TopicMetadata, Verdict
 from hqueue.rpc.server import calling_host
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Action, Authorizer
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.owning.creations import Creations
@@ -103,7 +104,7 @@ class Region:
         topics_max: int,
         creations: Creations,
         bound_s: float,
-        pool: ThreadPoolExecutor,
+        pool: ThreadPool,
         listener: OwnedListener,
         choose: Choose,
         hubs: Callable[[], Mapping[Address, AvailableHub]],
@@ -207,13 +208,12 @@ class Region:
             leaving = self._leaving.get(topic)
             if leaving is not None:
                 return leaving.done
-            owned = self._topics.pop(topic, None)
+            owned = self._topics.get(topic)
             done: Future[None] = Future()
             if owned is None:
                 done.set_result(None)
-                return done
-            self._leaving[topic] = _Leaving(owned, done)
-        self._pool.submit(self._leave, owned, done)
+            else:
+                self._begin_leaving(owned, done)
         return done
 
     def delete(self, topic: str) -> Future[None]:
@@ -231,11 +231,18 @@ class Region:
                     StoreUnavailableError("the topic is changing hands", topic=topic)
                 )
                 return deleted
-            del self._topics[topic]
-            done = Future[None]()
-            self._leaving[topic] = _Leaving(owned, done)
-        self._pool.submit(self._leave, owned, done, deleted)
+            self._begin_leaving(owned, Future(), deleted)
         return deleted
+
+    def _begin_leaving(
+        self, owned: OwnedTopic, done: Future[None], deleted: Future[None] | None = None
+    ) -> None:
+        """Have a topic left by a thread; the lock is held. If there is no thread for it, this
+        raises, and the topic is this hub's as before.
+        """
+        self._pool.submit(self._leave, owned, done, deleted)
+        del self._topics[owned.name]
+        self._leaving[owned.name] = _Leaving(owned, done)
 
     def close(self, wait_s: float) -> None:
         """Abandon all topics, those too that are just becoming its own, as many as can be in that
@@ -282,8 +289,8 @@ class Region:
         def start(_: object = None) -> None:
             try:
                 self._pool.submit(self._go_through, key, host, done)
-            except RuntimeError:
-                self._end(key, done, StoreUnavailableError("the hub is ending", queue=self.queue))
+            except HQueueError as exc:
+                self._end(key, done, exc)
 
         if leaving is None:
             start()
@@ -382,6 +389,8 @@ class Region:
         self, owned: OwnedTopic, done: Future[None], deleted: Future[None] | None = None
     ) -> None:
         error: BaseException | None = None
+        with self._lock:
+            pass  # From here on nothing more is accepted of the topic.
         try:
             committer = self.committers.of(owned.partition)
             committer.drained(owned, self._bound_s)
@@ -392,11 +401,15 @@ class Region:
             if deleted is not None:
                 erase(owned, self._metadata, committer, self._bound_s)
             self._metadata.election.release(owned.name, owned.verdict).result(self._bound_s)
-        except (
-            HQueueError,
-            FutureTimeoutError,
-        ) as exc:  # It is this hub's still, and is made its own again.
-            logger.info("topic %r was not released: %s", owned.name, exc)
+        except BaseException as exc:  # It is this hub's still, and is made its own again.
+            expected = isinstance(exc, (HQueueError, FutureTimeoutError))
+            logger.log(
+                logging.INFO if expected else logging.ERROR,
+                "topic %r was not released: %s",
+                owned.name,
+                exc,
+                exc_info=not expected,
+            )
             error = exc
         finally:
             with self._lock:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from hqueue import Address, InvalidInputError, TopicAccess
 from hqueue.errors import NoSubscriptionStateError
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.authorizer import Action
 from hqueue_workers.hub.owning.region import Region
 from hqueue_workers.hub.serving.access import AccessChanges
@@ -45,7 +46,7 @@ class Managing:
         *,
         access: AccessChanges,
         runtime: _Loop,
-        pool: ThreadPoolExecutor,
+        pool: ThreadPool,
     ) -> None:
         self._region = region
         self._me = me

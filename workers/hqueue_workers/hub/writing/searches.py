@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 
 from hqueue import BufferFullError, HQueueError, Outcome, ReceivedMessage, StoreUnavailableError
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.writing.gathering import fenced
 from hqueue_workers.hub.writing.numbers import Numbers, newest_of
 from hqueue_workers.hub.writing.owned import OwnedTopic
@@ -35,7 +36,7 @@ class Searches:
         self._scan = scan
         self._lock = threading.Lock()
         self._under_way: dict[_Key, Future[None]] = {}
-        self._pool = ThreadPoolExecutor(THREADS, "hqueue-hub-search")
+        self._pool = ThreadPool(THREADS, "hqueue-hub-search")
         self._closed = False
 
     def learn(
@@ -52,8 +53,10 @@ class Searches:
             if under_way is None:
                 if self._closed:
                     raise StoreUnavailableError("the hub is ending")
-                under_way = self._under_way[key] = Future()
+                under_way = Future()
+                # It ends when the lock is free.
                 self._pool.submit(self._search, key, numbers, publisher, under_way)
+                self._under_way[key] = under_way
             return under_way
 
     def close(self) -> None:

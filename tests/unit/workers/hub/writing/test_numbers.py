@@ -11,6 +11,7 @@ import pytest
 import hqueue
 from hqueue import (
     Address,
+    HQueueError,
     HubClient,
     InvalidInputError,
     Message,
@@ -19,6 +20,7 @@ from hqueue import (
     StoreUnavailableError,
 )
 from hqueue.metadata.managers import HubInfo, Verdict
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.writing.committer import Committer
 from hqueue_workers.hub.writing.numbers import (
     NUMBER,
@@ -35,6 +37,7 @@ from hqueue_workers.hub.writing.owned import (
     Published,
     UnknownNumbersError,
 )
+from hqueue_workers.hub.writing.searches import Searches
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.stopping import stopped_at
@@ -392,3 +395,19 @@ def test_what_makes_no_sense_is_refused(hubs: list[HubThread]) -> None:
         with pytest.raises(InvalidInputError):
             me.newest_number("")
     assert not hubs[0].owns(QUEUE) | hubs[1].owns(QUEUE)
+
+
+def test_a_search_that_no_thread_was_there_for_is_begun_by_the_next_that_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owned, numbers = topic(known_from=100), Numbers()
+    searches = Searches(lambda *_: contextlib.nullcontext(()))
+    none = ThreadPool(1, "none")
+    none.shutdown()
+    with monkeypatch.context() as patched:
+        patched.setattr(searches, "_pool", none)
+        with pytest.raises(HQueueError):
+            searches.learn(owned, numbers, "me", 0)
+    searches.learn(owned, numbers, "me", 0).result(WAIT_S)
+    assert numbers.knows(owned, "me", 0)
+    searches.close()
