@@ -11,8 +11,7 @@ for message in queue.scan():
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # `typing`'s own would be the first thing that takes time.
 if TYPE_CHECKING:
     from hqueue.client import Client, Ttl
     from hqueue.connecting import connect

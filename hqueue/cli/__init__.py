@@ -19,26 +19,62 @@ Data goes to stdout, everything else to stderr. The exit code says what became o
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
 
-from hqueue.cli.streams import complete_streams
-from hqueue.runtime.extras import installing
+# What a command needs is loaded in `main`, where Ctrl-C is expected: before that it would end with
+# a traceback.
+# ruff: noqa: PLC0415
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 __all__ = ["main"]
+
+FAILED_TO_LOAD = 2
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, this process's own if none is given; its exit code."""
+    # Python's own handler raises. In the middle of an import, and at the end of the process, that
+    # would be shown as a traceback: there a process that is a command ends at once.
+    ends = arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    try:
+        if ends:
+            signal.signal(signal.SIGINT, _end)
+        run = _load()
+        if run is None:
+            return FAILED_TO_LOAD
+        try:
+            if ends:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            return run(arguments)
+        finally:
+            if ends:
+                signal.signal(signal.SIGINT, _end)
+    except KeyboardInterrupt:  # While modules are loaded, or a connection is closed.
+        return INTERRUPTED
+
+
+def _load() -> Callable[[Sequence[str] | None], int] | None:
+    """What runs commands; none if what it needs is not installed, which is said."""
+    from hqueue.cli.streams import complete_streams
+
     complete_streams()
     try:
-        try:
-            from hqueue.cli.app import main as run  # noqa: PLC0415  (an extra)
-        except ModuleNotFoundError as exc:
-            if (exc.name or "hqueue").startswith("hqueue"):
-                raise
-            print(f"hqueue: error: commands need more: {installing('cli')}", file=sys.stderr)
-            return 2
-        return run(arguments)
-    except KeyboardInterrupt:  # While modules are loaded, or a connection is closed.
-        return 130
+        from hqueue.cli.app import main as run  # An extra.
+    except ModuleNotFoundError as exc:
+        if (exc.name or "hqueue").startswith("hqueue"):
+            raise
+        from hqueue.runtime.extras import installing
+
+        print(f"hqueue: error: commands need more: {installing('cli')}", file=sys.stderr)
+        return None
+    return run
+
+
+def _end(number: int, frame: object) -> None:
+    os._exit(INTERRUPTED)

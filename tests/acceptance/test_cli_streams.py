@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 
 import pytest
 
@@ -63,20 +62,3 @@ def test_what_was_written_is_said_though_its_ids_can_not_be_printed(
     assert f"2 messages (6 B) written to {name}" in put.err
     assert put.err.count("stdout can't be written to") == 1
     assert len([*client.queue(name).scan()]) == 2
-
-
-def test_ctrl_c_while_modules_are_loaded_ends_with_130_and_no_traceback() -> None:
-    interrupted = (
-        "import sys\n"
-        "class Interrupting:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'typer':\n"
-        "            raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Interrupting())\n"
-        "from hqueue.cli import main\n"
-        "sys.exit(main())\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", interrupted], capture_output=True, timeout=60, check=False
-    )
-    assert (ended.returncode, ended.stderr) == (130, b"")

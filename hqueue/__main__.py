@@ -1,0 +1,7 @@
+"""``python -m hqueue`` is ``hqueue``."""
+
+import sys
+
+from hqueue.cli import main
+
+sys.exit(main())

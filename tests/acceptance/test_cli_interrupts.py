@@ -1,0 +1,69 @@
+"""Ctrl-C ends a command with 130 and without a traceback, at whatever moment it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import wait_for
+
+PROGRAM = """
+import sys
+
+class Begun:
+    def find_spec(self, name, path=None, target=None):
+        if name == "hqueue.cli.streams":
+            open(sys.argv.pop(), "w").close()
+
+sys.meta_path.insert(0, Begun())
+from hqueue.cli import main
+sys.exit(main())
+"""
+"""Says in a file when `main` begins to load modules: before it the process is the interpreter's."""
+
+MOMENTS_S = [0.0, 0.05, 0.1, 0.2, 0.4, 0.8]
+
+
+@pytest.mark.parametrize("command", [["queues"], ["worker"], ["hub", "q"], ["describe", "q"]])
+def test_at_each_of_several_moments(command: list[str], tmp_path: Path) -> None:
+    environment = {**os.environ, "HQUEUE_CONFIG": os.devnull, "HQUEUE_ZOOKEEPER": "127.0.0.1:1"}
+    for moment_s in MOMENTS_S:
+        begun = tmp_path / f"begun-{moment_s}"
+        with subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *command, str(begun)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            wait_for(begun.exists, "it loads modules")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(moment_s)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        assert b"Traceback" not in errors, errors
+        assert b"Exception ignored" not in errors, errors
+        assert process.returncode == 130, (moment_s, errors)
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_with_130_and_no_traceback() -> None:
+    interrupted = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from hqueue.cli import main\n"
+        "sys.exit(main())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", interrupted], capture_output=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, b"")
