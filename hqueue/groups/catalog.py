@@ -12,6 +12,7 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.handle import Cluster
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.kinds import listed
@@ -105,6 +106,7 @@ class QueueCatalog:
         self._work = threading.Condition(self._lock)
         self._due_ms = float("inf")
         self._closed = False
+        self._faults = FaultLog(logger, clock)
         start(self._run, name="hqueue-group-queues")
 
     def select(self, selection: Selection) -> Catalog:
@@ -167,9 +169,11 @@ class QueueCatalog:
             except ClosedError:
                 return
             except HQueueError as exc:
-                logger.warning("the queues of a group can't be looked for now: %s", exc)
+                text = "the queues of a group can't be looked for now: %s"
+                self._faults.met("queues", text, exc)
                 self._look_again()
                 continue
+            self._faults.over("queues", "the queues of a group can be looked for again")
             with self._lock:
                 if self._closed or self._selection is not selection or found == self._last:
                     continue

@@ -13,6 +13,7 @@ from hqueue.groups.offsets import Position
 from hqueue.metadata import PartitionKey
 from hqueue.runtime import ending
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import try_start
 
 __all__ = ["Committer", "OnCommit"]
@@ -60,6 +61,7 @@ class Committer:
         """There for as long as something is to be committed later, or called."""
         self._decisions: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
         self._ending = False
+        self._faults = FaultLog(logger)
         ending.register(self)
 
     def at_end(self) -> None:
@@ -191,7 +193,9 @@ class Committer:
         if on_commit is not None:
             self._to_call.append((on_commit, first, error))
         elif error is not None:
-            logger.warning("offsets were not committed: %s", error)
+            self._faults.met("commits", "offsets were not committed: %s", error)
+        if error is None:
+            self._faults.over("commits", "offsets are committed again")
         with self._lock:
             if self._later[0] is first:  # Else more was put to it meanwhile.
                 self._later.popleft()

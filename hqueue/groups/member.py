@@ -30,6 +30,7 @@ from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import NEW, Watch
 from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
 
 __all__ = ["GroupMember"]
@@ -98,6 +99,7 @@ class GroupMember:
         self._on_queues = on_queues
         self._on_idle = on_idle
         self._clock = clock
+        self._faults = FaultLog(logger, clock)
         self._owners = Owners(store, paths, "consumer")
         self._offsets = GroupOffsets(store, paths) if commits else None
         self._planning = Planning(consumer, assignor, led=not eager)
@@ -397,6 +399,8 @@ class GroupMember:
             try:
                 done = self._carry_out(steps, session_id)
                 done &= session_id is None or self._look_after_claims(session_id)
+                if done and session_id is not None:
+                    self._faults.over("claims", "a group can be asked again")
                 if plan is not None:
                     self._lead(plan)
             except ClosedError:
@@ -423,10 +427,12 @@ class GroupMember:
         try:
             self._plan.write(plan)
         except StoreUnavailableError as exc:
-            logger.warning("a group can't be planned now: %s", exc)
+            self._faults.met("plan", "a group can't be planned now: %s", exc)
             with self._lock:
                 self._planning.see_nothing_written()
                 self._pacing.notify()
+        else:
+            self._faults.over("plan", "a group can be planned again")
 
     def _is_closed(self) -> bool:
         return self._closed
@@ -447,7 +453,7 @@ class GroupMember:
         except ClosedError:
             raise
         except HQueueError as exc:
-            logger.warning("a group can't be asked now: %s", exc)
+            self._faults.met("claims", "a group can't be asked now: %s", exc)
             doubtful = steps.release | steps.claim
         with self._lock:
             here = self._certainty.session_id == session_id
@@ -486,7 +492,8 @@ class GroupMember:
         except ClosedError:
             raise
         except HQueueError as exc:
-            logger.warning("it is not known now whether claims are there: %s", exc)
+            text = "it is not known now whether claims are there: %s"
+            self._faults.met("claims", text, exc)
             return False
         logger.warning("claims were removed by another hand: %s", sorted(gone)[:10])
         return False

@@ -14,6 +14,7 @@ from hqueue.metadata.ports import Group, MetadataStore, Obstacle, SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.held import Held
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
 
 __all__ = ["Registration"]
@@ -83,6 +84,7 @@ class Registration:
         self._settled = False
         """Whether nothing is to be removed any more."""
         self._own: OwnKeys | None = None
+        self._faults = FaultLog(logger, clock)
         self._making = threading.Lock()
         self._work = threading.Condition()
         try:
@@ -178,7 +180,8 @@ class Registration:
                 with self._making:
                     self._make_again()
             except StoreUnavailableError as exc:
-                logger.warning("a registration could not be made again yet: %s", exc)
+                text = "a registration could not be made again yet: %s"
+                self._faults.met("registration", text, exc)
                 with self._work:
                     self._due = True
                     self._work.wait_for(lambda: self._closed, PAUSE_MS / 1e3)
@@ -189,6 +192,8 @@ class Registration:
                 self.failure = exc
                 call_foreign("a listener of a registration's failure", self._on_failure, exc)
                 return
+            else:
+                self._faults.over("registration", "a registration was made again")
 
     def _make_again(self) -> None:
         """Make what isn't there any more, and hear of it when that goes, too."""

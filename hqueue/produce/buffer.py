@@ -18,6 +18,7 @@ from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import try_start
 from hqueue.settings.kinds import check_timeout_s
 from hqueue.settings.limits import (
@@ -32,6 +33,9 @@ from hqueue.settings.reserved import check_topic
 __all__ = ["BatchingBuffer"]
 
 logger = logging.getLogger(__name__)
+
+FAULT_QUIET_MS = 5_000.0
+"""Batches to some targets may be written while those to others are not."""
 
 MESSAGE_OVERHEAD_BYTES = 200
 """What a buffered message takes beside its value, about."""
@@ -99,6 +103,9 @@ class BatchingBuffer(Generic[Target]):
         self._closed = False
         self._ending = False
         """Whether what is taken is written before the call returns."""
+        self._faults = FaultLog(logger, quiet_ms=FAULT_QUIET_MS)
+        self._unwritten = 0
+        """About so many messages were not written since the fault began."""
         self._threads: list[threading.Thread] = []
         self._helping: list[threading.Thread] = []
         """Threads of others that write now."""
@@ -405,8 +412,12 @@ class BatchingBuffer(Generic[Target]):
         except BaseException as exc:  # Whatever it is, the senders must learn it.
             error = exc
             count = len(batch.taken) if batch.bodies is None else batch.bodies.count
-            logger.warning("a batch of %d messages was not written: %s", count, exc)
+            self._unwritten += count
+            self._faults.met("writing", "a batch of %d messages was not written: %s", count, exc)
         if error is None:
+            text = "batches are written again; %d messages were not"
+            if self._faults.over("writing", text, self._unwritten):
+                self._unwritten = 0
             batch.future.set_result(ids)
         else:
             batch.future.set_exception(error)

@@ -23,6 +23,7 @@ from hqueue.metadata.subscriptions import PresenceGuard
 from hqueue.push.handover import Handover
 from hqueue.push.members import MemberPaths, connected_members
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
 
 __all__ = ["SubscriberMember"]
@@ -84,6 +85,7 @@ class SubscriberMember:
         """Those of which the last call is waited for."""
         self._due = threading.Event()
         self._closed = self._failed = False
+        self._faults = FaultLog(logger, clock)
         self._obstructed: Deadline | None = None
         self._coordination: Coordination
         self._presence: Presence
@@ -243,8 +245,12 @@ class SubscriberMember:
             except ClosedError:
                 return
             except HQueueError as exc:
-                logger.warning("partitions of a subscriber can't be shared now: %s", exc)
+                text = "partitions of subscriber %s of %s can't be shared now: %s"
+                self._faults.met("turn", text, self._subscriber, self._queue, exc)
                 retry = True
+            else:
+                text = "partitions of subscriber %s of %s can be shared again"
+                self._faults.over("turn", text, self._subscriber, self._queue)
             if retry:
                 self._clock.sleep_ms(RETRY_MS)
                 self._due.set()

@@ -85,14 +85,15 @@ class FaultLog:
                 self._faults.pop(next(iter(self._faults)))
         self._logger.log(logging.WARNING if began_ms is None else logging.DEBUG, text, *given)
 
-    def over(self, fault: str, text: str, *given: object) -> None:
-        """A fault is not there: the line is written if it was there before."""
+    def over(self, fault: str, text: str, *given: object) -> bool:
+        """A fault is not there: the line is written if it was there before. Whether it was."""
         if not self._faults:
-            return  # Nearly always.
+            return False  # Nearly always.
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             began_ms, met_ms = self._faults.get(fault, (now_ms, now_ms))
             if fault not in self._faults or now_ms - met_ms < self._quiet_ms:
-                return
+                return False
             del self._faults[fault]
         self._logger.warning(f"{text}, after %.1f s", *given, (now_ms - began_ms) / 1e3)
+        return True

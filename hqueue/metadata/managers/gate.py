@@ -36,6 +36,7 @@ from hqueue.metadata.managers.stage import Phase, Stage, StageRecord, encode_ack
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
 
 __all__ = ["Gate"]
@@ -82,6 +83,7 @@ class Gate:
     def _begin(self) -> None:
         self._lock = threading.Condition()
         self._asking = threading.Lock()
+        self._faults = FaultLog(logger, self._clock)
         self._certainty = Certainty(self._session, self._lock, self._clock)
         self._key = self._record.writer(secrets.token_hex(NAME_BYTES))
         self._known: Stage | None = None
@@ -344,9 +346,14 @@ class Gate:
             try:
                 self._acknowledge(stage)
             except HQueueError as exc:
-                logger.warning("the stage of a move is not acknowledged yet: %s", exc)
+                text = "the stage of a move of topics' metadata is not acknowledged yet: %s"
+                self._faults.met("stage", text, exc)
                 with self._lock:
                     self._lock.wait_for(lambda: self._closed, PAUSE_S)
+            else:
+                self._faults.over(
+                    "stage", "the stage of a move of topics' metadata is acknowledged"
+                )
 
     def _is_behind(self) -> bool:
         known = self._known

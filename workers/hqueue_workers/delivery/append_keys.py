@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from hqueue import HQueueError
@@ -11,8 +10,6 @@ from hqueue.metadata.append_keys import AppendKey, AppendKeys
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["AppendKeyring"]
-
-logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 60_000.0
 
@@ -42,7 +39,10 @@ class AppendKeyring:
             try:
                 await self._renew()
             except HQueueError as exc:
-                logger.warning("the keys of notifications can't be renewed now: %s", exc)
+                text = "the keys of notifications can't be renewed now: %s"
+                self._runtime.faults.met("keys", text, exc)
+            else:
+                self._runtime.faults.over("keys", "the keys of notifications can be renewed again")
             await self._runtime.sleep_ms(LOOK_EVERY_MS)
 
     def close(self) -> None:

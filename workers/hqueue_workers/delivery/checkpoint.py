@@ -65,6 +65,9 @@ class CheckpointUpdater:
             self.moved_by_others = True
             logger.warning("this worker is not in charge any more: %s", exc)
         except HQueueError as exc:
-            logger.warning("a checkpoint was not written, and will be: %s", exc)
+            text = "checkpoints are not written now, and will be: %s"
+            self._runtime.faults.met("writing checkpoints", text, exc)
+        else:
+            self._runtime.faults.over("writing checkpoints", "checkpoints are written again")
         finally:
             self._writing = False

@@ -56,14 +56,20 @@ class GroupLagMeter:
                 except GroupNotFoundError:
                     continue  # It was deleted meanwhile, or is empty.
                 measured.append(found)
-                for each in found.partitions:
-                    if each.unreadable:
-                        logger.warning(
-                            "a partition of a group is not measured: %s", each.unreadable
-                        )
+                self._note_unreadable(group, found)
         except HQueueError as exc:
             logger.debug("groups were not measured: %s", exc)
         return measured
+
+    def _note_unreadable(self, group: str, found: GroupDescription) -> None:
+        """Say when partitions of a group can't be measured, and when all can be again."""
+        fault = f"measuring {group}"
+        unreadable = [each.unreadable for each in found.partitions if each.unreadable]
+        if unreadable:
+            text = "%d partitions of group %s are not measured; the first: %s"
+            self._runtime.faults.met(fault, text, len(unreadable), group, unreadable[0])
+        else:
+            self._runtime.faults.over(fault, "all partitions of group %s are measured again", group)
 
     def _own(self, name: str) -> list[str]:
         """The groups that are this worker's."""

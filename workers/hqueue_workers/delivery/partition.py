@@ -190,9 +190,11 @@ class ServedPartition:
         try:
             known = await shared.runtime.coordinate(lambda: shared.checkpoints.read(key))
         except HQueueError as exc:
-            logger.warning("a checkpoint can't be read now: %s", exc)
+            text = "checkpoints can't be read now: %s"
+            shared.runtime.faults.met("reading checkpoints", text, exc)
             await shared.runtime.sleep_ms(PAUSE_MS)
             return True
+        shared.runtime.faults.over("reading checkpoints", "checkpoints can be read again")
         if known is None:
             logger.warning("there is no checkpoint: %s", key)
             return False

@@ -24,17 +24,12 @@ from hqueue import (
     fetch_once,
 )
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.seldom import FaultLog
 from hqueue_workers.delivery.segment import OVERHEAD_BYTES, Segment, SubscriptionFilter, segments_of
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Poller", "TailWaiter"]
 
 logger = logging.getLogger(__name__)
-
-FAULT_QUIET_MS = 1_000.0
-"""A queue can be read again when no request failed for so long: those to other servers may go well
-meanwhile."""
 
 PAUSE_MS_MIN = 5.0
 PAUSE_MS_NOTIFIED = 100.0
@@ -168,7 +163,6 @@ class Poller:
         self._queue = queue
         self._runtime = runtime
         self._clock = runtime.clock
-        self._faults = FaultLog(logger, runtime.clock, FAULT_QUIET_MS)
         self._pace = Pace(
             pause_ms_min=PAUSE_MS_MIN,
             pause_ms_max=poll_ms_max,
@@ -304,11 +298,7 @@ class Poller:
                 waiting.tail.came(waiting.segments)
             else:
                 self._expect(waiting)
-        name = self._queue.name
-        if error is not None:
-            self._faults.met(name, "queue %s can't be read now: %s", name, error)
-        else:
-            self._faults.over(name, "queue %s can be read again", name)
+        self._runtime.note_read(self._queue.name, error)
 
     def _ask_once(self, group: list[_Waiting]) -> HQueueError | None:
         """Ask, in a thread. What came before an error counts: the readers have passed it."""

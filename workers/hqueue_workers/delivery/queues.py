@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from hqueue import Client, HQueueError, Queue, Row
 from hqueue.metadata import PartitionKey
-from hqueue.runtime.seldom import FaultLog
 from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.node.runtime import Runtime
 from hqueue_workers.node.settings import WorkerSettings
 
 __all__ = ["OpenQueue", "OpenQueues"]
-
-logger = logging.getLogger(__name__)
 
 REGIONS_FRESH_MS = 30_000.0
 REGIONS_UNOWNED_MS = 2_000.0
@@ -47,7 +43,6 @@ class OpenQueues:
     def __init__(self, client: Client, runtime: Runtime, settings: WorkerSettings) -> None:
         self._client = client
         self._runtime = runtime
-        self._faults = FaultLog(logger, runtime.clock)
         self._settings = settings
         self._open: dict[str, OpenQueue] = {}
         self._retry_ms: dict[str, float] = {}
@@ -86,6 +81,7 @@ class OpenQueues:
         """Open a queue that is not open, or was made again with other partitions; ask again where
         its regions are, now and then.
         """
+        fault = f"opening {name}"
         now_ms = self._runtime.clock.monotonic_ms()
         known = self._open.get(name)
         due_ms = self._retry_ms.get(name, now_ms) if known is None else known.hosts_stale_ms
@@ -99,12 +95,13 @@ class OpenQueues:
             if queue is None or queue.partitions != len(located):
                 queue = await self._runtime.read(lambda: self._client.queue(name))
         except HQueueError as exc:
-            self._faults.met(name, "queue %s can't be opened or located now: %s", name, exc)
+            text = "queue %s can't be opened or located now: %s"
+            self._runtime.faults.met(fault, text, name, exc)
             self._retry_ms[name] = now_ms + RETRY_MS
             if known is not None:
                 known.hosts_stale_ms = now_ms + RETRY_MS
             return
-        self._faults.over(name, "queue %s can be opened and located again", name)
+        self._runtime.faults.over(fault, "queue %s can be opened and located again", name)
         hosts = {each.partition: each.host for each in located}
         if known is not None:
             # The poller stays: it asks for any partition, and those that are served wait for it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -15,8 +14,6 @@ from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window,
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["MessageScanner", "Reading"]
-
-logger = logging.getLogger(__name__)
 
 PAUSE_MS_MIN, PAUSE_MS_MAX = 1_000.0, 30_000.0
 
@@ -220,13 +217,11 @@ class MessageScanner:
                 try:
                     segments = await self._runtime.read(self._once())
                 except HQueueError as exc:
-                    logger.warning(
-                        "partition %d of %s can't be read now: %s",
-                        self.partition, self._queue.name, exc,
-                    )  # fmt: skip
+                    self._runtime.note_read(self._queue.name, exc)
                     await self._runtime.sleep_ms(pause_ms)
                     pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
                 else:
+                    self._runtime.note_read(self._queue.name, None)
                     if reader is self.reader:
                         break
         finally:

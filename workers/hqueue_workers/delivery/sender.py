@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from hqueue import DeadLetter, HQueueError, Queue
 from hqueue.message_id import timestamp_of
@@ -18,8 +17,6 @@ from hqueue_workers.node.metrics import DeliveryMetrics
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["MessageSender", "backoff_ms", "status_of"]
-
-logger = logging.getLogger(__name__)
 
 PAUSE_MS_MIN, PAUSE_MS_MAX = 1_000.0, 30_000.0
 """The pauses after a failure that is none of the subscriber's."""
@@ -104,12 +101,22 @@ class MessageSender:
                 try:
                     await self._deliver()
                     pause_ms = PAUSE_MS_MIN
+                    self._over("delivering", "delivery to subscriber %s of %s goes on")
                 except HQueueError as exc:
-                    logger.warning("delivery to %s waits: %s", self.checkpoint.key, exc)
+                    self._met("delivering", "delivery to subscriber %s of %s waits: %s", exc)
                     await self._runtime.sleep_ms(pause_ms)
                     pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
         finally:
             self.cursor.close()
+
+    def _met(self, fault: str, text: str, error: Exception) -> None:
+        """Something is wrong with the subscriber, in whichever of its partitions."""
+        subscriber, queue = self.checkpoint.key.subscriber, self.checkpoint.key.queue
+        self._runtime.faults.met(f"{fault} {subscriber} {queue}", text, subscriber, queue, error)
+
+    def _over(self, fault: str, text: str) -> None:
+        subscriber, queue = self.checkpoint.key.subscriber, self.checkpoint.key.queue
+        self._runtime.faults.over(f"{fault} {subscriber} {queue}", text, subscriber, queue)
 
     async def _deliver(self) -> None:
         """Make one call, and do what its answer says."""
@@ -155,6 +162,7 @@ class MessageSender:
     async def _answered(self, call: Call, reply: Reply) -> float:
         """Take in an answer; the pause until the call is made again, 0 if it is not."""
         self._failures = 0
+        self._over("calling", "subscriber %s of %s answers again")
         status = status_of(reply)
         if status is Status.DONE:
             if call.count:
@@ -179,8 +187,7 @@ class MessageSender:
         self._failures += 1
         self._metrics.unanswered()
         if self._lease.holds:
-            level = logging.WARNING if self._failures == 1 else logging.DEBUG
-            logger.log(level, "no answer from %s: %s", self.checkpoint.key, error)
+            self._met("calling", "subscriber %s of %s gives no answer: %s", error)
         self._repeat_to = self._repeat_to if call is None else call.end
         return self._backoff_ms(self._failures)
 

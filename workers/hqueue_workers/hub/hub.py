@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import secrets
@@ -271,11 +272,10 @@ class Hub:
             await self._runtime.sleep_ms(self._settings.balance_ms)
             if not self._lease.holds:
                 continue
-            for part in self._parts.values():
-                await self._runtime.coordinate(lambda p=part: self._settle(p))  # type: ignore[misc]
+            for queue, part in self._parts.items():
+                await self._runtime.coordinate(functools.partial(self._settle, queue, part))
 
-    @staticmethod
-    def _settle(part: Part) -> None:
+    def _settle(self, queue: str, part: Part) -> None:
         part.region.committers.look_after()
         part.partitions.settle()
         try:
@@ -283,7 +283,11 @@ class Hub:
                 part.registration.update(part.shedding.measure())
             part.shedding.shed()
         except HQueueError as exc:
-            logger.info("the load can't be told or shed now: %s", exc)
+            text = "can't report the load of %s; trying again: %s"
+            self._runtime.faults.met(f"load of {queue}", text, queue, exc)
+        else:
+            text = "can report the load of %s again"
+            self._runtime.faults.over(f"load of {queue}", text, queue)
 
     def _end(self, server: ThriftServer) -> None:
         """Be chosen no more, release all topics, and answer what is under way: callers are sent

@@ -99,7 +99,10 @@ class BrokerRegistration:
             except SettingsError:
                 raise
             except HQueueError as exc:
-                logger.warning("the cluster's queues can't be registered now: %s", exc)
+                text = "the cluster's queues can't be registered now: %s"
+                self._runtime.faults.met("broker", text, exc)
+            else:
+                self._runtime.faults.over("broker", "the cluster's queues can be registered again")
             await self._runtime.wait(self._changed, pause_ms)
 
     async def release(self) -> None:

@@ -18,7 +18,6 @@ from hqueue.metadata import (
     WorkerRecord,
 )
 from hqueue.metadata.owners import ClaimGuard
-from hqueue.runtime.seldom import FaultLog
 from hqueue_workers.node.assignment import assign
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
@@ -88,7 +87,6 @@ class Claims(Generic[_Served]):
         self._coordination = coordination
         self._lease = lease
         self._runtime = runtime
-        self._faults = FaultLog(logger, runtime.clock)
         self._regions = regions
         self._serve = serve
         self._present: Mapping[SubscriptionKey, Presence] | None = None
@@ -128,9 +126,9 @@ class Claims(Generic[_Served]):
                 await self._settle()
                 await self._look_after()
             except HQueueError as exc:
-                self._faults.met("claims", "partitions can't be claimed now: %s", exc)
+                self._runtime.faults.met("claims", "partitions can't be claimed now: %s", exc)
             else:
-                self._faults.over("claims", "partitions can be claimed again")
+                self._runtime.faults.over("claims", "partitions can be claimed again")
 
     async def drain(self) -> None:
         """Give all up in order: what another claims then goes on where this ended."""

@@ -9,8 +9,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from hqueue import ClosedError
+from hqueue import ClosedError, HQueueError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["Runtime", "ready"]
@@ -18,6 +19,9 @@ __all__ = ["Runtime", "ready"]
 logger = logging.getLogger(__name__)
 ready = logging.getLogger("hqueue_workers.ready")
 """Where a worker and a hub say that they are ready, and where. The command line always shows it."""
+
+FAULT_QUIET_MS = 1_000.0
+"""What fails for one partition, and not for others, is over when it failed for none for so long."""
 
 _Result = TypeVar("_Result")
 
@@ -38,6 +42,10 @@ class Runtime:
         self.clock = clock
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Ends with the error of a task that nobody expected: the worker can't go on then."""
+        self.faults = FaultLog(logger, clock, FAULT_QUIET_MS)
+        """Where all that goes on here says what fails, and when that is over: thousands of
+        partitions say it once.
+        """
         self._loop = asyncio.get_running_loop()
         self._reading = ThreadPool(threads, "hqueue-worker-read")
         self._coordinating = ThreadPool(4, "hqueue-worker-coordinate")
@@ -94,6 +102,14 @@ class Runtime:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    def note_read(self, queue: str, error: HQueueError | None) -> None:
+        """Say when a queue can't be read, and when it can be again: of all its partitions once."""
+        fault = f"reading {queue}"
+        if error is not None:
+            self.faults.met(fault, "queue %s can't be read now: %s", queue, error)
+        else:
+            self.faults.over(fault, "queue %s can be read again", queue)
 
     def fail(self, error: BaseException) -> None:
         """End the worker with this error."""

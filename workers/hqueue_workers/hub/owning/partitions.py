@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from hqueue import Address, HQueueError
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
 from hqueue.metadata.managers import Hubs
+from hqueue.runtime.seldom import FaultLog
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import is_whole, whole_number
@@ -72,6 +73,7 @@ class HubPartitions:
         self._me = me
         self._hosts = hosts
         self._held: tuple[int, ...] = ()
+        self._faults = FaultLog(logger)
 
     def choose(self, topic: str) -> int:
         """Where a topic's messages go."""
@@ -88,7 +90,10 @@ class HubPartitions:
         try:
             self._settle()
         except HQueueError as exc:
-            logger.info("partitions can't be claimed now: %s", exc)
+            text = "partitions of %s can't be claimed now: %s"
+            self._faults.met("claims", text, self._queue, exc)
+        else:
+            self._faults.over("claims", "partitions of %s can be claimed again", self._queue)
 
     def lose(self) -> None:
         """The session was lost, and all claims with it."""

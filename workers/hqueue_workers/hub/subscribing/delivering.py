@@ -108,6 +108,7 @@ class Delivering:
         calls_max: int,
     ) -> None:
         self._queue = queue
+        self._fault = f"topics of {queue.name}"
         self._past = past
         self._ranges_of = ranges_of
         self._forgetting = False
@@ -170,8 +171,12 @@ class Delivering:
         try:
             pause_ms = await self._deliver(subscription, place)
         except HQueueError as exc:
-            self._log.warning("delivery to %s waits: %s", subscription.subscriber, exc)
+            text = "subscribers of topics of queue %s wait: %s"
+            self._runtime.faults.met(self._fault, text, self._queue.name, exc)
             pause_ms = ERROR_MS
+        else:
+            text = "subscribers of topics of queue %s wait no more"
+            self._runtime.faults.over(self._fault, text, self._queue.name)
         finally:
             place.busy -= 1
             self._probing -= probing
