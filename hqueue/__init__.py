@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from hqueue.log.ports import Row
     from hqueue.log.skipping import Skips
     from hqueue.log.store import PartitionLocation
+    from hqueue.log.topic_lag import TopicLag
     from hqueue.message import ConsumedMessage, Headers, Message, Messages, ReceivedMessage
     from hqueue.message_id import MessageID, MessageIDs
     from hqueue.metadata import DeliveryOptions, PartitionKey, Presence
@@ -245,6 +246,7 @@ __all__ = [
     "TopicAccess",
     "TopicEntry",
     "TopicFencedError",
+    "TopicLag",
     "TopicScanner",
     "TopicSubscription",
     "Ttl",
@@ -289,6 +291,7 @@ _MODULES = {
     "hqueue.log.check": "Finding PartitionCheck",
     "hqueue.log.expiry": "PartitionExpiry",
     "hqueue.log.lag": "PartitionLag",
+    "hqueue.log.topic_lag": "TopicLag",
     "hqueue.log.offsets": "PartitionOffsets",
     "hqueue.log.ports": "Row",
     "hqueue.log.skipping": "Skips",

@@ -14,6 +14,7 @@ from hqueue.consume.scanners import (
     ScannerOptions,
 )
 from hqueue.consume.skipped_batches import SkippedBatches
+from hqueue.consume.topic_lags import topic_lags
 from hqueue.consume.topic_scanner import TopicScanner, scans_of
 from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError
 from hqueue.format import Header
@@ -23,6 +24,7 @@ from hqueue.log.check import PartitionCheck
 from hqueue.log.expiry import PartitionExpiry
 from hqueue.log.lag import PartitionLag
 from hqueue.log.offsets import PartitionOffsets
+from hqueue.log.topic_lag import TopicLag
 from hqueue.message import Message
 from hqueue.message_id import MessageID
 from hqueue.metadata import Coordination
@@ -391,6 +393,27 @@ class Queue:
             CorruptLogError: a header can't be read.
         """
         return self._log.reader.lag(positions)
+
+    def topic_lags(self, topic: str, positions: Mapping[str, MessageID]) -> dict[str, TopicLag]:
+        """How far behind readers of a topic are that go on from these IDs, by name: as the topic's
+        subscriptions from behind what they have consumed.
+
+        No message is read, and the work is bounded however far they are behind: up to some
+        thousands of headers are looked at, from the topic's end back; what lies before those is
+        counted by two small requests for each of the topic's ranges and each position, with the
+        messages of other topics, and is not `exact` then.
+
+        Args:
+            topic: a topic that hubs own.
+            positions: by any name the first ID that was not read yet.
+
+        Raises:
+            InvalidInputError: an argument is out of range.
+            NoTopicPersistenceInfoError: no hub ever owned this topic.
+            StoreUnavailableError: HBase or the metadata stayed away for ``operation_timeout_ms``.
+            CorruptLogError: a header can't be read.
+        """
+        return topic_lags(self._log.reader, topic, self._ranges_of, positions)
 
     def count_before(self, partition: int, message_id: MessageID) -> int:
         """How many messages a partition ever had before an ID, expired ones too.

@@ -19,6 +19,7 @@ from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.ports import ReadPort, RecordPort
 from hqueue.log.ranges import OwnedRange, RangeCheck
+from hqueue.log.topic_lag import TopicCounter
 from hqueue.message_id import MessageID, check_message_id
 from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline
@@ -170,6 +171,10 @@ class QueueReader:
         """Up to where each topic has messages in a partition. Asks nothing yet."""
         partition = self._context.check_partition(partition)
         return NewestMessages(partition, self._port)
+
+    def topic_counter(self, topic: str) -> TopicCounter:
+        """Counts messages of a topic. Asks nothing yet."""
+        return TopicCounter(topic, self._port, self.deadline)
 
     def check(
         self,

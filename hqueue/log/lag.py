@@ -12,7 +12,7 @@ from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
-__all__ = ["PartitionLag", "lag_at"]
+__all__ = ["PartitionLag", "age_ms_of", "lag_at"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +46,13 @@ def lag_at(
     messages = last.next_ordinal - passed
     if messages <= 0:
         return PartitionLag(0, 0, passed)
-    now_ms = max(clock.wall_ms(), timestamp_of(last.base))
-    age_ms = now_ms - timestamp_of(max(message_id, header.base))
-    return PartitionLag(messages, max(0, age_ms), passed)
+    age_ms = age_ms_of(max(message_id, header.base), last.base, clock)
+    return PartitionLag(messages, age_ms, passed)
+
+
+def age_ms_of(message_id: int, newest: int, clock: Clock) -> int:
+    """How long ago a message was written: by this machine's clock or, if that is behind, by the
+    time of the newest message.
+    """
+    now_ms = max(clock.wall_ms(), timestamp_of(newest))
+    return max(0, now_ms - timestamp_of(message_id))

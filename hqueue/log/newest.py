@@ -8,7 +8,7 @@ from hqueue.errors import CorruptLogError
 from hqueue.format import SCATTERED, Header
 from hqueue.log.ports import HeaderPort
 from hqueue.log.tail import LogPosition
-from hqueue.log.walk import BrokenOffError, HeaderWalk
+from hqueue.log.walk import BrokenOffError, HeaderWalk, walk_from
 from hqueue.runtime.clock import Deadline
 
 __all__ = ["NewestMessages"]
@@ -78,9 +78,9 @@ class NewestMessages:
     def _learn(self, start: int, stop: int, deadline: Deadline) -> bool:
         """See the headers of a part of the log; whether all of them were."""
         if self._first is None:
-            self._walk, self._first = self._walk_from(start, deadline), start
+            self._walk, self._first = walk_from(self._partition, self._port, start, deadline), start
         elif start < self._first:
-            earlier = self._walk_from(start, deadline)
+            earlier = walk_from(self._partition, self._port, start, deadline)
             if not self._go_on(earlier, self._first, deadline):
                 self._too_far = earlier.end.slot
                 return False
@@ -89,18 +89,6 @@ class NewestMessages:
             return True
         self._forget(too_far=self._walk.end.slot)
         return False
-
-    def _walk_from(self, start: int, deadline: Deadline) -> HeaderWalk:
-        """A walk that begins with the batch that covers an ID, or with the oldest that is kept."""
-
-        def look() -> LogPosition:
-            row = self._port.newest(self._partition, start)
-            if row is None:
-                rows = self._port.headers(self._partition, 0, 1)
-                row = rows[0] if rows else None
-            return LogPosition(0, 0) if row is None else LogPosition.before(row)
-
-        return HeaderWalk(self._partition, self._port, deadline.run(look))
 
     def _go_on(self, walk: HeaderWalk, stop: int, deadline: Deadline) -> bool:
         """Walk up to an ID; whether it came so far."""

@@ -7,8 +7,9 @@ from hqueue.format import Header
 from hqueue.log.ports import HeaderPort, Row
 from hqueue.log.rows import header_of
 from hqueue.log.tail import LogPosition
+from hqueue.runtime.clock import Deadline
 
-__all__ = ["WALKED_HEADERS", "BrokenOffError", "HeaderWalk"]
+__all__ = ["WALKED_HEADERS", "BrokenOffError", "HeaderWalk", "walk_from"]
 
 WALKED_HEADERS = 500
 LOOKS_MAX = 5
@@ -76,3 +77,20 @@ class HeaderWalk:
                 "the log seems to end before a place where it has been", partition=self._partition
             )
         raise BrokenOffError
+
+
+def walk_from(partition: int, port: HeaderPort, start: int, deadline: Deadline) -> HeaderWalk:
+    """A walk that begins with the batch that covers an ID, or with the oldest that is kept.
+
+    Raises:
+        StoreUnavailableError: the store stayed away until the deadline.
+    """
+
+    def look() -> LogPosition:
+        row = port.newest(partition, start)
+        if row is None:
+            rows = port.headers(partition, 0, 1)
+            row = rows[0] if rows else None
+        return LogPosition(0, 0) if row is None else LogPosition.before(row)
+
+    return HeaderWalk(partition, port, deadline.run(look))

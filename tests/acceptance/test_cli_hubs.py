@@ -100,6 +100,32 @@ def test_a_topic_is_consumed_from_its_mark_on(
     assert run("topics", "unsubscribe", queue.name, "t", "-s", "me").code != 0
 
 
+def test_the_lag_of_each_subscription_of_a_topic_is_listed(
+    run: Run, queue: hqueue.Queue, hub: HubThread
+) -> None:
+    at = ["--hubs", str(hub.address)]
+    consume = ["topics", "consume", queue.name, "t", *at, "--format", "raw", "-s"]
+    for subscriber in ("first", "second"):
+        run(*consume, subscriber, "--idle-ms", "1")
+    run("publish", "t", "one", "two", "three", "-q", queue.name, *at)
+    run("publish", "u", "other", "another", "-q", queue.name, *at)
+    run(*consume, "second", "-n", "2")
+    lags = run("topics", "subscriptions", queue.name, "t", "--json")
+    assert lags.code == 0, lags.err
+    first, second = map(json.loads, lags.lines)
+    assert (first["subscriber"], first["lag"], first["exact"]) == ("first", 3, True)
+    assert (second["subscriber"], second["lag"], second["exact"]) == ("second", 1, True)
+    assert first["age_ms"] >= second["age_ms"] >= 0
+    assert hqueue.MessageID.parse(second["consumed"]) in {each.id for each in queue.scan()}
+    cells = [line.split("\t") for line in run("topics", "subscriptions", queue.name, "t").lines]
+    assert [(row[0], row[2]) for row in cells] == [("first", "3"), ("second", "1")]
+    assert run("topics", "subscriptions", queue.name, "u").out == b""
+    assert run("topics", "subscriptions", queue.name, "nosuch").code == 1
+    unknown = run("topics", "subscriptions", "nosuch", "t")
+    assert unknown.code == 1
+    assert "nosuch" in unknown.err
+
+
 def test_what_is_not_there_is_said(run: Run, queue: hqueue.Queue) -> None:
     assert run("topics", "describe", queue.name, "t").code == 1
     assert run("topics", "list", queue.name).out == b""

@@ -381,6 +381,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
         w.queue.scan_topic,
         {"topic": "t", "start": 0, "stop": None, "bytes_max": 1, "whole": False},
     ),
+    "Queue.topic_lags": lambda w: (
+        w.queue.topic_lags,
+        {"topic": "t", "positions": {"s": w.ids[0]}},
+    ),
     "Queue.subscriber": lambda w: (
         w.queue.subscriber,
         _options(

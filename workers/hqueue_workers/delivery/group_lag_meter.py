@@ -9,6 +9,7 @@ from functools import partial
 
 from hqueue import Client, GroupDescription, GroupNotFoundError, HQueueError
 from hqueue.groups import group_names
+from hqueue_workers.node.measuring import measure_again_and_again
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["GroupLagMeter"]
@@ -16,8 +17,6 @@ __all__ = ["GroupLagMeter"]
 logger = logging.getLogger(__name__)
 
 EVERY_MS = 10_000.0
-SHARE_OF_TIME = 0.05
-"""Measuring takes at most this share of a thread's time: many groups are looked at less often."""
 
 
 class GroupLagMeter:
@@ -41,13 +40,9 @@ class GroupLagMeter:
 
     async def run(self, name: str) -> None:
         """Measure as the worker of this name, until cancelled."""
-        while True:
-            began_ms = self._runtime.clock.monotonic_ms()
-            self.measured = await self._measure(name)
-            took_ms = self._runtime.clock.monotonic_ms() - began_ms
-            await self._runtime.sleep_ms(max(EVERY_MS, took_ms / SHARE_OF_TIME))
+        await measure_again_and_again(self._runtime, EVERY_MS, partial(self._measure, name))
 
-    async def _measure(self, name: str) -> list[GroupDescription]:
+    async def _measure(self, name: str) -> None:
         measured: list[GroupDescription] = []
         try:
             for group in await self._runtime.coordinate(partial(self._own, name)):
@@ -59,7 +54,7 @@ class GroupLagMeter:
                 self._note_unreadable(group, found)
         except HQueueError as exc:
             logger.debug("groups were not measured: %s", exc)
-        return measured
+        self.measured = measured
 
     def _note_unreadable(self, group: str, found: GroupDescription) -> None:
         """Say when partitions of a group can't be measured, and when all can be again."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hqueue import HQueueError, MessageID, PartitionLag, Queue
 from hqueue.metadata import SubscriptionKey
 from hqueue_workers.delivery.partition import ServedPartition
+from hqueue_workers.node.measuring import measure_again_and_again
 from hqueue_workers.node.metrics import Lag
 from hqueue_workers.node.runtime import Runtime
 
@@ -17,9 +18,6 @@ __all__ = ["LagMeter"]
 logger = logging.getLogger(__name__)
 
 EVERY_MS = 5_000.0
-SHARE_OF_TIME = 0.05
-"""Measuring takes at most this share of a thread's time: one that is far behind is looked at less
-often."""
 
 
 class LagMeter:
@@ -51,21 +49,18 @@ class LagMeter:
 
     async def run(self) -> None:
         """Measure, until cancelled."""
-        while True:
-            began_ms = self._runtime.clock.monotonic_ms()
-            behind: dict[Queue, list[tuple[SubscriptionKey, int]]] = defaultdict(list)
-            for partition in self._served():
-                for sender in partition.senders:
-                    if not sender.cursor.at_end:
-                        behind[partition.queue].append(
-                            (sender.checkpoint.key, sender.cursor.position)
-                        )
-            measured: dict[SubscriptionKey, PartitionLag] = {}
-            for queue, positions in behind.items():
-                measured |= await self._runtime.read(lambda q=queue, p=positions: _measure(q, p))  # type: ignore[misc]
-            self._measured = measured
-            took_ms = self._runtime.clock.monotonic_ms() - began_ms
-            await self._runtime.sleep_ms(max(EVERY_MS, took_ms / SHARE_OF_TIME))
+        await measure_again_and_again(self._runtime, EVERY_MS, self._measure_all)
+
+    async def _measure_all(self) -> None:
+        behind: dict[Queue, list[tuple[SubscriptionKey, int]]] = defaultdict(list)
+        for partition in self._served():
+            for sender in partition.senders:
+                if not sender.cursor.at_end:
+                    behind[partition.queue].append((sender.checkpoint.key, sender.cursor.position))
+        measured: dict[SubscriptionKey, PartitionLag] = {}
+        for queue, positions in behind.items():
+            measured |= await self._runtime.read(lambda q=queue, p=positions: _measure(q, p))  # type: ignore[misc]
+        self._measured = measured
 
 
 def _measure(

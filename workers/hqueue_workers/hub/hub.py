@@ -259,6 +259,7 @@ class Hub:
                 len(part.region.owned()),
                 len(part.partitions.held),
                 part.subscriptions.attachments.attached,
+                part.lags.measured,
             )
             for queue, part in self._parts.items()
         }

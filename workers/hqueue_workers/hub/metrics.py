@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-__all__ = ["HubMetrics", "RegionFigures"]
+__all__ = ["HubMetrics", "RegionFigures", "SubscriptionLag"]
 
 LATENCY_BUCKETS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 )  # fmt: skip
+
+
+class SubscriptionLag(NamedTuple):
+    """How far a subscription is behind.
+
+    Args:
+        topic, subscriber: which one.
+        messages: not delivered yet.
+        age_ms: how long ago the first of them was written.
+    """
+
+    topic: str
+    subscriber: str
+    messages: int
+    age_ms: int
 
 
 class RegionFigures:
@@ -22,9 +38,17 @@ class RegionFigures:
         topics: topics owned.
         partitions: partitions claimed.
         subscriptions: subscriptions attached.
+        lags: how far those are behind that were measured.
     """
 
-    def __init__(self, topics: int, partitions: int, subscriptions: int = 0) -> None:
+    def __init__(
+        self,
+        topics: int,
+        partitions: int,
+        subscriptions: int = 0,
+        lags: Sequence[SubscriptionLag] = (),
+    ) -> None:
+        self.lags = lags
         self.topics = topics
         self.subscriptions = subscriptions
         self.partitions = partitions
@@ -85,13 +109,29 @@ class _Gauges(Collector):
         subscriptions = GaugeMetricFamily(
             "hqueue_hub_subscriptions", "Subscriptions attached.", labels=["queue"]
         )
+        labels = ["queue", "topic", "subscriber"]
+        messages = GaugeMetricFamily(
+            "hqueue_hub_lag_messages",
+            "Messages of a topic that a subscription was not given yet.",
+            labels=labels,
+        )
+        age = GaugeMetricFamily(
+            "hqueue_hub_lag_seconds",
+            "Age of the oldest message that a subscription was not given yet.",
+            labels=labels,
+        )
         for queue, figures in self._regions().items():
+            for lag in figures.lags:
+                messages.add_metric([queue, lag.topic, lag.subscriber], lag.messages)
+                age.add_metric([queue, lag.topic, lag.subscriber], lag.age_ms / 1e3)
             topics.add_metric([queue], figures.topics)
             partitions.add_metric([queue], figures.partitions)
             subscriptions.add_metric([queue], figures.subscriptions)
         yield topics
         yield subscriptions
         yield partitions
+        yield messages
+        yield age
         pending = GaugeMetricFamily("hqueue_hub_pending_bytes", "Bytes that wait to be appended.")
         pending.add_metric([], self._pending())
         yield pending

@@ -25,6 +25,7 @@ from hqueue_workers.hub.serving.publishing import Publishing
 from hqueue_workers.hub.settings import UNIFORM, HubSettings
 from hqueue_workers.hub.subscribing.attachments import Attachments, Deliver
 from hqueue_workers.hub.subscribing.delivering import Delivering
+from hqueue_workers.hub.subscribing.lag_meter import SubscriptionLagMeter
 from hqueue_workers.hub.subscribing.sessions import Sessions
 from hqueue_workers.hub.subscribing.subscription_records import SubscriptionRecords
 from hqueue_workers.hub.subscribing.subscriptions import Subscriptions
@@ -177,6 +178,8 @@ class Parts:
             shedding=shedding,
             subscriptions=subscriptions,
             available=available,
+            lags=SubscriptionLagMeter(subscriptions.attachments, own, self._runtime),
+            runtime=self._runtime,
         )
 
     def _ranges_of(self, metadata: TopicMetadata) -> Callable[[str], Sequence[LogRange]]:

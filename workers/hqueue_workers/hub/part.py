@@ -11,7 +11,9 @@ from hqueue_workers.hub.owning.region import Region
 from hqueue_workers.hub.owning.shedding import Shedding
 from hqueue_workers.hub.serving.managing import Managing
 from hqueue_workers.hub.serving.publishing import Publishing
+from hqueue_workers.hub.subscribing.lag_meter import SubscriptionLagMeter
 from hqueue_workers.hub.subscribing.subscriptions import Subscriptions
+from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Part"]
 
@@ -30,11 +32,14 @@ class Part:
     shedding: Shedding
     subscriptions: Subscriptions
     available: AvailableHubs
+    lags: SubscriptionLagMeter
+    runtime: Runtime
     registration: HubRegistration | None = None
 
     def start(self) -> None:
         """Let subscriptions be delivered. For the event loop."""
         self.subscriptions.attachments.start(self.region)
+        self.runtime.start(self.lags.run())
 
     def close(self) -> None:
         """End. What waits to be appended is, within `CLOSE_S`. Not for the event loop."""

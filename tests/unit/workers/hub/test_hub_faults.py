@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import hqueue
-from hqueue import HubClient, Message, MessageID, Outcome, StoreUnavailableError
+from hqueue import HubClient, Message, MessageID, Outcome, Status, StoreUnavailableError
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue_workers.hub.part import Part
@@ -405,6 +405,37 @@ def test_metrics_count_what_a_hub_did(place: Place) -> None:
     assert after[0]['hqueue_hub_topics{queue="q"}'] == 0
     assert after[1]['hqueue_hub_topics{queue="q"}'] == 1
     assert after[1]["hqueue_hub_take_overs_total"] == 1
+
+
+def test_a_subscription_that_is_behind_shows_its_lag_until_it_is_given_all(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hqueue_workers.hub.subscribing.lag_meter.EVERY_MS", 20.0)
+    place.hub()
+    client = place.hub_client()
+    takes = threading.Event()
+
+    def listener(_: object) -> Status:
+        return Status.DONE if takes.is_set() else Status.RETRY
+
+    client.subscribe("t", "slow", listener)
+    client.subscribe("u", "idle", listener)
+    for value in (b"1", b"2", b"3"):
+        client.publish("t", value)
+    labels = '{queue="q",subscriber="slow",topic="t"}'
+    idle = '{queue="q",subscriber="idle",topic="u"}'
+
+    def lags() -> tuple[float | None, float | None]:
+        figures = _figures(place, 0)
+        assert figures.get(f"hqueue_hub_lag_messages{idle}", 0) == 0
+        return (
+            figures.get(f"hqueue_hub_lag_messages{labels}"),
+            figures.get(f"hqueue_hub_lag_seconds{labels}"),
+        )
+
+    wait_for(lambda: lags()[0] == 3 and (lags()[1] or 0) > 0, "the lag is shown")
+    takes.set()
+    wait_for(lambda: lags() == (0, 0), "it was given all")
 
 
 def _figures(place: Place, number: int) -> dict[str, float]:

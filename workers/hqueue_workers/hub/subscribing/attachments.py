@@ -95,6 +95,10 @@ class Attachments:
         feed = self._feeds.get(topic)
         return None if feed is None else feed.subscriptions.get(subscriber)
 
+    def every(self) -> list[Subscription]:
+        """All that are attached now."""
+        return [each for feed in self._feeds.values() for each in feed.subscriptions.values()]
+
     def wake(self, subscription: Subscription) -> None:
         """It was changed: it may have something to get, and its mark may have moved."""
         if subscription.dirty:
@@ -338,12 +342,7 @@ class Attachments:
             for some in _parts(moved):
                 await asyncio.gather(*map(self._try_to_store, some))
             if over:
-                silent = [
-                    each
-                    for feed in self._feeds.values()
-                    for each in feed.subscriptions.values()
-                    if each.delivery.session in over
-                ]
+                silent = [each for each in self.every() if each.delivery.session in over]
                 for some in _parts(silent):
                     await asyncio.gather(*map(self._end_silent, some))
 

@@ -178,6 +178,11 @@ class Subscription:
         return self.feed.owned.name, self.subscriber
 
     @property
+    def at_end(self) -> bool:
+        """Whether it was given all that its topic has."""
+        return self.position >= self.feed.end
+
+    @property
     def interval(self) -> int:
         """The mark is stored after so many messages."""
         return self.preferences.consume_interval or CONSUME_INTERVAL

@@ -1,0 +1,86 @@
+"""Measuring how far the subscriptions of a hub's topics are behind."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+
+from hqueue import HQueueError, MessageID, Queue
+from hqueue_workers.hub.metrics import SubscriptionLag
+from hqueue_workers.hub.subscribing.attachments import Attachments
+from hqueue_workers.hub.subscribing.subscription import Subscription
+from hqueue_workers.node.measuring import measure_again_and_again
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["SubscriptionLagMeter"]
+
+logger = logging.getLogger(__name__)
+
+EVERY_MS = 10_000.0
+MEASURED_MAX = 1_000
+"""Subscriptions whose lags are shown: a hub may have a hundred thousand."""
+TOGETHER = 5_000
+"""So many are looked at before the event loop does something else."""
+
+
+class SubscriptionLagMeter:
+    """Knows the lags of the attached subscriptions that are behind for longest, and of others while
+    there is room: of one that is at its topic's end by itself, of others by asking HBase now and
+    then. What can't be measured is not shown.
+
+    Args:
+        attachments: the subscriptions.
+        queue: whose topics they are of.
+        runtime: what the hub delivers on.
+    """
+
+    def __init__(self, attachments: Attachments, queue: Queue, runtime: Runtime) -> None:
+        self.measured: Sequence[SubscriptionLag] = ()
+        """The lags as they were when they were looked at last."""
+        self._attachments = attachments
+        self._queue = queue
+        self._runtime = runtime
+
+    async def run(self) -> None:
+        """Measure, until cancelled."""
+        await measure_again_and_again(self._runtime, EVERY_MS, self._measure)
+
+    async def _measure(self) -> None:
+        measured: list[SubscriptionLag] = []
+        behind: dict[str, dict[str, MessageID]] = defaultdict(dict)
+        for each in await self._choose():
+            topic, subscriber = each.key
+            if each.at_end:
+                measured.append(SubscriptionLag(topic, subscriber, 0, 0))
+            else:
+                behind[topic][subscriber] = MessageID.from_int(each.position)
+        for topic, positions in behind.items():
+            try:
+                lags = await self._runtime.read(partial(self._queue.topic_lags, topic, positions))
+            except HQueueError as exc:
+                logger.debug("the lags of a topic were not measured: %s", exc)
+                continue
+            measured += [
+                SubscriptionLag(topic, subscriber, lag.messages, lag.age_ms)
+                for subscriber, lag in lags.items()
+            ]
+        self.measured = measured
+
+    async def _choose(self) -> list[Subscription]:
+        """Those that are behind for longest, then others."""
+        chosen: list[Subscription] = []
+        every = self._attachments.every()
+        for at in range(0, len(every), TOGETHER):
+            chosen = heapq.nsmallest(
+                MEASURED_MAX, [*chosen, *every[at : at + TOGETHER]], key=_since_when
+            )
+            await asyncio.sleep(0)
+        return chosen
+
+
+def _since_when(subscription: Subscription) -> tuple[bool, int]:
+    return subscription.at_end, subscription.position
