@@ -8,9 +8,9 @@ import math
 import selectors
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 
+from hqueue.errors import BufferFullError, HQueueError
 from hqueue.rpc.accepting import Acceptor
 from hqueue.rpc.callers import Bounds, Callers
 from hqueue.rpc.gathering import Gatherer, Request
@@ -49,6 +49,8 @@ class CallLoop:
             are, together. Others wait.
         make_gatherer: of each connection.
         serve: called in the loop with a connection whose `request` has come.
+        refuse: makes the answer to a call that is not served, of its first bytes and why; empty if
+            there can be none.
         whose: what the log calls the server.
     """
 
@@ -60,6 +62,7 @@ class CallLoop:
         *,
         make_gatherer: Callable[[], Gatherer],
         serve: Callable[[ServedConnection], object],
+        refuse: Callable[[bytes, HQueueError], bytes],
         whose: str,
     ) -> None:
         self._acceptor = acceptor
@@ -67,6 +70,7 @@ class CallLoop:
         self._memory_bytes_max = memory_bytes_max
         self._make_gatherer = make_gatherer
         self._serve = serve
+        self._refuse = refuse
         self._whose = whose
         self._look_every_ms = min(
             LOOK_MS_MAX, bounds.still_ms_max / LOOKS, bounds.idle_ms_max / LOOKS
@@ -82,8 +86,6 @@ class CallLoop:
         self._awake = False
         self._memory_bytes = 0
         """What was given to requests that are not light."""
-        self._waiting: deque[ServedConnection] = deque()
-        """With such requests, for which there is no memory yet."""
         self.closing = False
         """Whether no further request is served."""
         self._drained = self._ended = False
@@ -171,7 +173,7 @@ class CallLoop:
             now_ms = SYSTEM_CLOCK.monotonic_ms()
             for connection in back:
                 self._take_back(connection)
-            self._admit_waiting()
+            self._admit_queued()
             if now_ms >= self._look_ms:
                 self._look_ms = now_ms + self._look_every_ms
                 self._end_overdue(now_ms)
@@ -213,6 +215,11 @@ class CallLoop:
     def _attend(self, connection: ServedConnection) -> None:
         """Receive what has come of a connection, or send on what it reads."""
         if not connection.events:  # It was hung up on in this turn.
+            return
+        if connection.leaving:
+            if not connection.discard():
+                connection.reason = ""
+                self._hang_up(connection)
             return
         now_ms = SYSTEM_CLOCK.monotonic_ms()
         if connection.unsent is None:
@@ -265,39 +272,48 @@ class CallLoop:
         connection.request = request
         connection.passed_bytes = 0
         if request.weight > LIGHT_BYTES:
-            with self._lock:
-                room = (
-                    not self._memory_bytes
-                    or self._memory_bytes + request.weight <= self._memory_bytes_max
-                )
-                if room and not self._waiting:
-                    self._memory_bytes += request.weight
-                    connection.memory_bytes = request.weight
-            if not connection.memory_bytes:
-                now_ms = SYSTEM_CLOCK.monotonic_ms()
+            waits = self._callers.first_queued is not None
+            if waits or not self._take_memory(connection, request.weight):
                 held = len(request.data) or request.weight
-                self._callers.begin(connection, held, now_ms)
-                self._waiting.append(connection)
-                self._end_surplus()
+                if self._callers.queue(connection, held, SYSTEM_CLOCK.monotonic_ms()):
+                    self._end_surplus()
+                else:
+                    self._put_off(connection, "as many large calls wait for their turn as may")
                 return
         self._callers.serve(connection)
         self._serve(connection)
 
-    def _admit_waiting(self) -> None:
-        while self._waiting:
-            connection = self._waiting[0]
-            if connection.request is None:  # It was hung up on.
-                self._waiting.popleft()
-                continue
-            with self._lock:
-                weight = connection.request.weight
-                if self._memory_bytes and self._memory_bytes + weight > self._memory_bytes_max:
-                    return
-                self._memory_bytes += weight
-            connection.memory_bytes = weight
-            self._waiting.popleft()
+    def _admit_queued(self) -> None:
+        """Have those served for whose requests there is memory now, in their order."""
+        while (connection := self._callers.first_queued) is not None:
+            assert connection.request is not None
+            if not self._take_memory(connection, connection.request.weight):
+                return
             self._callers.serve(connection)
             self._serve(connection)
+
+    def _take_memory(self, connection: ServedConnection, weight: int) -> bool:
+        """Take the memory for a request that is not light, if it is there."""
+        with self._lock:
+            if self._memory_bytes and self._memory_bytes + weight > self._memory_bytes_max:
+                return False
+            self._memory_bytes += weight
+            connection.memory_bytes = weight
+            return True
+
+    def _put_off(self, connection: ServedConnection, why: str) -> None:
+        """Have a caller call again later, with a whole request that is not served now."""
+        request, connection.request = connection.request, None
+        assert request is not None
+        self._log.warning("put off %s: %s", connection.peer, why)
+        self._callers.serve(connection)
+        answer = self._refuse(request.begun, _busy(why))
+        if answer:
+            connection.send(answer)
+            connection.request = connection.gathered()
+        else:
+            connection.reason = why
+        self.give_back(connection)
 
     def _watch_for(self, connection: ServedConnection, events: int) -> None:
         if events == connection.events:
@@ -314,16 +330,27 @@ class CallLoop:
         if connection.reason:
             self._log.warning("hung up on %s: %s", connection.peer, connection.reason)
         self._watch_for(connection, 0)
-        self._callers.drop(connection)
+        refusal, connection.refusal = connection.refusal, None
         connection.request = connection.unsent = None
+        answer = self._refuse(connection.gatherer.begun, refusal) if refusal else b""
+        if answer and connection.leave(answer):
+            connection.gatherer = self._make_gatherer()
+            self._callers.leave(connection, SYSTEM_CLOCK.monotonic_ms())
+            self._watch_for(connection, selectors.EVENT_READ)
+            return
+        self._callers.drop(connection)
         connection.close(abort=bool(connection.reason))
 
     def _end_surplus(self) -> None:
         for caller in self._callers.surplus():
             caller.reason = "all callers together hold as much memory as they may"
+            if caller.unsent is None:
+                caller.refusal = _busy(caller.reason)
             self._hang_up(caller)
 
     def _end_overdue(self, now_ms: float) -> None:
+        for caller in self._callers.not_served(now_ms):
+            self._put_off(caller, "other large calls took all of the time that it may wait")
         for caller, reason in self._callers.overdue(now_ms):
             if caller.held or caller.is_quiet():
                 caller.reason = reason
@@ -386,3 +413,7 @@ class CallLoop:
             with self._lock:
                 self._drained = True
                 self._quiet.notify_all()
+
+
+def _busy(why: str) -> BufferFullError:
+    return BufferFullError("the server has no room for the call now; call again", reason=why)

@@ -15,6 +15,8 @@ __all__ = ["Bounds", "Caller", "Callers"]
 
 PIECE_BYTES = 64 * 1024
 """For each so many bytes a request or an answer may take `Bounds.still_ms_max` longer."""
+LEAVE_MS = 5_000.0
+"""For so long a caller that was refused may go on to send before it reads why."""
 STAY_MS_MIN = 1_000.0
 """A caller that was answered keeps its place for so long, however many others want one."""
 LOOKED_AT_MAX = 64
@@ -26,10 +28,11 @@ class Bounds(NamedTuple):
     connections_max: int
     """At a time. For a further one the oldest one goes that is idle."""
     held_bytes_max: int
-    """Of all begun requests and all answers that wait for their reader. Beyond it the oldest go."""
+    """Of all begun requests and all answers that wait for their reader, beyond which the oldest go;
+    and of whole requests that wait for their turn, which may hold half of it."""
     still_ms_max: float
     """How long a begun request, or an answer that is being read, may stand still; it may take twice
-    that, and as long again for every 64 KiB."""
+    that, and as long again for every 64 KiB. How long a whole one may wait for its turn."""
     idle_ms_max: float
     """How long nothing may come between requests."""
 
@@ -57,8 +60,9 @@ _Caller = TypeVar("_Caller", bound=Caller)
 
 
 class Callers(Generic[_Caller]):
-    """The callers of a port. Each is idle, begun or busy: nothing has come of its next request; or
-    that has begun to come, or its answer is being read; or it is served. Not thread-safe.
+    """The callers of a port. Each is idle, begun, queued, busy or leaving: nothing has come of its
+    next request; or that has begun to come, or its answer is being read; or it waits for its turn;
+    or it is served; or it was refused, and nothing that it sends is kept. Not thread-safe.
 
     All that is asked here takes time for what is found, not for the number of callers; but
     `overdue` looks at those that have begun.
@@ -76,12 +80,17 @@ class Callers(Generic[_Caller]):
         """Idle ones that were answered, the one that was idle for longest first."""
         self._begun: OrderedDict[_Caller, None] = OrderedDict()
         """In the order in which they have begun."""
+        self._queued: OrderedDict[_Caller, None] = OrderedDict()
+        """In the order in which their requests were whole."""
         self._busy: OrderedDict[_Caller, None] = OrderedDict()
+        self._leaving: OrderedDict[_Caller, None] = OrderedDict()
+        """The one that was refused first is the first."""
         self.held_bytes = 0
-        """Of those that have begun."""
+        """Of those that have begun, and of those that are queued."""
+        self._queued_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._new) + len(self._idle) + len(self._begun) + len(self._busy)
+        return sum(map(len, (*self._waited_for, self._busy)))
 
     def __iter__(self) -> Iterator[_Caller]:
         yield from self.waited_for()
@@ -89,8 +98,12 @@ class Callers(Generic[_Caller]):
 
     def waited_for(self) -> Iterator[_Caller]:
         """All that are not busy."""
-        for each in (self._new, self._idle, self._begun):
+        for each in self._waited_for:
             yield from list(each)
+
+    @property
+    def _waited_for(self) -> tuple[OrderedDict[_Caller, None], ...]:
+        return self._new, self._idle, self._begun, self._queued, self._leaving
 
     def rest(self, caller: _Caller, now_ms: float) -> None:
         """It has connected, or was answered: it is idle from now on."""
@@ -108,6 +121,26 @@ class Callers(Generic[_Caller]):
         caller.moved_ms = now_ms
         self._hold(caller, held)
 
+    def queue(self, caller: _Caller, held: int, now_ms: float) -> bool:
+        """Its request is whole, and waits for its turn; False if too much waits already."""
+        bound = self.bounds.held_bytes_max // 2
+        if self._queued and self._queued_bytes + held > bound:
+            return False
+        self._put(caller, self._queued)
+        caller.moved_ms = now_ms
+        self._hold(caller, held)
+        return True
+
+    def leave(self, caller: _Caller, now_ms: float) -> None:
+        """It was refused: it is none any more as soon as it has read so."""
+        self._put(caller, self._leaving)
+        caller.moved_ms = now_ms
+
+    @property
+    def first_queued(self) -> _Caller | None:
+        """Whose turn is next."""
+        return next(iter(self._queued), None)
+
     def serve(self, caller: _Caller) -> None:
         """Its request is served: it is busy, and not for these rules to end."""
         self._put(caller, self._busy)
@@ -124,7 +157,7 @@ class Callers(Generic[_Caller]):
         """Those that go so that the others are within the bound on memory: each is to be dropped
         before the next one is asked for.
         """
-        while self.held_bytes > self.bounds.held_bytes_max:
+        while self._begun and self.held_bytes > self.bounds.held_bytes_max:
             yield next(iter(self._begun))
 
     def to_make_room(self, now_ms: float) -> _Caller | None:
@@ -134,6 +167,9 @@ class Callers(Generic[_Caller]):
         if self.has_room:
             return None
         # What was just accepted has not been received from yet: half calls go before that.
+        leaving = next(iter(self._leaving), None)
+        if leaving is not None:
+            return leaving
         new = next(iter(self._new), None)
         for begun in itertools.islice(self._begun, LOOKED_AT_MAX):
             if not begun.proven and (new is None or begun.began_ms <= new.moved_ms):
@@ -166,12 +202,18 @@ class Callers(Generic[_Caller]):
             allowed_ms = still_ms * (2 + caller.passed_bytes / PIECE_BYTES)
             if now_ms - caller.moved_ms > still_ms or now_ms - caller.began_ms > allowed_ms:
                 found.append((caller, "its call, or the reading of an answer, takes too long"))
-        for kind in (self._new, self._idle):
-            for caller in kind:
-                if now_ms - caller.moved_ms < self.bounds.idle_ms_max:
-                    break
-                found.append((caller, ""))
+        idle_ms = self.bounds.idle_ms_max
+        for kind, bound_ms in (
+            (self._new, idle_ms),
+            (self._idle, idle_ms),
+            (self._leaving, min(LEAVE_MS, still_ms)),
+        ):
+            found += [(caller, "") for caller in _since(kind, now_ms - bound_ms)]
         return found
+
+    def not_served(self, now_ms: float) -> list[_Caller]:
+        """Those that have waited for their turn for as long as they may."""
+        return _since(self._queued, now_ms - self.bounds.still_ms_max)
 
     def _put(self, caller: _Caller, among: OrderedDict[_Caller, None]) -> None:
         self.drop(caller)
@@ -180,4 +222,11 @@ class Callers(Generic[_Caller]):
 
     def _hold(self, caller: _Caller, held: int) -> None:
         self.held_bytes += held - caller.held
+        if caller.among is self._queued:
+            self._queued_bytes += held - caller.held
         caller.held = held
+
+
+def _since(kind: OrderedDict[_Caller, None], at_ms: float) -> list[_Caller]:
+    """Those of a kind, in its order, that have been so since a time."""
+    return list(itertools.takewhile(lambda caller: caller.moved_ms <= at_ms, kind))

@@ -19,10 +19,12 @@ import struct
 
 __all__ = [
     "DEPTH_MAX",
+    "HEAD_BYTES_MAX",
     "NAME_BYTES_MAX",
     "OBJECT_BYTES",
     "CallWalk",
     "NoCallError",
+    "call_head",
     "check_call",
 ]
 
@@ -37,6 +39,9 @@ OBJECT_BYTES, TEXT_BYTES, NUMBER_BYTES = 512, 64, 40
 with what a handler makes of it, and for each text and number in a list. A struct alone has 140.
 """
 
+HEAD_BYTES_MAX = 8 + NAME_BYTES_MAX + 4
+"""Of what comes before the arguments."""
+
 _CALL, _ONEWAY = 0x80010001, 0x80010004
 _STOP, _STRING, _STRUCT, _MAP, _SET, _LIST = 0, 11, 12, 13, 14, 15
 _BYTES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
@@ -49,6 +54,7 @@ _BYTES_OF = bytes(_BYTES.get(kind, 0) for kind in range(256))
 
 _HEAD = struct.Struct(">II")
 _WORD = struct.Struct(">I")
+_SEQID = struct.Struct(">i")
 _PAIRS = struct.Struct(">BBI")
 _ELEMENTS = struct.Struct(">BI")
 
@@ -116,7 +122,7 @@ class CallWalk:
                 break
         self._at = at
         if at > self._bytes_max:
-            raise NoCallError(f"what it says that it has is more than {self._bytes_max} bytes")
+            raise NoCallError(f"it says that it has more than {self._bytes_max} bytes")
         if at and not opened and at <= len(data):
             return at
         if len(data) >= self._bytes_max:
@@ -183,8 +189,10 @@ class CallWalk:
         """
         self._containers_left -= 1
         self.made_bytes += OBJECT_BYTES
-        if len(self._open) >= DEPTH_MAX or self._containers_left < 0:
-            raise NoCallError("it has more structs, lists and maps than it may, or deeper ones")
+        if len(self._open) >= DEPTH_MAX:
+            raise NoCallError(f"its structs, lists and maps lie more than {DEPTH_MAX} deep")
+        if self._containers_left < 0:
+            raise NoCallError("it has more structs, lists and maps than a call may have")
         if kind == _STRUCT:
             self._open.append(_Open())
             return at
@@ -206,12 +214,25 @@ class CallWalk:
             raise NoCallError("it has a type that is not known")
         bytes_min = count * sum(map(_BYTES_MIN.__getitem__, types))
         if bytes_min > self._bytes_max - at:
-            raise NoCallError("it counts more than can be there")
+            raise NoCallError("it counts more elements than a call has bytes for")
         self.made_bytes += count * sum(_ELEMENT_BYTES.get(each, 0) for each in types)
         if all(each in _BYTES for each in types):
             return at + bytes_min
         self._open.append(_Open(types, count * len(types)))
         return at
+
+
+def call_head(data: bytes) -> tuple[str, int] | None:
+    """The method and the seqid of a call whose answer is waited for, by the bytes that it begins
+    with; None if they are not there.
+    """
+    if len(data) < _HEAD.size:
+        return None
+    kind, length = _HEAD.unpack_from(data)
+    end = _HEAD.size + length
+    if kind != _CALL or length > NAME_BYTES_MAX or len(data) < end + 4:
+        return None
+    return data[_HEAD.size : end].decode("latin-1"), int(_SEQID.unpack_from(data, end)[0])
 
 
 def check_call(data: bytes, containers_max: int) -> None:

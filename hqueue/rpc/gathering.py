@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from hqueue.rpc.calls import CallWalk, NoCallError
+from hqueue.rpc.calls import HEAD_BYTES_MAX, CallWalk, NoCallError
 
 __all__ = ["CallGatherer", "FrameGatherer", "Gatherer", "HeadGatherer", "QuickCall", "Request"]
 
@@ -35,6 +35,13 @@ class Request(NamedTuple):
     """The memory that it takes while it is handled, about: counted before anything is made."""
     answer: Callable[[], bytes] | None = None
     """What answers it, if a `QuickCall` has read it."""
+    head: bytes = b""
+    """Its first bytes, then."""
+
+    @property
+    def begun(self) -> bytes:
+        """Its first bytes, as many as the head of a call may have."""
+        return self.head or self.data[:HEAD_BYTES_MAX]
 
 
 class Gatherer(Protocol):
@@ -43,6 +50,10 @@ class Gatherer(Protocol):
     @property
     def held(self) -> int:
         """The memory that the begun request takes, and what has come after it, about."""
+
+    @property
+    def begun(self) -> bytes:
+        """The first bytes of the begun request, as many as the head of a call may have."""
 
     def add(self, data: bytes) -> None:
         """Something has come."""
@@ -66,6 +77,10 @@ class _Received:
     @property
     def held(self) -> int:
         return len(self._received)
+
+    @property
+    def begun(self) -> bytes:
+        return bytes(self._received[:HEAD_BYTES_MAX])
 
     def add(self, data: bytes) -> None:
         self._received += data
@@ -147,8 +162,9 @@ class CallGatherer(_Received):
                     self._check_length()
                     return None
                 self._quick = self._walk = None
+                head = self.begun
                 self._forget(end)
-                return Request(b"", end + quick.made_bytes, quick.answer)
+                return Request(b"", end + quick.made_bytes, quick.answer, head)
         end = self._walk.end(received)
         self._check(self._walk.made_bytes)
         if end is None:

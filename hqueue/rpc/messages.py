@@ -11,6 +11,7 @@ from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TClient, TPayload, TProcessor, TType
 from thriftpy2.transport import TCyMemoryBuffer
 
+from hqueue.rpc.calls import call_head
 from hqueue.runtime.memory import without_collection
 
 __all__ = ["Processor", "Reasoned", "RefusedCallError", "encode_call"]
@@ -52,6 +53,7 @@ class Processor:
     """
 
     def __init__(self, service: Any, handler: object, *, decodes_texts: bool = False) -> None:
+        self._service = service
         self._processor = _Processor(service, handler)
         self._decodes_texts = decodes_texts
 
@@ -89,6 +91,33 @@ class Processor:
                     return value, lambda: self._reply(api, seqid, result, value.result)
                 outcome.set_result(value)
         return None, lambda: self._reply(api, seqid, result, outcome.result)
+
+    def refuse(self, begun: bytes, error: Exception) -> bytes:
+        """The reply to a call that is not served, with an error that its method declares, or else
+        the error's text as Thrift's own. Empty if nobody waits for it, or the call does not say.
+
+        Args:
+            begun: what has come of the call.
+            error: why.
+        """
+        head = call_head(begun)
+        if head is None:
+            return b""
+        method, seqid = head
+        known = method in self._service.thrift_services
+        result = getattr(self._service, f"{method}_result")() if known else None
+        if result is None or not self._processor.handle_exception(error, result):
+            text = getattr(error, "message", None) or str(error)
+            result = RefusedCallError(text)
+        reply = TCyMemoryBuffer()
+        send = (
+            self._processor.send_exception
+            if isinstance(result, TApplicationException)
+            else self._processor.send_result
+        )
+        send(self._spoken(reply), method, result, seqid)
+        sent: bytes = reply.getvalue()
+        return sent
 
     def _reply(self, api: str, seqid: int, result: Any, answer: Callable[[], Any]) -> bytes:
         reply = TCyMemoryBuffer()

@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Callable
 
+from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.rpc.callers import Caller
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.gathering import Gatherer, Request
@@ -15,6 +16,8 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 __all__ = ["ServedConnection", "drop_unread"]
 
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 4 * 1024, 256 * 1024
+LEAVING_BYTES_MAX = 32 * 1024 * 1024
+"""So much a caller that was refused may go on to send: the largest call has less."""
 PIECE_MS_MIN, PIECE_MS_MAX = 0.5, 2.0
 """Gathering a piece takes about so long: the next one is larger or smaller if this one did not."""
 
@@ -28,9 +31,11 @@ class ServedConnection(Caller):
         "_piece_bytes",
         "answer",
         "events",
+        "leaving",
         "memory_bytes",
         "peer",
         "reason",
+        "refusal",
         "request",
         "sock",
         "unsent",
@@ -53,6 +58,10 @@ class ServedConnection(Caller):
         """What the caller has not read yet of its answer."""
         self.reason: str | None = None
         """Why it is to be hung up on; empty if it has gone."""
+        self.refusal: HQueueError | None = None
+        """What it is told before, if its request is read so far that it can be."""
+        self.leaving = False
+        """Whether it was told, and only goes on to send what it has begun."""
 
     def receive(self) -> Request | None:
         """Take what has come; the request that is whole by that."""
@@ -82,6 +91,7 @@ class ServedConnection(Caller):
             return self.gatherer.next()
         except NoCallError as exc:
             self.reason = str(exc)
+            self.refusal = InvalidInputError("the server refuses the call", reason=str(exc))
             return None
 
     def send(self, answer: bytes | memoryview) -> None:
@@ -97,6 +107,31 @@ class ServedConnection(Caller):
             self.unsent = view
         except OSError:
             self.reason = ""
+
+    def leave(self, answer: bytes) -> bool:
+        """Send a last answer, which goes with a connection that ends orderly: when the caller has
+        sent all that it wants to, it reads that. Whether it was sent.
+        """
+        self.send(answer)
+        if self.unsent is not None or self.reason == "":
+            return False
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            return False
+        self.leaving, self.passed_bytes = True, 0
+        return True
+
+    def discard(self) -> bool:
+        """Take what has come, and keep nothing; whether more may come."""
+        try:
+            data = self.sock.recv(PIECE_BYTES_MAX)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.passed_bytes += len(data)
+        return bool(data) and self.passed_bytes <= LEAVING_BYTES_MAX
 
     def is_quiet(self) -> bool:
         """Whether nothing has come that was not received yet."""

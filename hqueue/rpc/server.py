@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from hqueue.errors import HQueueError
 from hqueue.rpc.accepting import FILE_ROOM, Acceptor
 from hqueue.rpc.call_loop import LIGHT_BYTES, CallLoop
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import OBJECT_BYTES
 from hqueue.rpc.gathering import CallGatherer, QuickCall
-from hqueue.rpc.messages import Processor
+from hqueue.rpc.messages import Processor, RefusedCallError
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.fork import register
 from hqueue.runtime.threads import refused
@@ -52,7 +53,8 @@ class ThriftServer:
     caller: but for a moment, for the next call of the one that was just answered, while a quarter
     of them are free, so that calls in quick succession are not handed from thread to thread.
     A caller that sends what is no call, too much, or half a call and then nothing, or does not read
-    its answer, is hung up on; others don't notice. A forked child has none of it.
+    its answer, is hung up on; others don't notice. If it can be seen what it calls it is told why
+    before. A forked child has none of it.
 
     A handler may return a future: the caller is answered when that is done, and waits for it
     without a thread. So many may wait as there may be connections.
@@ -60,7 +62,8 @@ class ThriftServer:
     Memory: what has come of all calls, and what was not read of all answers, has a bound together;
     those that began first are hung up on beyond it. No call reaches thriftpy2 before a `CallWalk`
     has found its end, and counted what will be made of it: large ones are read one after another,
-    if they are too much together.
+    if they are too much together. One whose turn has not come after `idle_ms_max`, or for which
+    there is no room to wait, is not served: its caller is told to call again.
 
     Connections: with as many as there may be, one that has made no call yet goes for each that
     comes, the oldest first, or else the one that was idle for longest, if more than a second.
@@ -78,6 +81,8 @@ class ThriftServer:
         silent_ms_max: how long a connection may be silent between calls.
         quick: makes a reader for calls in the usual layout, given the bytes that a call may have.
             Calls in any other go to the handler.
+        as_declared: the IDL's exception for a call that is not served: `InvalidInputError` for what
+            no server would read, `BufferFullError` if calling again helps. Thrift's own if None.
     """
 
     def __init__(
@@ -92,8 +97,10 @@ class ThriftServer:
         idle_ms_max: float,
         silent_ms_max: float = SILENT_MS_MAX,
         quick: Callable[[int], QuickCall] | None = None,
+        as_declared: Callable[[HQueueError], Exception] | None = None,
     ) -> None:
         self._processor = Processor(service, handler)
+        self._as_declared = as_declared or (lambda error: RefusedCallError(str(error)))
         whose = getattr(service, "__name__", "a Thrift server")
         self._connections_max = FILE_ROOM.take(connections_max, whose)
         held_bytes_max = max(HELD_BYTES_MIN, 2 * call_bytes_max)
@@ -106,6 +113,7 @@ class ThriftServer:
                 call_bytes_max, CONTAINERS_MAX, MADE_BYTES_MAX, quick, QUICK_BYTES_MAX
             ),
             serve=self._ready.put,
+            refuse=self._refuse,
             whose=whose,
         )
         self._lock = threading.Lock()
@@ -149,6 +157,9 @@ class ThriftServer:
                     thread.join()
         FILE_ROOM.give_back(self._connections_max)
         return drained
+
+    def _refuse(self, begun: bytes, error: HQueueError) -> bytes:
+        return self._processor.refuse(begun, self._as_declared(error))
 
     def _serve_calls(self) -> None:
         while True:

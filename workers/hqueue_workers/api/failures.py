@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hqueue import (
+    BufferFullError,
     ClosedError,
     HQueueError,
     InvalidInputError,
@@ -46,6 +47,6 @@ def exception_of(error: HQueueError) -> tuple[Any, str]:
             condition = API.TQueueCondition.NOT_A_QUEUE
         raised = API.TQueueStateError(message=text, condition=condition, outcome=outcome)
         return raised, "queue_state"
-    if isinstance(error, (StoreUnavailableError, ScannerBusyError, ClosedError)):
+    if isinstance(error, (StoreUnavailableError, ScannerBusyError, BufferFullError, ClosedError)):
         return API.TUnavailable(message=text, outcome=outcome), "unavailable"
     return API.TServiceError(message=text, outcome=outcome), "service_error"

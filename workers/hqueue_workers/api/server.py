@@ -17,6 +17,7 @@ from hqueue.settings.limits import (
     CALL_HEADERS_MAX,
     TOPIC_BYTES_MAX,
 )
+from hqueue_workers.api.failures import exception_of
 from hqueue_workers.api.handler import Handler
 from hqueue_workers.api.metrics import ApiMetrics
 from hqueue_workers.api.scanners import ScannerTable
@@ -89,6 +90,7 @@ class ApiServer:
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=CALL_IDLE_MS_MAX,
             silent_ms_max=settings.api_idle_ms,
+            as_declared=lambda error: exception_of(error)[0],
         )
         self._server.start()
         ready.info("the Thrift API is served at %s", self.address)

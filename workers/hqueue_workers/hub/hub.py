@@ -26,6 +26,7 @@ from hqueue_workers.hub.authorizer import Authorizer
 from hqueue_workers.hub.metrics import HubMetrics, RegionFigures
 from hqueue_workers.hub.opening import Parts
 from hqueue_workers.hub.part import Part
+from hqueue_workers.hub.serving.answers import as_thrift
 from hqueue_workers.hub.serving.service import HubService, hub_service
 from hqueue_workers.hub.serving.subscription_service import Subscribing, SubscriptionService
 from hqueue_workers.hub.settings import HubSettings
@@ -221,6 +222,7 @@ class Hub:
             connections_max=settings.connections_max,
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=IDLE_MS_MAX,
+            as_declared=as_thrift,
         )
 
     def _api_address(self) -> str:
