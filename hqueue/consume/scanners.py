@@ -22,7 +22,7 @@ from hqueue.message_id import MessageID
 from hqueue.runtime.extras import needing_arrow
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.fork import register
-from hqueue.runtime.held import AT_ONCE
+from hqueue.runtime.held import if_free
 from hqueue.settings.attributes import check_partition
 from hqueue.settings.kinds import check_flag, check_kind, check_mapping
 from hqueue.settings.limits import SCAN_BYTES_MAX
@@ -311,14 +311,7 @@ class CombinedPartitionScanner:
 
     def _release(self) -> None:
         """Free what the readers hold in HBase. A thread that reads does it itself afterwards."""
-        held: list[bool] = []
-        try:
-            held.extend(map(self._reading.lock.acquire, AT_ONCE))
-            if held == [True]:
-                self._prefetcher.close()
-        finally:
-            if held == [True]:
-                self._reading.lock.release()
+        if_free(self._reading.lock, self._prefetcher.close)
 
     def _check_failure(self) -> None:
         if self._reading.interrupted:

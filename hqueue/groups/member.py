@@ -112,7 +112,7 @@ class GroupMember:
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._pacing = Pacing(self._work, clock, idle_ms_max)
-        self._certainty = Certainty(store, self._work, clock)
+        self._certainty = Certainty(store, self._lock, clock)
         self._requests = threading.Lock()
         """Held while claims are made, released or looked after: a release that takes so long that
         the session is lost must not find what was claimed with the next one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+from contextlib import AbstractContextManager
 
 from hqueue.errors import HQueueError
 from hqueue.metadata.ports import MetadataStore
@@ -23,7 +23,9 @@ class Certainty:
         clock: where time comes from.
     """
 
-    def __init__(self, store: MetadataStore, lock: threading.Condition, clock: Clock) -> None:
+    def __init__(
+        self, store: MetadataStore, lock: AbstractContextManager[object], clock: Clock
+    ) -> None:
         self.session_id: int | None = None
         """The session with which claims are made; None without one."""
         self.until_ms = float("-inf")

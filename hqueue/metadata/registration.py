@@ -13,7 +13,7 @@ from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import Group, MetadataStore, Obstacle, SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.foreign import call_foreign
-from hqueue.runtime.held import Held
+from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
 
@@ -24,10 +24,6 @@ logger = logging.getLogger(__name__)
 PAUSE_MS = 50
 """Less than the members of a group wait before they plan without one that is gone: so a successor
 that waits for the session of its predecessor to end is there in time."""
-
-
-class _MakingError(Exception):
-    """The registration is still being made."""
 
 
 class Registration:
@@ -86,7 +82,8 @@ class Registration:
         self._own: OwnKeys | None = None
         self._faults = FaultLog(logger, clock)
         self._making = threading.Lock()
-        self._work = threading.Condition()
+        self._lock = threading.RLock()
+        self._work = threading.Condition(self._lock)
         try:
             self._make()
             self._own = OwnKeys(store, self._look, self._end_with_session)
@@ -103,7 +100,7 @@ class Registration:
         if self._settled:
             return
         self._stop()
-        with contextlib.suppress(_MakingError), self._not_making():
+        with contextlib.suppress(NotHeldError), self._not_making():
             self._remove()
         self._settled = True
 
@@ -122,14 +119,14 @@ class Registration:
         try:
             with self._not_making():
                 self._store.ephemerals.put(self._groups_with(values), is_own=_nobody)
-        except _MakingError:
+        except NotHeldError:
             pass
         except HQueueError as exc:
             logger.warning("a registration stays as it is until its session ends: %s", exc)
         self._settled = True
 
     def _not_making(self) -> Held:
-        return Held(self._making, self._store.session_timeout_ms / 1e3, _MakingError)
+        return Held(self._making, self._store.session_timeout_ms / 1e3)
 
     def replace(self, values: Mapping[str, bytes]) -> None:
         """Give some keys of it other values, now and when they are made again.
@@ -159,19 +156,19 @@ class Registration:
         self._end()
 
     def _end(self) -> None:
-        with self._work:
+        with self._lock:
             self._closed = True
             self._work.notify_all()
 
     def _look(self) -> None:
         """Something of it may be gone."""
-        with self._work:
+        with self._lock:
             self._due = True
             self._work.notify_all()
 
     def _run(self) -> None:
         while True:
-            with self._work:
+            with self._lock:
                 self._work.wait_for(lambda: self._due or self._closed)
                 if self._closed:
                     return
@@ -182,7 +179,7 @@ class Registration:
             except StoreUnavailableError as exc:
                 text = "a registration could not be made again yet: %s"
                 self._faults.met("registration", text, exc)
-                with self._work:
+                with self._lock:
                     self._due = True
                     self._work.wait_for(lambda: self._closed, PAUSE_MS / 1e3)
             except ClosedError:

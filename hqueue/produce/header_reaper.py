@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hqueue.errors import HQueueError
 from hqueue.log import PartitionWriter
 from hqueue.runtime.clock import Clock
-from hqueue.runtime.held import AT_ONCE
+from hqueue.runtime.held import if_free
 from hqueue.runtime.threads import try_start
 
 __all__ = ["HeaderReaper"]
@@ -46,15 +46,12 @@ class HeaderReaper:
             due_ms = self._due_ms[writer.partition] = now_ms + random.random() * EVERY_MS
         if now_ms < due_ms:
             return
-        held: list[bool] = []
-        try:
-            held.extend(map(self._starting.acquire, AT_ONCE))
-            if held == [True] and (self._thread is None or not self._thread.is_alive()):
-                self._due_ms[writer.partition] = now_ms + EVERY_MS
-                self._thread = try_start(self._collect, writer, name="hqueue-collect")
-        finally:
-            if held == [True]:
-                self._starting.release()
+        if_free(self._starting, lambda: self._start(writer, now_ms))
+
+    def _start(self, writer: PartitionWriter, now_ms: float) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._due_ms[writer.partition] = now_ms + EVERY_MS
+            self._thread = try_start(self._collect, writer, name="hqueue-collect")
 
     def _collect(self, writer: PartitionWriter) -> None:
         try:

@@ -6,12 +6,13 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.log import PartitionWriter
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.held import AT_ONCE, Held
+from hqueue.runtime.held import Held, if_free
 
 __all__ = ["PooledWriter", "WriterPool"]
 
@@ -62,16 +63,11 @@ class WriterPool:
         Raises:
             StoreUnavailableError: others held it until the deadline.
         """
+        results: list[Result] = []
         for candidate in self._candidates(partition):
             pooled = self._pooled(candidate)
-            held: list[bool] = []
-            try:
-                held.extend(map(pooled.lock.acquire, AT_ONCE))
-                if held == [True]:
-                    return work(pooled.writer)
-            finally:
-                if held == [True]:
-                    pooled.lock.release()
+            if if_free(pooled.lock, partial(results.extend, map(work, (pooled.writer,)))):
+                return results[0]
         if partition is None:
             pooled = self._pooled(random.randrange(self._partitions))
         number = pooled.writer.partition

@@ -23,7 +23,7 @@ from hqueue.rpc.messages import encode_call
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
-from hqueue.runtime.held import AT_ONCE
+from hqueue.runtime.held import if_free
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.threads import try_start
 from hqueue.settings.addresses import zookeeper_servers
@@ -90,7 +90,7 @@ class AppendNotifier:
             header, cells: what lies there. It goes along once a key is known to sign it with.
         """
         if self._thread is None and not self._closed:
-            self._start()
+            if_free(self._starting, self._start)
         routes = self._routes
         if key not in routes:
             routes[key] = self._route(key)
@@ -119,14 +119,8 @@ class AppendNotifier:
         return _Route(connection, _frame(key))
 
     def _start(self) -> None:
-        held: list[bool] = []
-        try:
-            held.extend(map(self._starting.acquire, AT_ONCE))
-            if held == [True] and not self._closed:
-                self._thread = try_start(self._run, name="hqueue-append-notifier")
-        finally:
-            if held == [True]:
-                self._starting.release()
+        if not self._closed:
+            self._thread = try_start(self._run, name="hqueue-append-notifier")
 
     def _run(self) -> None:
         watches: list[Watch] = []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,6 +14,7 @@ from hqueue.push.listener import Answer, Listeners, Status
 from hqueue.push.worker_call import known_topic
 from hqueue.rpc.messages import Reasoned, RefusedCallError
 from hqueue.rpc.services import load
+from hqueue.runtime.held import Held, NotHeldError
 
 __all__ = ["Consumption", "received_message", "subscriber_service"]
 
@@ -82,25 +82,16 @@ class Consumption:
         with self._admit(number) as admitted:  # What is another's now needs not wait for its turn.
             if not admitted:
                 raise RefusedCallError(NOT_ADMITTED)
-        with contextlib.ExitStack() as held:
-            with self._lock:
-                partition = self._partitions.setdefault(number, threading.Lock())
-            for lock in (partition, self._turn):
-                if not held.enter_context(_held(lock, self._timeout_ms / 1e3)):
-                    return Answer(Status.RETRY)
-            if not held.enter_context(self._admit(number)):
-                raise RefusedCallError(NOT_ADMITTED)
-            return self._listeners.consume(messages)
-
-
-@contextlib.contextmanager
-def _held(lock: threading.Lock | threading.Semaphore, timeout_s: float) -> Iterator[bool]:
-    got = lock.acquire(timeout=timeout_s)
-    try:
-        yield got
-    finally:
-        if got:
-            lock.release()
+        with self._lock:
+            partition = self._partitions.setdefault(number, threading.Lock())
+        wait_s = self._timeout_ms / 1e3
+        try:
+            with Held(partition, wait_s), Held(self._turn, wait_s), self._admit(number) as admitted:
+                if not admitted:
+                    raise RefusedCallError(NOT_ADMITTED)
+                return self._listeners.consume(messages)
+        except NotHeldError:
+            return Answer(Status.RETRY)
 
 
 def received_message(message: Any) -> ReceivedMessage:

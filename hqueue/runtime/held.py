@@ -21,6 +21,11 @@ Raised there, an error passes ``with`` and ``finally`` by. These loops, and comp
             changed.wait()
 
 `tests/unit/runtime/test_guarded_loops.py` looks for them.
+
+The `__enter__` of a condition or a semaphore is written in Python: ``with condition:`` is as unsafe
+as `acquire`. A condition is made of a lock, and ``with lock:`` holds it; of an `RLock` where a
+program's thread waits for it, for what is interrupted there leaves the lock to nobody, and a `Lock`
+would be released for another's. `tests/unit/runtime/test_locks.py` looks for them.
 """
 
 from __future__ import annotations
@@ -28,21 +33,34 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-__all__ = ["AT_ONCE", "Held"]
+__all__ = ["Held", "NotHeldError", "if_free"]
 
-AT_ONCE = (False,)
-"""The argument of `acquire` that doesn't wait, for ``held.extend(map(lock.acquire, AT_ONCE))``:
-that takes a lock and notes that it did in one step, for a ``finally`` which looks at ``held``.
-"""
-
+_AT_ONCE = (False,)
 _WAIT = (True,)
+
+
+class NotHeldError(Exception):
+    """A lock was not to be had in time."""
+
+
+def if_free(lock: threading.Lock, work: Callable[[], object]) -> bool:
+    """Do something with a lock held, if that is free now; whether it was."""
+    held: list[bool] = []
+    try:
+        held.extend(map(lock.acquire, _AT_ONCE))  # One step: it is taken, and noted.
+        if held == [True]:
+            work()
+    finally:
+        if held == [True]:
+            lock.release()
+    return held == [True]
 
 
 class Held:
     """Holds a lock for a block of code, if it can be had in time.
 
     Args:
-        lock: the lock.
+        lock: the lock. A semaphore will do in a thread that runs no handlers of signals.
         timeout_s: how long to wait for it.
         error: makes what is raised if it is not to be had.
     """
@@ -50,7 +68,10 @@ class Held:
     __slots__ = ("__exit__", "_error", "_lock", "_timeout_s")
 
     def __init__(
-        self, lock: threading.Lock, timeout_s: float, error: Callable[[], BaseException]
+        self,
+        lock: threading.Lock | threading.Semaphore,
+        timeout_s: float,
+        error: Callable[[], BaseException] = NotHeldError,
     ) -> None:
         self._lock = lock
         self._timeout_s = max(0.0, timeout_s)

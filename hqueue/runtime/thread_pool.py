@@ -77,7 +77,7 @@ class ThreadPool(Executor):
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._unfinished: set[Future[Any]] = set()

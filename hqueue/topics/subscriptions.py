@@ -30,6 +30,7 @@ from hqueue.push.service import Consumption
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.threads import start, try_start
 from hqueue.settings.addresses import PORT_MAX, Address, is_host
@@ -76,7 +77,8 @@ class Subscriptions:
 
     def after_fork_in_child(self) -> None:
         self._session = secrets.token_hex(16)
-        self._lock = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._closed = False
         self._all: dict[tuple[str, str, str], TopicSubscription] = {}
         self._listeners: dict[TopicSubscription, Listeners] = {}
@@ -179,37 +181,43 @@ class Subscriptions:
     def leave(self, subscription: TopicSubscription) -> None:
         """Detach a subscription."""
         subscription.end(None)
-        held: list[bool] = []
         try:
-            held.extend(map(subscription.attaching.acquire, (True,), (ATTACH_MS / 1e3,)))
-            if (hub := subscription.hub) is not None:
-                self._calls.call_one(
-                    hub,
+            with Held(subscription.attaching, ATTACH_MS / 1e3):
+                self._detach(subscription)
+        except NotHeldError:  # The hub may have it, though the answer has not come.
+            self._detach(subscription)
+        finally:
+            self._forget(subscription)
+
+    def _detach(self, subscription: TopicSubscription) -> None:
+        """Have the hub detach a subscription, if one is known to have it."""
+        hub = subscription.hub
+        if hub is None:
+            return
+        try:
+            self._calls.call_one(
+                hub,
+                subscription.queue,
+                subscription.topic,
+                lambda client: client.closeSubscription(
                     subscription.queue,
+                    subscription.subscriber,
                     subscription.topic,
-                    lambda client: client.closeSubscription(
-                        subscription.queue,
-                        subscription.subscriber,
-                        subscription.topic,
-                        self._session,
-                    ),
-                    Deadline(SYSTEM_CLOCK, CLOSE_MS),
-                )
+                    self._session,
+                ),
+                Deadline(SYSTEM_CLOCK, CLOSE_MS),
+            )
         except Exception as exc:  # The hub detaches it by itself, when the session is over.
             if is_interruption(exc):
                 raise
             logger.info("a subscription to %r was not closed: %s", subscription.topic, exc)
-        finally:
-            if held == [True]:
-                subscription.attaching.release()
-            self._forget(subscription)
 
     def close(self) -> None:
         """Close all subscriptions."""
         with self._lock:
             self._closed = True
             left = list(self._all.values())
-            self._lock.notify_all()
+            self._changed.notify_all()
         for each in left:
             each.close()
         with self._lock:
@@ -392,7 +400,7 @@ class Subscriptions:
             subscription.hub = None
             heapq.heappush(self._due, (now_s, next(self._order), PAUSE_S_MIN, subscription))
             self._start_attaching()
-            self._lock.notify()
+            self._changed.notify()
 
     def _start_attaching(self) -> None:
         """The lock is held."""
@@ -408,7 +416,7 @@ class Subscriptions:
             wait_s = self._due[0][0] - time.monotonic() if self._due else None
             if wait_s is not None and wait_s <= 0:
                 return
-            self._lock.wait(wait_s)
+            self._changed.wait(wait_s)
 
     def _run_attaching(self) -> None:
         while True:

@@ -58,7 +58,8 @@ class TreeCache:
         self._dirty: set[str] = {top}
         self._unreported = True
         self._closed = False
-        self._work = threading.Condition()
+        self._lock = threading.RLock()
+        self._work = threading.Condition(self._lock)
         self._listening = session.on_state(self._on_state, self._end)
         try:
             start(self._run, name="hqueue-tree-cache")
@@ -72,12 +73,12 @@ class TreeCache:
         self._listening.close()
 
     def _end(self) -> None:
-        with self._work:
+        with self._lock:
             self._closed = True
             self._work.notify_all()
 
     def _on_state(self, state: SessionState) -> None:
-        with self._work:
+        with self._lock:
             if state is SessionState.CONNECTED:
                 self._dirty |= {self._top, *self._children, *self._leaves}
             self._work.notify_all()
@@ -85,13 +86,13 @@ class TreeCache:
     def _on_event(self, event: WatchedEvent) -> None:
         if event.type == EventType.NONE:
             return  # The connection was cut: `_on_state` knows.
-        with self._work:
+        with self._lock:
             self._dirty.add(event.path)
             self._work.notify_all()
 
     def _run(self) -> None:
         while True:
-            with self._work:
+            with self._lock:
                 self._work.wait_for(lambda: self._dirty or self._closed)
                 if self._closed:
                     return
@@ -102,11 +103,11 @@ class TreeCache:
                 return
             except HQueueError as exc:
                 logger.debug("what changed below %s was not read: %s", self._top, exc)
-                with self._work:
+                with self._lock:
                     self._dirty |= dirty
                     self._work.wait_for(lambda: self._closed, PAUSE_MS / 1e3)
                 continue
-            with self._work:
+            with self._lock:
                 settled = not self._dirty and not self._closed
             if settled and self._unreported:
                 self._unreported = False

@@ -91,7 +91,8 @@ class Reading:
         self.newest_age_ms = 0
         self.error: HQueueError | None = None
         self._ages_ms: list[int] = []
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
     def take(self, message: ReceivedMessage) -> None:
         """Count a message that was read."""
@@ -100,13 +101,13 @@ class Reading:
         self.newest = message
         if len(self._ages_ms) < AGES_MAX:
             self._ages_ms.append(self.newest_age_ms)
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def fail(self, error: HQueueError) -> None:
         """Nothing more can be read."""
         self.error = error
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def wait(self, total: int, timeout_s: float) -> bool:
@@ -115,7 +116,7 @@ class Reading:
         Raises:
             HQueueError: reading failed.
         """
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(
                 lambda: self.tally.total >= total or self.error is not None, timeout_s
             )

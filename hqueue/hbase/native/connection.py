@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from hqueue.hbase.native.receiving import Receiver
 from hqueue.hbase.native.wire import Answer, RemoteError, read_answer, request_front
-from hqueue.runtime.held import AT_ONCE, Held
+from hqueue.runtime.held import Held, if_free
 from hqueue.runtime.interrupts import is_interruption
 
 __all__ = ["REQUESTS_MAX", "Call", "Connection", "NoAnswerError", "UnsentError"]
@@ -178,15 +178,7 @@ class Connection:
     def _await_answer(self, call: Call) -> None:
         """Read, or wait for another caller that does, as long as there is time."""
         while call.result is None and time.monotonic() < call.ends_s:
-            reads: list[bool] = []
-            try:
-                reads.extend(map(self._reading.acquire, AT_ONCE))
-                if reads == [True]:
-                    self._read_until(call)
-            finally:
-                if reads == [True]:
-                    self._reading.release()
-            if reads != [True]:
+            if not if_free(self._reading, lambda: self._read_until(call)):
                 call.wait()
 
     def _await_room(self, ends_s: float) -> None:

@@ -55,13 +55,14 @@ class SideBySide:
         results: dict[int, Result] = {}
         errors: list[BaseException] = []
         numbered = iter(enumerate(inputs))
-        changed = threading.Condition()
+        lock = threading.RLock()
+        changed = threading.Condition(lock)
         begun = ended = 0
 
         def run() -> None:
             nonlocal begun, ended
             while True:
-                with changed:
+                with lock:
                     number, item = next(numbered, (-1, None)) if not errors else (-1, None)
                     if item is None:
                         return
@@ -71,14 +72,14 @@ class SideBySide:
                 except BaseException as exc:
                     errors.append(exc)
                 finally:
-                    with changed:
+                    with lock:
                         ended += 1
                         changed.notify_all()
 
         try:
             if len(inputs) <= alone_max or not self._submit(run, min(THREADS, len(inputs))):
                 run()
-            with changed:
+            with lock:
                 changed.wait_for(lambda: ended == begun and (errors or begun == len(inputs)))
         except BaseException as exc:
             errors.append(exc)

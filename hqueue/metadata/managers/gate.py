@@ -36,6 +36,7 @@ from hqueue.metadata.managers.stage import Phase, Stage, StageRecord, encode_ack
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
+from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
 
@@ -81,7 +82,8 @@ class Gate:
         register(self)
 
     def _begin(self) -> None:
-        self._lock = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._asking = threading.Lock()
         self._faults = FaultLog(logger, self._clock)
         self._certainty = Certainty(self._session, self._lock, self._clock)
@@ -171,14 +173,12 @@ class Gate:
         """Acknowledge no more; changes are let through while nothing is moved. Never raises."""
         with self._lock:
             self._closed = True
-            self._lock.notify_all()
+            self._changed.notify_all()
         if self._watch is not None:
             self._watch.close()
-        if self._asking.acquire(timeout=self._session.session_timeout_ms / 1e3):
-            try:
-                self._release()
-            finally:
-                self._asking.release()
+        asking = Held(self._asking, self._session.session_timeout_ms / 1e3)
+        with contextlib.suppress(NotHeldError), asking:
+            self._release()
 
     # One change.
 
@@ -194,7 +194,7 @@ class Gate:
                     return _Permit(stage, self._certainty.session_id)
                 if not stage.phase.is_open:
                     other = functools.partial(self._is_over, stage)
-                    self._lock.wait_for(other, deadline.remaining_ms / 1e3)
+                    self._changed.wait_for(other, deadline.remaining_ms / 1e3)
             if stage.phase.is_open:
                 try:
                     self._acknowledge(stage)
@@ -245,7 +245,7 @@ class Gate:
     def _leave(self) -> None:
         with self._lock:
             self._under_way -= 1
-            self._lock.notify_all()
+            self._changed.notify_all()
 
     @staticmethod
     def _closed_to_changes(stage: Stage) -> HQueueError:
@@ -280,7 +280,7 @@ class Gate:
             logger.error("topics' metadata can't be used: %s", exc)
             with self._lock:
                 self._known = None  # The next one that needs it gets this error.
-                self._lock.notify_all()
+                self._changed.notify_all()
             return
         with self._lock:
             self._learn(stage)
@@ -289,7 +289,7 @@ class Gate:
         """What is newest; call with the lock held."""
         if self._known is None or stage.number >= self._known.number:
             self._known = stage
-            self._lock.notify_all()
+            self._changed.notify_all()
         return self._known
 
     def _acknowledge(self, stage: Stage) -> None:
@@ -302,7 +302,7 @@ class Gate:
             if self._admitted == stage.number and self._lasts() and self._certainty.holds():
                 return
             with self._lock:
-                self._lock.wait_for(lambda: self._may_say(stage), self._wait_ms / 1e3)
+                self._changed.wait_for(lambda: self._may_say(stage), self._wait_ms / 1e3)
                 if not self._may_say(stage):
                     raise StoreUnavailableError("changes from before are still under way")
                 self._admitted = None
@@ -338,7 +338,7 @@ class Gate:
         """Acknowledge each stage as soon as nothing is under way in the one before."""
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: self._closed or self._is_behind())
+                self._changed.wait_for(lambda: self._closed or self._is_behind())
                 if self._closed:
                     return
                 stage = self._known
@@ -349,7 +349,7 @@ class Gate:
                 text = "the stage of a move of topics' metadata is not acknowledged yet: %s"
                 self._faults.met("stage", text, exc)
                 with self._lock:
-                    self._lock.wait_for(lambda: self._closed, PAUSE_S)
+                    self._changed.wait_for(lambda: self._closed, PAUSE_S)
             else:
                 self._faults.over(
                     "stage", "the stage of a move of topics' metadata is acknowledged"

@@ -166,7 +166,7 @@ class _Lane(Generic[Input]):
     def __init__(self, ask: Callable[[dict[str, Input]], Mapping[str, Any]], wait_s: float) -> None:
         self._ask = ask
         self._wait_s = wait_s
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._waiting: collections.deque[_Request] = collections.deque()
         self._under_way: set[str] = set()
@@ -180,7 +180,7 @@ class _Lane(Generic[Input]):
 
     def submit(self, key: str, what: Input, then: Callable[[Any], Any]) -> Future[Any]:
         future: Future[Any] = Future()
-        with self._work:
+        with self._lock:
             roomy = self._work.wait_for(
                 lambda: self._closed or len(self._waiting) < WAITING_MAX, self._wait_s
             )
@@ -194,7 +194,7 @@ class _Lane(Generic[Input]):
         return future
 
     def close(self) -> None:
-        with self._work:
+        with self._lock:
             self._closed = True
             self._work.notify_all()
 
@@ -220,10 +220,10 @@ class _Lane(Generic[Input]):
     def _run(self) -> None:
         asks = True
         while asks:
-            with self._work:
+            with self._lock:
                 portion = self._portion()
             answers = _answers(self._ask, {key: each.what for key, each in portion.items()})
-            with self._work:
+            with self._lock:
                 self._under_way -= portion.keys()
                 self._asking -= 1
                 if portion:
@@ -232,7 +232,7 @@ class _Lane(Generic[Input]):
                 self._work.notify_all()
             for key, each in portion.items():
                 call_foreign("a callback of a metadata request", _settle, each, answers[key])
-            with self._work:
+            with self._lock:
                 asks = bool(portion and self._waiting) and self._asking < ASKING_MAX
                 if asks:
                     self._asking += 1

@@ -7,12 +7,13 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import pytest
 
-from hqueue.runtime.held import Held
+from hqueue.runtime.held import Held, if_free
 from hqueue.runtime.interrupts import is_interruption
-from tests.support.interrupting import each_interruption
+from tests.support.interrupting import each_interruption, each_line
 
 
 class LateError(Exception):
@@ -86,3 +87,19 @@ def test_what_a_handler_raises_is_told_from_what_the_system_says(
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert is_interruption(KeyboardInterrupt())
+
+
+@pytest.mark.parametrize("each_place", [each_interruption, each_line])
+def test_what_is_done_if_a_lock_is_free_leaves_it_free_wherever_it_was_interrupted(
+    each_place: Any,
+) -> None:
+    lock = threading.Lock()
+    done: list[str] = []
+    for place in each_place(lambda: if_free(lock, lambda: done.append("done"))):
+        assert not lock.locked(), place
+    assert done
+    with lock:
+        done.clear()
+        assert not if_free(lock, lambda: done.append("done"))
+        assert lock.locked()
+    assert not done

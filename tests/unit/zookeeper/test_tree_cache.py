@@ -136,7 +136,7 @@ def test_what_is_created_again_after_it_was_missed_is_seen(
     # What is deleted is told of before the node above it is, and asked for in between.
     late = tree.hold("/top")
     tree.before = [late, create]
-    with watched.cache._work:  # All at once.
+    with watched.cache._lock:  # All at once.
         for path in reversed(paths):
             tree.delete(path)
     wait_for(lambda: not tree.before, "both have happened")

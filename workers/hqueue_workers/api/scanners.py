@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.held import Held, if_free
 from hqueue_workers.api.failures import ScannerBusyError, ScannerNotFoundError
 from hqueue_workers.api.scanner import ApiScanner
 
@@ -79,19 +80,22 @@ class ScannerTable:
             ScannerNotFoundError: there is none.
             ScannerBusyError: another call reads with it.
         """
-        with self._lock:
-            scanner = self._scanners.get(scanner_id)
-            if scanner is None:
-                raise _not_found()
-            if not scanner.lock.acquire(blocking=False):
-                raise ScannerBusyError("another call reads with this scanner: wait for its answer")
-            self._scanners.move_to_end(scanner_id)
+        scanner = self._scanners.get(scanner_id)
+        if scanner is None:
+            raise _not_found()
         try:
-            yield scanner
+            with Held(scanner.lock, 0, _busy):
+                with self._lock:
+                    if self._scanners.get(scanner_id) is not scanner:
+                        raise _not_found()
+                    self._scanners.move_to_end(scanner_id)
+                try:
+                    yield scanner
+                finally:
+                    scanner.used_ms = self._clock.monotonic_ms()
+                    self._count(scanner)
         finally:
-            scanner.used_ms = self._clock.monotonic_ms()
-            self._count(scanner)
-            self._release(scanner)
+            self._empty_if_closed(scanner)
             self._make_room()
 
     def close(self, scanner_id: str) -> None:
@@ -114,11 +118,9 @@ class ScannerTable:
         for _, scanner, idle_ms in unused:
             if idle_ms >= self._idle_ms:
                 self._discard(scanner)
-            elif scanner.lock.acquire(blocking=False):
-                try:
-                    scanner.rest()
-                finally:
-                    self._release(scanner)
+            else:
+                if_free(scanner.lock, scanner.rest)
+                self._empty_if_closed(scanner)
 
     def _forget_unused(self, now_ms: float) -> list[tuple[str, ApiScanner, float]]:
         """Forget scanners that were not used for long. These, and those that are to rest. The
@@ -147,19 +149,19 @@ class ScannerTable:
         scanner.closed = True  # Who has it now empties it afterwards.
         self._empty(scanner)
 
-    def _release(self, scanner: ApiScanner) -> None:
-        scanner.lock.release()
+    def _empty_if_closed(self, scanner: ApiScanner) -> None:
+        """Do what could not be done while its caller, who has just left it, had it."""
         if scanner.closed:
             self._empty(scanner)
 
-    def _empty(self, scanner: ApiScanner) -> None:
-        """Let a scanner hold nothing, unless somebody has it."""
-        if scanner.lock.acquire(blocking=False):
-            try:
-                scanner.drop()
-                self._count(scanner)
-            finally:
-                scanner.lock.release()
+    def _empty(self, scanner: ApiScanner) -> bool:
+        """Let a scanner hold nothing, unless somebody has it; whether nobody had."""
+
+        def drop() -> None:
+            scanner.drop()
+            self._count(scanner)
+
+        return if_free(scanner.lock, drop)
 
     def _count(self, scanner: ApiScanner) -> None:
         """Count what a scanner holds, which is the caller's."""
@@ -172,15 +174,13 @@ class ScannerTable:
             with self._lock:
                 if self.held_bytes <= self._bytes_max:
                     return
-                holders = (each for each in self._scanners.values() if each.counted_bytes)
-                scanner = next((s for s in holders if s.lock.acquire(blocking=False)), None)
-            if scanner is None:
+                scanners = list(self._scanners.values())
+            if not any(each.counted_bytes and self._empty(each) for each in scanners):
                 return
-            try:
-                scanner.drop()
-                self._count(scanner)
-            finally:
-                scanner.lock.release()
+
+
+def _busy() -> ScannerBusyError:
+    return ScannerBusyError("another call reads with this scanner: wait for its answer")
 
 
 def _not_found() -> ScannerNotFoundError:

@@ -81,7 +81,8 @@ class Committer:
         self._on_appended = on_appended
         self._clock = clock
         self._log: OwnedLog | None = None
-        self._work = threading.Condition()
+        self._lock = threading.RLock()
+        self._work = threading.Condition(self._lock)
         self._opens: list[Future[int]] = []
         self._closes: list[tuple[str, int, int, Future[int]]] = []
         self._publishes: collections.deque[Publish] = collections.deque()
@@ -131,7 +132,7 @@ class Committer:
         Raises:
             StoreUnavailableError: the partition's end has to be learned again before.
         """
-        with self._work:
+        with self._lock:
             if self._closed or self._log is None:
                 raise StoreUnavailableError(
                     "the partition is not written to any more", partition=self.partition
@@ -147,7 +148,7 @@ class Committer:
         """A topic is not this hub's any more. What waits of it is appended, or fenced; nothing more
         is taken, also if the topic comes again: that is another ownership.
         """
-        with self._work:
+        with self._lock:
             owned.left = True
             self._drop_if_done(owned)
 
@@ -185,14 +186,14 @@ class Committer:
 
     def drained(self, owned: OwnedTopic, wait_s: float) -> bool:
         """Wait until nothing of a topic waits any more; whether that came in time."""
-        with self._work:
+        with self._lock:
             return self._work.wait_for(lambda: owned.waiting == 0, wait_s)
 
     def close_if_idle(self) -> bool:
         """End if there is nothing to do, nor will be: no topic, and unused for a while; whether it
         has ended.
         """
-        with self._work:
+        with self._lock:
             idle = self._clock.monotonic_ms() - self._used_ms > IDLE_MS
             if idle and not (self._topics or self._opens or self._closes or self._publishes):
                 self._end()
@@ -200,7 +201,7 @@ class Committer:
 
     def close(self, wait_s: float) -> None:
         """Append what waits, and take no more."""
-        with self._work:
+        with self._lock:
             self._end()
         self._thread.join(wait_s)
 
@@ -209,7 +210,7 @@ class Committer:
         self._work.notify_all()
 
     def _add(self, add: Callable[[], None]) -> None:
-        with self._work:
+        with self._lock:
             if self._closed:
                 raise StoreUnavailableError(
                     "the partition is not written to any more", partition=self.partition
@@ -220,7 +221,7 @@ class Committer:
 
     def _run(self) -> None:
         while True:
-            with self._work:
+            with self._lock:
                 self._work.wait_for(
                     lambda: self._closed or self._opens or self._closes or self._publishes
                 )
@@ -319,7 +320,7 @@ class Committer:
 
     def _gather(self, batch: list[Publish]) -> None:
         """Take out of a batch what is fenced, and into it what waits."""
-        with self._work:
+        with self._lock:
             ended = gather(batch, self._publishes, self.numbers)
         self._end_publishes([each for each, _ in ended])
         for each, outcome in ended:
@@ -330,7 +331,7 @@ class Committer:
 
     def _end_publishes(self, ended: Sequence[Publish]) -> None:
         if ended:
-            with self._work:
+            with self._lock:
                 for each in ended:
                     each.owned.waiting -= 1
                     self._drop_if_done(each.owned)
@@ -351,7 +352,7 @@ class Committer:
 
     def _fence(self, topic: str, epoch: int) -> None:
         """A record says that owners of lower epochs write no more."""
-        with self._work:
+        with self._lock:
             owned = self._topics.get(topic)
             if owned is None or owned.epoch >= epoch:
                 return
@@ -362,7 +363,7 @@ class Committer:
 
     def _give_up(self) -> None:
         """The log can't be followed from where it was seen last: nobody knows whose what is."""
-        with self._work:
+        with self._lock:
             self._log = None
             lost, self._topics = list(self._topics.values()), {}
             for owned in lost:

@@ -1,0 +1,95 @@
+"""Locks are taken in one way, which a handler of a signal can't interrupt: see
+`hqueue.runtime.held`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hqueue
+import hqueue_workers
+import pyspark_hqueue
+
+ROOTS = [Path(each.__path__[0]) for each in (hqueue, hqueue_workers, pyspark_hqueue)]
+FILES = {
+    str(Path(root.name) / path.relative_to(root)): path
+    for root in ROOTS
+    for path in sorted(root.rglob("*.py"))
+}
+OTHERWISE = {
+    "hqueue/runtime/held.py": "the one place",
+    "hqueue/runtime/threads.py": "its thread holds it for as long as it lives",
+    "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
+    "hqueue/hbase/native/connection.py": "a call's signal: what waits for it releases nothing",
+    "hqueue/hbase/thrift/gateways.py": "a gateway's connection, no lock",
+    "hqueue_workers/hub/owning/region.py": "a topic's record, no lock",
+    "hqueue_workers/hub/owning/topic_records.py": "an election, no lock",
+}
+MADE = {"Condition", "Semaphore", "BoundedSemaphore"}
+"""Their `__enter__` is a function in Python."""
+
+
+def acquisitions(tree: ast.AST) -> Iterator[int]:
+    """The lines where something is acquired by a call, or `acquire` is passed on."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "acquire":
+            yield node.lineno
+
+
+def entered(tree: ast.AST) -> Iterator[int]:
+    """The lines where a `with` enters a condition or a semaphore that the file makes."""
+    made = {
+        _name(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and _name(node.value.func) in MADE
+        and not ast.unparse(node.value.func).startswith("asyncio.")
+        for target in node.targets
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With):
+            for item in node.items:
+                if _name(item.context_expr) in made:
+                    yield node.lineno
+
+
+def _name(node: ast.expr) -> str:
+    """The last part of a dotted name; empty for what is none."""
+    return (
+        ast.unparse(node).rpartition(".")[2] if isinstance(node, ast.Attribute | ast.Name) else ""
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_lock_is_held_by_with_or_by_what_the_library_has_for_it(name: str) -> None:
+    tree = ast.parse(FILES[name].read_text())
+    assert name in OTHERWISE or not list(acquisitions(tree))
+    assert not list(entered(tree))
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_each_exception_is_one_still(name: str) -> None:
+    assert list(acquisitions(ast.parse(FILES[name].read_text())))
+
+
+def test_what_is_looked_for_is_found() -> None:
+    text = (
+        "class A:\n"
+        "    def __init__(self):\n"
+        "        self._lock = threading.Lock()\n"
+        "        self._work = threading.Condition(self._lock)\n"
+        "    def f(self):\n"
+        "        with self._work:\n"
+        "            pass\n"
+        "        with self._lock:\n"
+        "            self.other.acquire(timeout=1)\n"
+        "        held.extend(map(lock.acquire, once))\n"
+    )
+    tree = ast.parse(text)
+    assert list(entered(tree)) == [6]
+    assert sorted(acquisitions(tree)) == [9, 10]
