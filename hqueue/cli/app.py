@@ -19,7 +19,12 @@ from hqueue.cli.loading import InstalledCommands, installed_packages
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import add_command, unwrapped
 from hqueue.cli.session import PROGRAM, Session, session_of
-from hqueue.errors import HQueueError, InvalidInputError
+from hqueue.errors import (
+    HQueueError,
+    HubUnavailableError,
+    InvalidInputError,
+    StoreUnavailableError,
+)
 
 __all__ = ["app", "main", "run"]
 
@@ -39,6 +44,8 @@ class CommandLine(TyperGroup):
         try:
             return super().invoke(ctx)
         except HQueueError as exc:
+            if isinstance(exc, (HubUnavailableError, StoreUnavailableError)):
+                session_of(ctx).say_absence()
             show_error(exc, verbose=session_of(ctx).verbose > 1)
             if isinstance(exc, OutputError):
                 _forget_stdout()

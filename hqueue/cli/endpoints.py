@@ -13,7 +13,7 @@ import time
 
 from hqueue.settings.addresses import Address
 
-__all__ = ["Met", "meet"]
+__all__ = ["Met", "meet", "meet_hub"]
 
 ANSWER_BYTES_MAX = 4_096
 
@@ -22,6 +22,7 @@ class Met(enum.Enum):
     """What was met at an address."""
 
     NOTHING = "nothing"
+    HUB = "a hub"
     ZOOKEEPER = "ZooKeeper"
     HBASE = "a server of HBase's own protocol"
     THRIFT = "a Thrift server"
@@ -34,6 +35,10 @@ class Met(enum.Enum):
 
 _CALL = b"\x80\x01\x00\x01\x00\x00\x00\x06hqueue\x00\x00\x00\x00\x00"
 """A call of a method that no service has, without arguments; answered by an exception."""
+
+_HUBS_CALL = b"\x80\x01\x00\x01\x00\x00\x00\x0aapiAddress\x00\x00\x00\x00\x00"
+_HUBS_ANSWER = b"\x80\x01\x00\x02"
+"""A call that nothing but a hub has, and what its answer begins with: no exception."""
 
 _QUESTIONS = (
     b"GET / HTTP/1.0\r\n\r\n",
@@ -71,6 +76,18 @@ def meet(address: Address, timeout_s: float) -> Met:
             return found
         if met is not Met.OTHER:
             met = Met.OTHER if answer is not None else Met.SILENT
+    return met
+
+
+def meet_hub(address: Address, timeout_s: float) -> Met:
+    """As `meet`; of Thrift servers it says which is a hub."""
+    ends_s = time.monotonic() + timeout_s
+    met = meet(address, timeout_s * 0.75)
+    if met is Met.THRIFT:
+        with contextlib.suppress(OSError):
+            answer = _ask(address, _HUBS_CALL, max(0.05, ends_s - time.monotonic()))
+            if answer and answer.startswith(_HUBS_ANSWER):
+                return Met.HUB
     return met
 
 

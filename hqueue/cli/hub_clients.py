@@ -36,20 +36,24 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
         InvalidInputError: none is.
         QueueNotFoundError: there is no such queue.
     """
+    from hqueue.cli.absence import hub_absence  # noqa: PLC0415
+    from hqueue.settings.connection import found_settings  # noqa: PLC0415
     from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
     from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
 
+    session = session_of(context)
     there = _registered(context, queue) if hubs is None else ()
-    timeout_ms = session_of(context).given.get("operation_timeout_ms")
-    bound = {} if timeout_ms is None else {"operation_timeout_ms": timeout_ms}
+    from_variable = hubs is not None and os.environ.get(VARIABLE) == hubs
+    bounds = found_settings(("connect_timeout_ms", "operation_timeout_ms"), session.given)
     try:
-        return HubClient(
-            HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher, **bound)
-        )
+        settings = HubClientSettings(there or hub_addresses(hubs or ""), queue, publisher, **bounds)
     except HQueueError as exc:
-        if hubs is not None and os.environ.get(VARIABLE) == hubs:
+        if from_variable:
             exc.facts["variable"] = VARIABLE
         raise
+    source = "ZooKeeper" if there else VARIABLE if from_variable else "--hubs"
+    session.watch(hub_absence(settings.hubs, source, settings.operation_timeout_ms))
+    return HubClient(settings)
 
 
 def _registered(context: typer.Context, queue: str) -> tuple[Address, ...]:

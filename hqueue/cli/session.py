@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,19 +11,12 @@ from hqueue.cli.exits import ExitCode
 from hqueue.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from hqueue.cli.absence import Absence
     from hqueue.client import Client
-    from hqueue.settings.connection import Settings
 
 __all__ = ["PROGRAM", "Session", "session_of"]
 
 PROGRAM = "hqueue"
-
-SILENCE_S = 2.0
-"""After so long a user is told that HBase is not there: operations try on for a minute."""
-
-MEETING_S = 2.4
-ADDRESSES_MAX = 8
-"""So long, and at so many addresses, it is looked what listens there."""
 
 
 class Session:
@@ -39,7 +30,7 @@ class Session:
         self.scripted = False
         """Whether commands come from a pipe into the shell: nobody can be asked."""
         self._client: Client | None = None
-        self._timer: threading.Timer | None = None
+        self._absence: Absence | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -49,8 +40,8 @@ class Session:
 
     def close(self) -> None:
         """Close the connection; the next command that needs one opens another."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._absence is not None:
+            self._absence.cancel()
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -66,13 +57,22 @@ class Session:
             from hqueue.connecting import connect  # noqa: PLC0415  (not needed for help)
 
             self._client = connect(**self.given)
-            silence_s = _part_of(SILENCE_S, self._client.settings)
-            self._timer = threading.Timer(
-                silence_s, _tell_if_away, [self._client.settings, self.given]
-            )
-            self._timer.daemon = True
-            self._timer.start()
+            from hqueue.cli.absence import hbase_absence  # noqa: PLC0415
+
+            self.watch(hbase_absence(self._client.settings, self.given))
         return self._client
+
+    def watch(self, absence: Absence) -> None:
+        """Say before long that what the command needs is not there, if it is not."""
+        if self._absence is not None:
+            self._absence.cancel()
+        self._absence = absence
+        absence.start()
+
+    def say_absence(self) -> None:
+        """The same now: the command has failed for want of it."""
+        if self._absence is not None:
+            self._absence.say(trying=False)
 
     @property
     def spark_options(self) -> dict[str, str]:
@@ -102,56 +102,3 @@ def session_of(context: typer.Context) -> Session:
     session = context.obj
     assert isinstance(session, Session)
     return session
-
-
-def _part_of(seconds: float, settings: Settings) -> float:
-    """So long, or a quarter of what an operation has: it is said before the operation ends."""
-    return min(seconds, settings.operation_timeout_ms / 4e3)
-
-
-def _tell_if_away(settings: Settings, given: Collection[str] = ()) -> None:
-    """Say so on stderr if no gateway can be reached at all, or what listens there is none;
-    natively, the same of the masters that are named, or else of ZooKeeper.
-
-    Args:
-        settings: the settings.
-        given: the names of those that were given as options.
-    """
-    from hqueue.cli.endpoints import Met, meet  # noqa: PLC0415  (not needed where all is well)
-    from hqueue.settings.addresses import Address, zookeeper_servers  # noqa: PLC0415
-    from hqueue.settings.connection import setting_source  # noqa: PLC0415
-
-    if settings.hbase == "gateways":
-        setting, name, wanted = "gateways", "gateway", Met.THRIFT
-        addresses = [
-            Address(gateway.host, port)
-            for gateway in settings.gateways
-            for port in (gateway.thrift1_port, gateway.thrift2_port)
-        ]
-        where = ", ".join(map(str, settings.gateways))
-    elif settings.hbase_masters:
-        setting, name, wanted = "hbase_masters", "master", Met.HBASE
-        addresses = list(settings.hbase_masters)
-        where = ", ".join(map(str, addresses))
-    else:
-        setting, name, wanted = "zookeeper", "ZooKeeper", Met.ZOOKEEPER
-        addresses = zookeeper_servers(settings.zookeeper)
-        where = settings.zookeeper
-    met: dict[Address, Met] = {}
-    bound_s = _part_of(MEETING_S, settings)
-    for address in addresses[:ADDRESSES_MAX]:
-        met[address] = meet(address, bound_s / min(len(addresses), ADDRESSES_MAX))
-        if met[address] is wanted:
-            return
-    source = f"--{setting.replace('_', '-')}" if setting in given else setting_source(setting)
-    found = [
-        f"{address} is {each.value}" for address, each in met.items() if each is not Met.NOTHING
-    ]
-    text = f"no {name} answers at {where} (from {source})"
-    if found:
-        text += f": {', '.join(found)}"
-    print(
-        f"hqueue: {text}; trying on for {settings.operation_timeout_ms / 1e3:.0f} s. "
-        "'hqueue local start' starts a local server.",
-        file=sys.stderr,
-    )

@@ -29,7 +29,7 @@ from hqueue.settings.loading import (
 )
 from hqueue.settings.numbers import read_whole
 
-__all__ = ["AccessRule", "Credential", "Settings", "setting_source"]
+__all__ = ["AccessRule", "Credential", "Settings", "found_settings", "setting_source"]
 
 ENVIRONMENT_PREFIX = "HQUEUE_"
 _NOT_SETTINGS = {
@@ -290,6 +290,22 @@ def setting_source(name: str) -> str:
     line, or the default.
     """
     return _find(os.environ).source_of(name)
+
+
+def found_settings(names: Iterable[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of these settings that are given: as an argument, in the environment, in a file. What
+    has a default of its own for them takes them from here.
+
+    Raises:
+        SettingsError: as `Settings.load`.
+    """
+    found = _find(os.environ)
+    settings = found.make(arguments)
+    return {
+        name: getattr(settings, name)
+        for name in names
+        if arguments.get(name) is not None or found.has(name)
+    }
 
 
 def _find(environ: Mapping[str, str]) -> FoundSettings:

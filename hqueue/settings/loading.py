@@ -124,6 +124,10 @@ class FoundSettings:
             exc.facts.update(self._place_of(exc))
             raise
 
+    def has(self, name: str) -> bool:
+        """Whether a setting was found."""
+        return name in self._values
+
     def source_of(self, name: str) -> str:
         """Where a setting is from, for people."""
         place = self._places.get(name)

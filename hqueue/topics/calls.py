@@ -36,6 +36,8 @@ __all__ = ["HubCalls", "Method", "publish_call"]
 PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 500.0
 """Between two tries. The topics of a hub that died are another's within the longest one."""
 
+REASON_LENGTH_MAX = 200
+
 Method = Callable[[Any, bool], Any]
 """Makes a call by a client of the IDL's service, given whether it was redirected."""
 
@@ -216,6 +218,7 @@ class HubCalls:
                 hub=str(hub),
                 queue=queue,
                 topic=topic,
+                reason=f"{type(exc).__name__}: {exc}"[:REASON_LENGTH_MAX],
             ) from exc
         except BaseException:
             connection.close()

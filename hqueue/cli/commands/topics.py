@@ -23,7 +23,7 @@ from hqueue.message_id import MessageID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hqueue.metadata.managers import TopicMetadata
+    from hqueue.metadata.managers import TopicAccess, TopicMetadata
 
 __all__ = ["app", "register"]
 
@@ -210,8 +210,12 @@ def allow(
         for what, names in rules.items()
         if names is not None
     }
-    with hub_client(context, queue, hubs, caller) as client:
-        access = client.allow(topic, **given)
+
+    def apply() -> TopicAccess:
+        with hub_client(context, queue, hubs, caller) as client:
+            return client.allow(topic, **given)
+
+    access = apply() if given else only_reads(apply)()
     if json:
         write_json({what: list(getattr(access, what)) for what in rules})
         return

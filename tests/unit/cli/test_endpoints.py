@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hqueue import Settings
+from hqueue.cli.absence import hbase_absence
 from hqueue.cli.endpoints import Met, meet
-from hqueue.cli.session import _tell_if_away
 from hqueue.settings.addresses import Address
 from tests.support.command_line import run_here
 from tests.support.registries import NOWHERE
@@ -94,17 +94,19 @@ def test_a_wrong_server_is_named_with_what_it_is_and_where_its_address_is_from(
         monkeypatch.setenv(variable, value)
         settings = Settings.load()
         began_s = time.monotonic()
-        _tell_if_away(settings)
+        hbase_absence(settings).say(trying=True)
         assert time.monotonic() - began_s < BOUND_S
         said = capsys.readouterr().err
         assert f"(from {variable}): {address} is a web server" in said
-        _tell_if_away(settings, [setting])
+        hbase_absence(settings, [setting]).say(trying=True)
         assert f"(from --{setting.replace('_', '-')}): {address} is" in capsys.readouterr().err
 
 
 def test_one_master_that_answers_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
     with saying(b"Expected HEADER=HBas but received HEADER=GET ") as master:
-        _tell_if_away(Settings(zookeeper=str(NOWHERE), hbase_masters=(NOWHERE, master)))
+        hbase_absence(Settings(zookeeper=str(NOWHERE), hbase_masters=(NOWHERE, master))).say(
+            trying=True
+        )
     assert capsys.readouterr().err == ""
 
 
@@ -126,15 +128,59 @@ def test_a_read_ends_with_3_and_by_the_bound_on_operations_whatever_listens(
     assert not err.rstrip().endswith("outcome='unknown']")
 
 
-def test_a_hub_that_refuses_ends_a_command_with_3_and_in_time(
-    tmp_path: Path,
+@pytest.mark.parametrize("way", ["option", "variable", "file"])
+def test_a_hub_that_refuses_ends_a_command_with_3_and_in_time_whatever_sets_the_bound(
+    way: str, tmp_path: Path
 ) -> None:
-    bound = ["--operation-timeout-ms", "1000"]
+    option = ["--operation-timeout-ms", "1000"] if way == "option" else []
+    environ = {"HQUEUE_LOCAL_HOME": str(tmp_path), "HQUEUE_CONFIG": str(tmp_path / "hqueue.toml")}
+    Path(environ["HQUEUE_CONFIG"]).write_text(
+        "operation_timeout_ms = 1000" if way == "file" else "", encoding="utf-8"
+    )
+    if way == "variable":
+        environ["HQUEUE_OPERATION_TIMEOUT_MS"] = "1000"
     began_s = time.monotonic()
     code, _, err = run_here(
-        [*bound, "publish", "t", "v", "-q", "q", "--hubs", str(NOWHERE)],
-        b"",
-        {"HQUEUE_LOCAL_HOME": str(tmp_path)},
+        [*option, "publish", "t", "v", "-q", "q", "--hubs", str(NOWHERE)], b"", environ
     )
     assert time.monotonic() - began_s < 10, "the bound on operations holds for hubs too"
     assert code == 3, err
+    assert f"no hub answers at {NOWHERE} (from --hubs)" in err
+
+
+@pytest.mark.parametrize("listens", ["nothing said", "web", "another Thrift server"])
+@pytest.mark.parametrize(
+    "command",
+    [["publish", "t", "v", "-q", "q"], ["topics", "move", "q", "t", "h:1"]],
+    ids=["publish", "move"],
+)
+def test_what_is_no_hub_is_named_with_where_its_address_is_from(
+    command: list[str], listens: str, tmp_path: Path
+) -> None:
+    thrift = b"\x80\x01\x00\x03\0\0\0\x06hqueue"
+    served = {
+        "nothing said": saying(None),
+        "web": web_server(),
+        "another Thrift server": saying(thrift),
+    }
+    named = {"nothing said": Met.SILENT, "web": Met.WEB, "another Thrift server": Met.THRIFT}
+    with served[listens] as address:
+        code, _, err = run_here(
+            ["--operation-timeout-ms", "2000", *command],
+            b"",
+            {"HQUEUE_LOCAL_HOME": str(tmp_path), "HQUEUE_HUBS": str(address)},
+        )
+    assert code in (3, 4), err
+    assert f"no hub answers at {address} (from HQUEUE_HUBS)" in err
+    assert f"{address} is {named[listens].value}" in err
+
+
+def test_rules_are_only_read_and_of_that_no_outcome_is_unknown(tmp_path: Path) -> None:
+    with web_server() as address:
+        code, _, err = run_here(
+            ["--operation-timeout-ms", "1000", "topics", "allow", "q", "t", "--hubs", str(address)],
+            b"",
+            {"HQUEUE_LOCAL_HOME": str(tmp_path)},
+        )
+    assert code == 3, err
+    assert not err.rstrip().endswith("outcome='unknown']")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hqueue import Settings
-from hqueue.cli.session import _tell_if_away
+from hqueue.cli.absence import hbase_absence
 from tests.support.registries import NOWHERE
 
 AWAY = str(NOWHERE)
@@ -22,5 +22,6 @@ AWAY = str(NOWHERE)
 def test_those_are_named_by_whom_hbase_is_found(
     given: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _tell_if_away(Settings(zookeeper=AWAY, **given))  # type: ignore[arg-type]
+    absence = hbase_absence(Settings(zookeeper=AWAY, **given))  # type: ignore[arg-type]
+    absence.say(trying=True)
     assert named in capsys.readouterr().err
