@@ -42,6 +42,7 @@ from hqueue.settings.attributes import (
     check_attributes,
     check_partitions,
     check_queue_name,
+    check_same_partitions,
     ttl_seconds,
 )
 from hqueue.settings.connection import Settings
@@ -171,12 +172,7 @@ class Client:
             if not exist_ok:
                 raise
             queue = self.queue(name)
-            if queue.partitions != partitions:
-                raise QueueExistsError(
-                    "there is a queue of this name with another number of partitions",
-                    queue=name,
-                    partitions=queue.partitions,
-                ) from None
+            check_same_partitions(name, queue.partitions, partitions)
             return queue
         return self.queue(name)
 
@@ -406,6 +402,7 @@ class Client:
             first=self.settings.metadata_store,
             rows=self.cluster.fields,
             table=self.settings.metadata_table,
+            check=functools.partial(self.describe_queue, queue),
             clock=self.cluster.clock,
         )
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hqueue.errors import InvalidInputError
+from hqueue.errors import InvalidInputError, QueueExistsError
 from hqueue.settings.limits import (
     PARTITIONS_MAX,
     QUEUE_NAME_LENGTH_MAX,
@@ -26,6 +26,7 @@ __all__ = [
     "check_partition",
     "check_partitions",
     "check_queue_name",
+    "check_same_partitions",
     "ttl_seconds",
 ]
 
@@ -213,6 +214,20 @@ def check_partitions(partitions: object) -> int:
     if number is None:
         raise InvalidInputError("a queue has 1 to 32767 partitions", partitions=partitions)
     return number
+
+
+def check_same_partitions(queue: str, there: int, wanted: int) -> None:
+    """Return if a queue that is there has as many partitions as one that was to be created.
+
+    Raises:
+        QueueExistsError: it has another number.
+    """
+    if there != wanted:
+        raise QueueExistsError(
+            "there is a queue of this name with another number of partitions",
+            queue=queue,
+            partitions=there,
+        )
 
 
 def check_partition(partition: object, partitions: int, **facts: object) -> int:

@@ -23,9 +23,11 @@ MANY = [f"t{number}" for number in range(2_000)]
 @pytest.fixture
 def metadata(client: hqueue.Client, queue_name: str) -> Iterator[TopicMetadata]:
     """What a hub has open, with two records."""
+    client.create_queue(queue_name, partitions=1)
     with client.topic_metadata(queue_name) as opened:
         write(opened, TOPICS)
         yield opened
+    client.delete_queue(queue_name, force=True)
 
 
 @pytest.mark.in_memory_first
@@ -54,6 +56,17 @@ def test_metadata_is_moved_and_what_was_left_is_cleared(
     assert run("metadata", "list", queue_name, "--store", "zookeeper").lines == []
     assert len(run("metadata", "list", queue_name).lines) == 3
     assert "No move is under way." in run(*migrate, "--abandon").err
+
+
+@pytest.mark.in_memory_first
+@pytest.mark.parametrize("given", [(), ("--to", "hbase"), ("--abandon",), ("--clear",)])
+def test_a_queue_that_is_not_there_is_named_and_nothing_is_written(
+    run: Run, client: hqueue.Client, given: tuple[str, ...]
+) -> None:
+    ended = run("metadata", "migrate", "nosuch", *given)
+    assert (ended.code, ended.out) == (1, b"")
+    assert "there is no such queue" in ended.err
+    assert client.metadata_migration("nosuch").stage().home == ("zookeeper", 0)
 
 
 @pytest.mark.in_memory_first

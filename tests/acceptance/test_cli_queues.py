@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -53,6 +55,26 @@ def test_a_queue_is_created_where_it_is_not_there_and_deleted_though_it_is_enabl
     assert len(run("scan", name, "--start", "earliest", "--limit", "1").lines) == 1
     assert run("delete", name, "--yes", "--force").code == 0
     assert run("describe", name).code == 1
+
+
+@pytest.mark.parametrize("partitions", [2, 3])
+def test_what_is_said_is_true_when_another_creates_the_queue_at_the_same_moment(
+    run: Run, client: hqueue.Client, name: str, partitions: int
+) -> None:
+    create = hqueue.Client.create_queue
+
+    def beaten(self: hqueue.Client, queue: str, **given: Any) -> hqueue.Queue:
+        create(client, queue, partitions=2, ttl="1d")
+        return create(self, queue, **given)
+
+    with mock.patch.object(hqueue.Client, "create_queue", beaten):
+        ended = run("create", name, "-p", str(partitions), "--ttl", "2d", "--if-not-exists")
+    if partitions == 2:
+        assert (ended.code, ended.err) == (0, f"{name} is there already.\n")
+    else:
+        assert ended.code == 1
+        assert "another number of partitions" in ended.err
+    assert client.describe_queue(name).ttl_seconds == 86_400
 
 
 def test_describe_shows_the_offsets_of_every_partition(

@@ -155,8 +155,11 @@ def connect(backend: Backend) -> Iterator[Open]:
 
 
 @pytest.fixture
-def migration(connect: Open, queue_name: str) -> MetadataMigration:
-    return connect().metadata_migration(queue_name)
+def migration(connect: Open, queue_name: str) -> Iterator[MetadataMigration]:
+    client = connect()
+    client.create_queue(queue_name, partitions=1)
+    yield client.metadata_migration(queue_name)
+    client.delete_queue(queue_name, force=True)
 
 
 def test_nothing_is_lost_while_it_is_moved_there_and_back_and_there_again(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.known import check_queue
 from hqueue.cli.output import write_json
 from hqueue.cli.progress import Advance
 from hqueue.cli.session import session_of
@@ -60,17 +61,23 @@ def migrate(
     """
     if (to is not None) + abandon + clear > 1:
         raise InvalidInputError("give one of --to, --abandon and --clear")
-    migration = session_of(context).client.metadata_migration(queue)
+    client = session_of(context).client
+    migration = client.metadata_migration(queue)
     if to is not None:
         _move(migration, queue, to, drain_timeout)
     elif abandon:
         done = migration.abandon()
+        if not done:
+            check_queue(client, queue)
         print(f"{'Abandoned.' if done else 'No move is under way.'}", file=sys.stderr)
     elif clear:
         with Advance("clear", noun=NOUN) as bar:
             number = migration.clear(on_progress=lambda _, records: _count(bar, records))
+        if not number:
+            check_queue(client, queue)
         print(f"{number:,} records deleted that were not in force.", file=sys.stderr)
     else:
+        check_queue(client, queue)
         stage = migration.stage()
         write_json(
             {

@@ -11,8 +11,13 @@ import typer
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import add_command, only_reads
 from hqueue.cli.session import session_of
-from hqueue.errors import InvalidInputError
-from hqueue.settings.attributes import ATTRIBUTES, QueueDescription, ttl_seconds
+from hqueue.errors import InvalidInputError, QueueExistsError
+from hqueue.settings.attributes import (
+    ATTRIBUTES,
+    QueueDescription,
+    check_same_partitions,
+    ttl_seconds,
+)
 
 if TYPE_CHECKING:
     from hqueue.log.offsets import PartitionOffsets
@@ -74,11 +79,14 @@ def create(
     """Create a queue."""
     given = _attributes(attribute)
     client = session_of(context).client
-    if if_not_exists and client.queue_exists(queue):
-        client.create_queue(queue, partitions=partitions, ttl=ttl, exist_ok=True, **given)
+    try:
+        client.create_queue(queue, partitions=partitions, ttl=ttl, **given)
+    except QueueExistsError:
+        if not if_not_exists:
+            raise
+        check_same_partitions(queue, client.describe_queue(queue).partitions, partitions)
         _say(f"{queue} is there already.")
         return
-    client.create_queue(queue, partitions=partitions, ttl=ttl, exist_ok=if_not_exists, **given)
     _say(f"Created {queue}: {partitions} partitions, messages are kept {_kept(ttl)}.")
 
 

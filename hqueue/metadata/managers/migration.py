@@ -57,9 +57,18 @@ class MetadataMigration:
         record: the stage.
         homes: where records lie.
         clock: how long writers are waited for.
+        check: called before anything is moved; raises where there is no such queue.
     """
 
-    def __init__(self, record: StageRecord, homes: Homes, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        record: StageRecord,
+        homes: Homes,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        check: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._check = check
         self._record = record
         self._homes = homes
         self._clock = clock
@@ -91,6 +100,7 @@ class MetadataMigration:
 
         Raises:
             SettingsError: there is no such store, or none that can be moved to.
+            QueueNotFoundError: there is no such queue. Nothing was written.
             InvalidInputError: it is being moved to another store: that is abandoned first.
             UnsupportedFormatError: a record can't be read. ``hqueue metadata check`` names all.
             BadVersionError: somebody else has taken the move over, or abandoned it.
@@ -99,6 +109,7 @@ class MetadataMigration:
         """
         if to not in (ZOOKEEPER, HBASE):
             raise SettingsError("it is moved to 'zookeeper' or 'hbase'", store=to)
+        self._check()
         stage, version = self._record.read()
         if stage.phase is Phase.STABLE and stage.home.store == to:
             return 0

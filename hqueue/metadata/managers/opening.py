@@ -176,10 +176,11 @@ def open_migration(
     first: str,
     rows: Callable[[], FieldRecords],
     table: str | None = None,
+    check: Callable[[], object],
     clock: Clock = SYSTEM_CLOCK,
 ) -> MetadataMigration:
     """What moves a queue's topics' metadata, wherever it is. Arguments are as for
-    `open_topic_metadata`.
+    `open_topic_metadata`, and `check` raises where there is no such queue.
 
     Raises:
         SettingsError: nothing is moved from there.
@@ -188,7 +189,7 @@ def open_migration(
         raise SettingsError("nothing is moved from memory", metadata_store=first)
     homes = Homes(session, root, queue, rows)
     record = StageRecord(session, root, queue, first, table=table, bound=False)
-    return MetadataMigration(record, homes, clock)
+    return MetadataMigration(record, homes, clock, check=check)
 
 
 def delete_topic_metadata(
