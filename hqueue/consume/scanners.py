@@ -191,14 +191,14 @@ class CombinedPartitionScanner:
             self._check_failure()
         try:
             message = next(self._messages, None)
+            if message is None:
+                self._check_failure()
+            return message
         except HQueueError:
             raise
         except BaseException as exc:
             self._failure = self._failure or _interruption(exc)
             raise
-        if message is None:
-            self._check_failure()
-        return message
 
     def arrow_batches(self) -> Iterator[pyarrow.RecordBatch]:
         """The messages as Arrow record batches of `hqueue.consume.arrow.SCHEMA`, of up to

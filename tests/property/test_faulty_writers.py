@@ -133,6 +133,7 @@ def test_a_scanner_gives_that_error_again_and_never_an_end(batch: Batch) -> None
         at_tail = False
         partition = cursor = expired = 0
         next_slot = 0, 0
+        holds = False
 
         def read(self, deadline: object) -> list[Batch]:
             self.at_tail = True

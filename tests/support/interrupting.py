@@ -3,7 +3,8 @@
 There are two lists of places, each with a function that goes through it.
 
 - `each_interruption`: after calls of what is written in C, at the beginnings of functions that are
-  written in Python, and in what waits; each time that it is come to.
+  written in Python, and in what waits; the first and the second time that it is come to by the same
+  calls, so in each way that leads there, and in a loop.
 - `each_line`: each line that is run, at its beginning, and once more when it is run again, as in a
   loop. That covers the backward jumps of loops, and the further places at which CPython 3.10 runs
   handlers: any jump, and the return of a function. It is stricter than CPython is.
@@ -18,14 +19,19 @@ A handler runs within an instruction: here within the last one of the block befo
 guards; `each_interruption` makes a place of that. Left out are also the turns of a comprehension
 from CPython 3.12 on, where it is no function of its own: an error that comes out of tracing there
 passes by what guards it, one that comes out of a handler doesn't. And what runs because something
-is freed: Python reports its errors, and goes on.
+is freed, a generator's end too: Python reports its errors, and goes on. Cycles are freed between the
+calls, so that no place of a call belongs to another one's rubbish.
 """
 
 from __future__ import annotations
 
 import ast
+import collections
 import contextlib
+import dis
 import functools
+import gc
+import inspect
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -40,6 +46,9 @@ __all__ = ["Interrupted", "each_interruption", "each_line"]
 
 _HERE = tuple(str(Path(each.__path__[0])) for each in (hqueue, hqueue_workers))
 _FREEING = ("weakref.py", "_weakrefset.py", "forgotten.py")
+_ASKING = ("FOR_ITER", "SEND", "YIELD_FROM", "CALL", "PRECALL", "LIST_EXTEND", "SET_UPDATE", "UNPACK",
+           "DICT_UPDATE", "CONTAINS")
+"""What asks a generator for its next."""
 _INLINED = sys.version_info >= (3, 12)
 """Whether comprehensions run in the frame that they stand in."""
 _WAITS = ("acquire", "sendmsg", "sendall", "send", "recv", "recv_into", "poll", "connect", "sleep")
@@ -56,15 +65,22 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 class _Point:
-    """Calls the handler at the n-th place at which CPython may.
+    """Calls the handler at the first place of this kind that was not come to before:
 
-    It does so after a call of what is written in C, where a function written in Python begins, and
-    in what waits. Calls that code of the library makes count, and what they wait in; what other
-    libraries do within themselves does not.
+    after a call of what is written in C, where a function written in Python begins, and in what
+    waits. Calls that code of the library makes count, and what they wait in; what other libraries
+    do within themselves does not.
+
+    Args:
+        places: those that were come to. Each counts once when it is come to first by the same
+            calls, and once when it is come to again.
+        every: of those that were not, each n-th is interrupted.
     """
 
-    def __init__(self, number: int) -> None:
-        self.left = number
+    def __init__(self, places: set[tuple[object, ...]], every: int) -> None:
+        self._places = places
+        self._left = every
+        self._came: collections.Counter[tuple[object, ...]] = collections.Counter()
         self.where = ""
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -76,13 +92,28 @@ class _Point:
             counts = event == "call" and _is_ours(frame, callers=1)
         if not counts or _is_freeing(frame):
             return
-        self.left -= 1
-        if not self.left:
-            name = getattr(argument, "__name__", "")
+        name = getattr(argument, "__name__", "")
+        way = (event, name, *_way_to(frame))
+        self._came[way] += 1
+        place = (min(self._came[way], 2), *way)
+        if place in self._places:
+            return
+        self._places.add(place)
+        self._left -= 1
+        if not self._left:
             code = frame.f_code
             self.where = f"{event} {name} in {code.co_name}, {code.co_filename}:{frame.f_lineno}"
             sys.setprofile(None)
             _handle(signal.SIGALRM, frame)
+
+
+def _way_to(frame: FrameType | None) -> list[int]:
+    """Where each function is that led here. Code is compared by where it lies: its hash takes long."""
+    way: list[int] = []
+    while frame is not None and (code := frame.f_code) is not each_interruption.__code__:
+        way += id(code), frame.f_lasti
+        frame = frame.f_back
+    return way
 
 
 def _is_ours(frame: FrameType | None, callers: int = 0) -> bool:
@@ -99,10 +130,33 @@ def _is_freeing(frame: FrameType | None) -> bool:
     for _ in range(4):
         if frame is not None:
             code = frame.f_code
-            if code.co_name == "<genexpr>" or code.co_filename.endswith(_FREEING):
+            if code.co_filename.endswith(_FREEING) or _is_let_go(frame):
+                return True
+            if code.co_name == "<genexpr>" and _is_ours(frame):  # Freed by who takes it up, too.
                 return True
             frame = frame.f_back
     return False
+
+
+def _is_let_go(frame: FrameType) -> bool:
+    """Whether a generator goes on at an instruction of its caller that asks it for nothing: there it
+    is freed, and ends.
+    """
+    caller = frame.f_back
+    if caller is None or not frame.f_code.co_flags & inspect.CO_GENERATOR:
+        return False
+    return not _asks(caller)
+
+
+_asking: dict[tuple[int, int], bool] = {}
+
+
+def _asks(caller: FrameType) -> bool:
+    place = id(caller.f_code), caller.f_lasti
+    if place not in _asking:
+        instruction = dis.opname[caller.f_code.co_code[caller.f_lasti]]
+        _asking[place] = instruction.startswith(_ASKING)
+    return _asking[place]
 
 
 class _Line:
@@ -180,21 +234,32 @@ def _handled() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@contextlib.contextmanager
+def _collecting_nothing() -> Iterator[None]:
+    """Without the collector of cycles, and what listens to it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def each_interruption(call: Callable[[], object], *, every: int = 1) -> Iterator[str]:
-    """Call something again and again, and interrupt it at its first place, at its second and so on,
-    until it is done without; where each interruption was, for a test to look what it left behind.
+    """Call something again and again, and interrupt it at a place more each time, until it is done
+    without; where each interruption was, for a test to look what it left behind.
 
     Args:
         call: what is interrupted. It may take another way each time.
         every: only each n-th place.
     """
+    places: set[tuple[object, ...]] = set()
     with _handled():
-        number = 1
         while True:
-            point = _Point(number)
+            point = _Point(places, every)
             try:
-                sys.setprofile(point)
-                call()
+                with _collecting_nothing():
+                    sys.setprofile(point)
+                    call()
             except Interrupted:
                 assert point.where
             finally:
@@ -202,7 +267,6 @@ def each_interruption(call: Callable[[], object], *, every: int = 1) -> Iterator
             if not point.where:
                 return
             yield point.where
-            number += every
 
 
 def each_line(call: Callable[[], object]) -> Iterator[str]:
@@ -215,8 +279,9 @@ def each_line(call: Callable[[], object]) -> Iterator[str]:
         while True:
             line = _Line(places)
             try:
-                sys.settrace(line)
-                call()
+                with _collecting_nothing():
+                    sys.settrace(line)
+                    call()
             except Interrupted:
                 assert line.where
             finally:

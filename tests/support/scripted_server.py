@@ -65,6 +65,7 @@ class ScriptedServer:
                 opened, _ = self._listener.accept()
             except OSError:
                 return
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._sockets.append(opened)
             threading.Thread(target=self._serve, args=(opened,), daemon=True).start()

@@ -379,4 +379,6 @@ class MemoryZooKeeper:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                Connection(self, self._listener.accept()[0])
+                opened, _ = self._listener.accept()
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                Connection(self, opened)
