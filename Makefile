@@ -94,11 +94,11 @@ $(KAFKA_STAMP): $(STAMP)
 	echo '$(CURDIR)/spark' > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
 	touch $@
 
-# Other versions of Python, each in an environment of its own with what the library itself needs. The
-# tests make those that they can: `python -m tests.support.pythons` lists them.
-.venv-python-%/installed: setup.cfg constraints.txt
+# Other versions of Python, each in an environment of its own with what the library itself needs, and
+# the tests' support. The tests make those that they can: `python -m tests.support.pythons` lists them.
+.venv-python-%/installed: setup.cfg constraints.txt Makefile
 	"$$($(BIN)/python -m tests.support.pythons $*)" -m venv --clear $(@D)
-	$(@D)/bin/pip install --quiet --constraint constraints.txt --editable .
+	$(@D)/bin/pip install --quiet --constraint constraints.txt --editable '.[local]'
 	rm -rf *.egg-info
 	touch $@
 

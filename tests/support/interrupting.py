@@ -19,8 +19,8 @@ A handler runs within an instruction: here within the last one of the block befo
 guards; `each_interruption` makes a place of that. Left out are also the turns of a comprehension
 from CPython 3.12 on, where it is no function of its own: an error that comes out of tracing there
 passes by what guards it, one that comes out of a handler doesn't. And what runs because something
-is freed, a generator's end too: Python reports its errors, and goes on. Cycles are freed between the
-calls, so that no place of a call belongs to another one's rubbish.
+is freed, a generator's end too: Python reports its errors, and goes on. Cycles are freed between
+the calls: what runs then belongs to none of them.
 """
 
 from __future__ import annotations
@@ -39,15 +39,23 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import hqueue
-import hqueue_workers
-
 __all__ = ["Interrupted", "each_interruption", "each_line"]
 
-_HERE = tuple(str(Path(each.__path__[0])) for each in (hqueue, hqueue_workers))
+_ROOT = Path(__file__).parents[2]
+_HERE = tuple(map(str, (_ROOT / "hqueue", _ROOT / "workers" / "hqueue_workers")))
 _FREEING = ("weakref.py", "_weakrefset.py", "forgotten.py")
-_ASKING = ("FOR_ITER", "SEND", "YIELD_FROM", "CALL", "PRECALL", "LIST_EXTEND", "SET_UPDATE", "UNPACK",
-           "DICT_UPDATE", "CONTAINS")
+_ASKING = (
+    "FOR_ITER",
+    "SEND",
+    "YIELD_FROM",
+    "CALL",
+    "PRECALL",
+    "LIST_EXTEND",
+    "SET_UPDATE",
+    "UNPACK",
+    "DICT_UPDATE",
+    "CONTAINS",
+)
 """What asks a generator for its next."""
 _INLINED = sys.version_info >= (3, 12)
 """Whether comprehensions run in the frame that they stand in."""
@@ -108,7 +116,7 @@ class _Point:
 
 
 def _way_to(frame: FrameType | None) -> list[int]:
-    """Where each function is that led here. Code is compared by where it lies: its hash takes long."""
+    """Where each function is that led here. Code is known by where it lies: its hash takes long."""
     way: list[int] = []
     while frame is not None and (code := frame.f_code) is not each_interruption.__code__:
         way += id(code), frame.f_lasti
@@ -139,8 +147,8 @@ def _is_freeing(frame: FrameType | None) -> bool:
 
 
 def _is_let_go(frame: FrameType) -> bool:
-    """Whether a generator goes on at an instruction of its caller that asks it for nothing: there it
-    is freed, and ends.
+    """Whether a generator goes on at an instruction of its caller that asks it for nothing: there
+    it is freed, and ends.
     """
     caller = frame.f_back
     if caller is None or not frame.f_code.co_flags & inspect.CO_GENERATOR:
@@ -160,15 +168,17 @@ def _asks(caller: FrameType) -> bool:
 
 
 class _Line:
-    """Calls the handler at the first line that was not interrupted before, by this or another one.
+    """Calls the handler at the first line that was not come to before, by this or another one.
 
     Args:
-        places: the lines that were interrupted. Each counts once when it is run first in a call of
-            its function, and once when it is run again.
+        places: the lines that were come to. Each counts once when it is run first in a call of its
+            function, and once when it is run again.
+        every: of those that were not, each n-th is interrupted.
     """
 
-    def __init__(self, places: set[tuple[str, int, bool]]) -> None:
+    def __init__(self, places: set[tuple[str, int, bool]], every: int) -> None:
         self._places = places
+        self._left = every
         self._run: dict[FrameType, set[int]] = {}
         self.where = ""
 
@@ -188,6 +198,9 @@ class _Line:
         if place in self._places or not _may_be_interrupted(path, line, again):
             return self._in_frame
         self._places.add(place)
+        self._left -= 1
+        if self._left:
+            return self._in_frame
         self.where = f"{frame.f_code.co_name}, {path}:{line}{' again' if again else ''}"
         sys.settrace(None)
         _handle(signal.SIGALRM, frame)
@@ -269,7 +282,7 @@ def each_interruption(call: Callable[[], object], *, every: int = 1) -> Iterator
             yield point.where
 
 
-def each_line(call: Callable[[], object]) -> Iterator[str]:
+def each_line(call: Callable[[], object], *, every: int = 1) -> Iterator[str]:
     """As `each_interruption`, at each line of the library that is run: once when it is come to, and
     once when it is come to again.
     """
@@ -277,7 +290,7 @@ def each_line(call: Callable[[], object]) -> Iterator[str]:
     tracing = sys.gettrace()
     with _handled():
         while True:
-            line = _Line(places)
+            line = _Line(places, every)
             try:
                 with _collecting_nothing():
                     sys.settrace(line)
