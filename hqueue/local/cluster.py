@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hqueue.errors import LocalServerError
 from hqueue.local.configuration import FULL_COMPILER, QUICK_COMPILER, Launcher, Xml
-from hqueue.local.layout import Layout, gateway_plan, master_plan
+from hqueue.local.layout import MEMSTORE_SETTINGS, Layout, gateway_plan, master_plan
 from hqueue.local.process import ProcessPlan
 from hqueue.settings.addresses import GatewayAddress
 
@@ -99,6 +99,7 @@ class Cluster:
         hbase: Xml = {
             **client,
             **_RECOVERY,
+            **MEMSTORE_SETTINGS,
             "hbase.rootdir": f"hdfs://{HOST}:{ports['namenode']}/hbase",
             "hbase.tmp.dir": f"{data}/tmp",
             "hbase.regionserver.msginterval": 500,

@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,16 @@ class Home:
     def data(self, profile: str) -> Path:
         """The folder of what a profile's servers store."""
         return self.path / "data" / profile
+
+    def disk_free_bytes(self) -> int | None:
+        """What the file system of this folder has room for; None where it can't be asked."""
+        folder = self.path
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        try:
+            return shutil.disk_usage(folder).free
+        except OSError:
+            return None
 
     @contextlib.contextmanager
     def locked(self, timeout_s: float) -> Iterator[None]:

@@ -16,7 +16,15 @@ from hqueue.local.configuration import (
 from hqueue.local.process import ProcessPlan
 from hqueue.settings.addresses import GatewayAddress
 
-__all__ = ["GATEWAY_SETTINGS", "Layout", "Profile", "gateway_plan", "is_gateway", "master_plan"]
+__all__ = [
+    "GATEWAY_SETTINGS",
+    "MEMSTORE_SETTINGS",
+    "Layout",
+    "Profile",
+    "gateway_plan",
+    "is_gateway",
+    "master_plan",
+]
 
 GATEWAY_SETTINGS: Xml = {
     # A client's bound on a request is 15 s: a gateway gives up before, so that none of its
@@ -39,6 +47,15 @@ GATEWAY_SETTINGS: Xml = {
     # Clients close idle connections after 60 s; the gateway must not be the first.
     "hbase.thrift.server.socket.read.timeout": 120_000,
     "hbase.thrift.connection.max-idletime": 600_000,
+}
+
+
+MEMSTORE_SETTINGS: Xml = {
+    # Each region takes a piece for each of its two families when it is first written to, whatever
+    # it holds. In pieces of 2 MB, as by default, 1,000 partitions take 4 GB: the process ended.
+    # What is larger than an allocation is held beside the pieces.
+    "hbase.hregion.memstore.mslab.chunksize": 128 * 1024,
+    "hbase.hregion.memstore.mslab.max.allocation": 32 * 1024,
 }
 
 

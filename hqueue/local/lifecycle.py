@@ -18,7 +18,7 @@ from hqueue.local.java import find_java
 from hqueue.local.layout import Profile
 from hqueue.local.logs import LogLine, follow_lines, read_lines
 from hqueue.local.process import LocalProcess
-from hqueue.local.server import LocalServer, Status, status_of
+from hqueue.local.server import DISK_BYTES_MIN, LocalServer, Status, status_of
 from hqueue.local.standalone import Standalone
 from hqueue.local.starting import PortTakenError, Progress, bring_up
 from hqueue.local.stopping import end_left_overs
@@ -80,6 +80,12 @@ def start(
     with place.locked(timeout_s):
         if _runs(place, profile, gateways, ports):
             return LocalServer(place)
+        if status_of(place).disk_full:
+            raise LocalServerError(
+                "the disk is full: make room, or choose another home by HQUEUE_LOCAL_HOME",
+                home=str(place.path),
+                needed_bytes=DISK_BYTES_MIN,
+            )
         launcher = Launcher(place, java, jars, gateway_jars)
         for tries_left in reversed(range(PORT_TRIES_MAX)):
             end_left_overs(place)

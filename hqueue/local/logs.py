@@ -12,11 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["LogLine", "follow_lines", "last_lines", "process_names", "read_lines"]
+__all__ = ["LogLine", "cause_of_end", "follow_lines", "last_lines", "process_names", "read_lines"]
 
 LINE_BYTES_MAX = 65_536
+CAUSE_LINES = 1_000
 _TAIL_BYTES = 1_048_576
 _PAUSE_S = 0.1
+_CAUSES = {
+    "No space left on device": "its disk was full",
+    "Disk quota exceeded": "its disk was full",
+    "java.lang.OutOfMemoryError": "it had too little memory",
+}
+"""What a process writes when it can't go on, and what that means."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +49,17 @@ def last_lines(path: Path, number: int) -> list[str]:
     except OSError:
         return []
     return lines[-number:]
+
+
+def cause_of_end(log: Path) -> str | None:
+    """Why a process of a server ended, by the last lines of what it logged and printed since its
+    start; None if they don't say it.
+    """
+    last = [*last_lines(log, CAUSE_LINES), *last_lines(log.with_suffix(".out"), CAUSE_LINES)]
+    for sign, cause in _CAUSES.items():
+        if any(sign in line for line in last):
+            return cause
+    return None
 
 
 def read_lines(folder: Path, pattern: str = "*", *, last: int | None = None) -> Iterator[LogLine]:

@@ -14,17 +14,19 @@ from hqueue.errors import LocalServerError
 from hqueue.local.configuration import TOOL_LOGGING
 from hqueue.local.home import Home, State
 from hqueue.local.layout import is_gateway
-from hqueue.local.logs import LogLine, read_lines
+from hqueue.local.logs import LogLine, cause_of_end, read_lines
 from hqueue.local.process import LocalProcess, end_all, spawn, wait_paused
 from hqueue.local.starting import await_listening, await_serving
 from hqueue.local.stopping import ORDERLY_S, stop
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
 
-__all__ = ["LocalServer", "ProcessStatus", "Status", "status_of"]
+__all__ = ["DISK_BYTES_MIN", "LocalServer", "ProcessStatus", "Status", "status_of"]
 
 STATE_TIMEOUT_S = 60.0
 PAUSE_WAIT_S = 15.0
+DISK_BYTES_MIN = 64 * 1024 * 1024
+"""With less room a disk counts as full: each write-ahead log and each flush needs some."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,8 @@ class ProcessStatus:
     alive: bool
     paused: bool
     rss_bytes: int
+    cause: str | None = None
+    """Why it ended, if it has, and its log says it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +58,13 @@ class Status:
     """None if it runs without them: clients speak to HBase natively then."""
     zookeeper: str
     processes: tuple[ProcessStatus, ...]
+    disk_free_bytes: int | None
+    """What the file system of the home has room for; None where it can't be asked."""
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether the servers have no room to write in: they may run on, and answer nothing."""
+        return self.disk_free_bytes is not None and self.disk_free_bytes < DISK_BYTES_MIN
 
     @property
     def rss_bytes(self) -> int:
@@ -65,19 +76,8 @@ def status_of(home: Home) -> Status:
     """Look at a home's server. Starts, stops and waits for nothing."""
     state = home.read_state()
     if state is None or not state.processes:
-        return Status(home.path, None, False, (), "", ())
-    processes = tuple(
-        ProcessStatus(
-            process.name,
-            process.pid,
-            process.plan.host,
-            process.plan.ports,
-            process.alive(),
-            process.paused(),
-            process.rss_bytes(),
-        )
-        for process in state.processes
-    )
+        return Status(home.path, None, False, (), "", (), home.disk_free_bytes())
+    processes = tuple(map(_process_status, state.processes))
     return Status(
         home.path,
         state.profile,
@@ -87,6 +87,21 @@ def status_of(home: Home) -> Status:
         tuple(GatewayAddress.parse(gateway) for gateway in state.gateways),
         state.zookeeper,
         processes,
+        home.disk_free_bytes(),
+    )
+
+
+def _process_status(process: LocalProcess) -> ProcessStatus:
+    alive = process.alive()
+    return ProcessStatus(
+        process.name,
+        process.pid,
+        process.plan.host,
+        process.plan.ports,
+        alive,
+        process.paused(),
+        process.rss_bytes(),
+        None if alive else cause_of_end(Path(process.plan.log)),
     )
 
 

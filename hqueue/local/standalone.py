@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hqueue.local.configuration import FULL_COMPILER, LARGE_HEAP, Launcher, Xml
-from hqueue.local.layout import Layout, gateway_plan, master_plan
+from hqueue.local.layout import MEMSTORE_SETTINGS, Layout, gateway_plan, master_plan
 from hqueue.settings.addresses import GatewayAddress
 
 __all__ = ["Standalone"]
@@ -64,11 +64,7 @@ class Standalone:
             # that leaves: the process ended for want of memory after some gigabytes of puts.
             "hbase.regionserver.global.memstore.size": 0.3,
             "hfile.block.cache.size": 0.25,
-            # Each region takes a piece for each of its two families when it is first written to,
-            # whatever it holds. Pieces of 2 MB, as by default, are 4 GB for 1,000 partitions: the
-            # process ended. What is larger than an allocation is held beside the pieces.
-            "hbase.hregion.memstore.mslab.chunksize": 128 * 1024,
-            "hbase.hregion.memstore.mslab.max.allocation": 32 * 1024,
+            **MEMSTORE_SETTINGS,
         }
         master = master_plan(
             launcher,

@@ -21,7 +21,7 @@ from hqueue.settings.connection import GATEWAYS, NATIVE
 from hqueue.settings.names import with_closest
 
 if TYPE_CHECKING:
-    from hqueue.local.server import LocalServer, Status
+    from hqueue.local.server import LocalServer, ProcessStatus, Status
 
 __all__ = ["app", "register", "start_server"]
 
@@ -73,11 +73,21 @@ def stop(context: typer.Context) -> None:
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Show the local server and its processes. Exit code 1 if it is not ready."""
+    """Show the local server and its processes.
+
+    The exit code is 1 if it is not ready, or its disk is full.
+    """
     from hqueue.local import status as status_now  # noqa: PLC0415
 
     found = status_now()
     _show(found, json=json)
+    if found.disk_full and found.profile is not None:
+        print(
+            f"hqueue: the disk of {found.home} is full: the server can't write, and may answer "
+            "nothing. Make room; if it does not go on then, stop it and start it again.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(ExitCode.FAILED)
     if not found.ready:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -170,6 +180,12 @@ def _way(found: Status) -> str | None:
     return GATEWAYS if found.gateways else NATIVE
 
 
+def _state(process: ProcessStatus) -> str:
+    if process.alive:
+        return "paused" if process.paused else "alive"
+    return "ended" if process.cause is None else f"ended: {process.cause}"
+
+
 def _show(found: Status, *, json: bool) -> None:
     if json:
         write_json(
@@ -180,10 +196,12 @@ def _show(found: Status, *, json: bool) -> None:
                 "hbase": _way(found),
                 "gateways": [str(gateway) for gateway in found.gateways],
                 "zookeeper": found.zookeeper or None,
+                "disk_free_bytes": found.disk_free_bytes,
                 "processes": [dataclasses.asdict(process) for process in found.processes],
             }
         )
         return
+    free = found.disk_free_bytes
     show_table(
         ("local server", ""),
         (
@@ -193,6 +211,7 @@ def _show(found: Status, *, json: bool) -> None:
             ("hbase", _way(found)),
             ("gateways", ",".join(map(str, found.gateways)) or None),
             ("zookeeper", found.zookeeper or None),
+            ("disk free", None if free is None else size_text(free)),
         ),
     )
     show_table(
@@ -201,7 +220,7 @@ def _show(found: Status, *, json: bool) -> None:
             (
                 process.name,
                 process.pid,
-                "paused" if process.paused else "alive" if process.alive else "ended",
+                _state(process),
                 size_text(process.rss_bytes),
                 ",".join(f"{name}={port}" for name, port in process.ports.items()),
             )

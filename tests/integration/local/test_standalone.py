@@ -123,6 +123,19 @@ def test_data_survives_a_stop_and_a_kill_and_goes_with_a_reset(home: Path) -> No
     assert not (home / "data").exists()
 
 
+@pytest.mark.thorough("a server of its own and 1,000 regions, a minute")
+def test_a_thousand_partitions_are_created_and_written_to(home: Path) -> None:
+    with (
+        local.start() as server,
+        hqueue.connect(server.settings()) as client,
+        client.create_queue("wide", partitions=1_000) as queue,
+    ):
+        for partition in range(1_000):
+            queue.put(Message("t", b"value"), partition=partition)
+        assert all(process.alive for process in server.status().processes)
+        assert sum(each.messages for each in queue.offsets()) == 1_000
+
+
 @pytest.mark.thorough("two starts of a server, 30 s")
 def test_given_ports_are_used_and_a_port_taken_meanwhile_is_chosen_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
