@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 
 from hqueue.cli.endpoints import Met, meet, meet_hub
+from hqueue.runtime.threads import start_timer
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings, setting_source
 
@@ -57,20 +58,20 @@ class Absence:
         self._advice = advice
         self._lock = threading.Lock()
         self._looked = False
-        self._timer = threading.Timer(self._part_of(SILENCE_S), self.say, [True])
-        self._timer.daemon = True
+        self._timer: threading.Timer | None = None
 
     def start(self) -> None:
         """Look before long, unless `cancel` comes before."""
-        self._timer.start()
+        self._timer = start_timer(1e3 * self._part_of(SILENCE_S), self.say, True)
 
     def cancel(self) -> None:
         """Look no more."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def say(self, trying: bool) -> None:
         """Look now, if nobody has looked; where somebody looks just now, wait for that."""
-        self._timer.cancel()
+        self.cancel()
         with self._lock:
             if self._looked:
                 return

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO
 
 from hqueue.cli.exits import OutputError
+from hqueue.runtime.threads import start
 
 __all__ = ["Output", "flush_stdout", "show_table", "write_json"]
 
@@ -49,8 +50,7 @@ class Output:
     def __enter__(self) -> Output:
         sys.stdout.flush()
         if self._prompt:
-            self._flusher = threading.Thread(target=self._run, name="hqueue-output", daemon=True)
-            self._flusher.start()
+            self._flusher = start(self._run, name="hqueue-output")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:

@@ -183,7 +183,7 @@ class Committer:
             self._carry_out(positions)
         except HQueueError as exc:
             error = exc
-        except Exception as exc:
+        except BaseException as exc:
             if threading.current_thread() is not self._thread:
                 raise
             error = HQueueError(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
+from hqueue.runtime.interrupts import is_interruption
 
 __all__ = [
     "PartlyDoneError",
@@ -94,7 +95,9 @@ def own_copy(error: Error) -> Error:
     """The same error for a further caller: each that is raised gathers a traceback of its own."""
     try:
         own = copy.copy(error)
-    except Exception:  # Its class can't be made from its arguments.
+    except Exception as exc:  # Its class can't be made from its arguments.
+        if is_interruption(exc):
+            raise
         return error
     own.__cause__ = error
     return own

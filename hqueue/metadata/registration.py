@@ -186,11 +186,18 @@ class Registration:
                 return
             except HQueueError as exc:
                 logger.error("a registration could not be made again: %s", exc)
-                self.failure = exc
-                call_foreign("a listener of a registration's failure", self._on_failure, exc)
+                self._fail(exc)
+                return
+            except BaseException as exc:  # Else it would be gone, and nobody the wiser.
+                logger.exception("a registration could not be made again")
+                self._fail(HQueueError("the registration failed", reason=repr(exc)))
                 return
             else:
                 self._faults.over("registration", "a registration was made again")
+
+    def _fail(self, error: HQueueError) -> None:
+        self.failure = error
+        call_foreign("a listener of a registration's failure", self._on_failure, error)
 
     def _make_again(self) -> None:
         """Make what isn't there any more, and hear of it when that goes, too."""

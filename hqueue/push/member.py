@@ -24,11 +24,14 @@ from hqueue.push.handover import Handover
 from hqueue.push.members import MemberPaths, connected_members
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.threads import start
+from hqueue.runtime.threads import end, start
 
 __all__ = ["SubscriberMember"]
 
 logger = logging.getLogger(__name__)
+
+END_S = 60.0
+"""How long the thread may take to end: without a session what it waits for fails."""
 
 RETRY_MS = 100
 CERTAIN_FOR = 0.5
@@ -179,7 +182,7 @@ class SubscriberMember:
         if self._member is not None:
             self._member.close()
         if self._thread is not None:
-            self._thread.join()
+            end(self._thread, END_S)
 
     def _key(self, partition: int) -> PartitionKey:
         return PartitionKey(self._queue, partition)
@@ -248,6 +251,10 @@ class SubscriberMember:
                 text = "partitions of subscriber %s of %s can't be shared now: %s"
                 self._faults.met("turn", text, self._subscriber, self._queue, exc)
                 retry = True
+            except BaseException as exc:  # Else it would keep what others wait for.
+                logger.exception("a member of subscriber %s failed", self._subscriber)
+                self._fail(HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}"))
+                return
             else:
                 text = "partitions of subscriber %s of %s can be shared again"
                 self._faults.over("turn", text, self._subscriber, self._queue)

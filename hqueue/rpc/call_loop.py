@@ -17,6 +17,7 @@ from hqueue.rpc.gathering import Gatherer, Request
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.seldom import SeldomLog
+from hqueue.runtime.threads import end, start
 
 __all__ = ["LIGHT_BYTES", "CallLoop"]
 
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 LIGHT_BYTES = 1024 * 1024
 """A request that takes no more memory is served at once, whatever else is served."""
+END_S = 10.0
+"""How long the loop may take for its last turn."""
 LOOKS = 8
 """How often it is looked who has had their time, in that time."""
 LOOK_MS_MAX = 1_000.0
@@ -94,7 +97,7 @@ class CallLoop:
             sock.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._listens = False
-        self._thread = threading.Thread(target=self._watch, name="hqueue-server", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def after_fork_in_child(self) -> None:
         # Kept open here, the port would stay taken after the parent's end.
@@ -106,7 +109,7 @@ class CallLoop:
 
     def start(self) -> None:
         """Accept connections from now on."""
-        self._thread.start()
+        self._thread = start(self._watch, name="hqueue-server")
 
     def give_back(self, connection: ServedConnection) -> None:
         """Its request was answered, by what was sent and is `unsent`; or there is a `reason` to
@@ -132,12 +135,12 @@ class CallLoop:
         with self._lock:
             self.closing = True
             self._wake_up()
-            if self._thread.is_alive():
+            if self._thread is not None and self._thread.is_alive():
                 self._quiet.wait_for(lambda: self._drained, deadline.remaining_ms / 1e3)
             self._ended = True
             self._wake_up()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._thread is not None and not end(self._thread, END_S):
+            return False  # What it holds is its own still.
         for connection in self._callers:
             connection.close()
         self._acceptor.close()
@@ -161,7 +164,7 @@ class CallLoop:
             for connection in self._in_turn(self._selector.select(wait_s)):
                 try:
                     self._attend(connection)
-                except Exception as exc:  # No fault in reading a call ends the loop.
+                except BaseException as exc:  # No fault in reading a call ends the loop.
                     connection.reason = f"{type(exc).__name__}: {exc}"
                     self._hang_up(connection)
             with self._lock:

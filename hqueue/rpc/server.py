@@ -18,7 +18,7 @@ from hqueue.rpc.gathering import CallGatherer, QuickCall
 from hqueue.rpc.messages import Processor, RefusedCallError
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.fork import register
-from hqueue.runtime.threads import refused
+from hqueue.runtime.threads import end, start
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
 __all__ = ["ThriftServer", "calling_host"]
@@ -33,6 +33,8 @@ QUICK_BYTES_MAX = HELD_BYTES_MIN // 2
 """What may be made of a call before it is served. So one caller alone never holds more than all may
 together, whatever its call: it has as many bytes as a call may have, and this."""
 SILENT_MS_MAX = 600_000.0
+END_S = 10.0
+"""How long a thread that serves nothing may take to end."""
 STAY_MS = 50
 """How long a thread waits for the next call of the caller that it has just answered."""
 
@@ -119,23 +121,22 @@ class ThriftServer:
         self._lock = threading.Lock()
         self._free = 0
         """Threads that have no connection."""
-        self._threads = [
-            threading.Thread(target=self._serve_calls, name=f"hqueue-server-{n}", daemon=True)
-            for n in range(threads)
-        ]
+        self._thread_count = threads
+        self._threads: list[threading.Thread] = []
         register(self)
 
     def after_fork_in_child(self) -> None:
         self._loop.after_fork_in_child()
 
     def start(self) -> None:
-        """Serve, in the background."""
-        try:
-            for thread in self._threads:
-                thread.start()
-            self._loop.start()
-        except RuntimeError as exc:
-            raise refused(exc, "hqueue-server") from exc
+        """Serve, in the background.
+
+        Raises:
+            HQueueError: the system starts no more threads. It is to be closed then.
+        """
+        for number in range(self._thread_count):
+            self._threads.append(start(self._serve_calls, name=f"hqueue-server-{number}"))
+        self._loop.start()
 
     def is_own_thread(self) -> bool:
         """Whether the caller is called by this server."""
@@ -153,8 +154,7 @@ class ThriftServer:
             self._ready.put(None)
         if drained:
             for thread in self._threads:
-                if thread.ident is not None:  # Else it could not be started.
-                    thread.join()
+                end(thread, END_S)
         FILE_ROOM.give_back(self._connections_max)
         return drained
 
@@ -192,7 +192,7 @@ class ThriftServer:
                 return True
             connection.passed_bytes = 0
             connection.request = connection.gathered()
-            stays = 4 * self._free >= len(self._threads) and not self._loop.closing
+            stays = 4 * self._free >= self._thread_count and not self._loop.closing
             if connection.request is None and stays and connection.reason is None:
                 waiting = select.poll()
                 waiting.register(connection.sock, select.POLLIN)

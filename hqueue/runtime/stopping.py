@@ -7,6 +7,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 
+from hqueue.runtime.threads import try_start
+
 __all__ = ["stopping"]
 
 
@@ -25,8 +27,9 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
     def on_signal(number: int, _frame: object) -> None:
         came.add(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        # In a thread: this one may have what that needs locked.
-        threading.Thread(target=stop, daemon=True).start()
+        # In a thread: this one may have what that needs locked. Without one it ends at once.
+        if try_start(stop, name="hqueue-stop") is None:
+            raise KeyboardInterrupt
 
     before = {each: signal.signal(each, on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
     try:

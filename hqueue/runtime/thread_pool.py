@@ -83,6 +83,8 @@ class ThreadPool(Executor):
         self._unfinished: set[Future[Any]] = set()
         self._threads: set[int] = set()
         """Each enters itself: an interrupted `submit` leaves no thread that is counted wrongly."""
+        self._starting: set[threading.Thread] = set()
+        """Those that have not come to that."""
         if self._closed:
             self._work.put(None)
 
@@ -106,7 +108,8 @@ class ThreadPool(Executor):
                 raise BufferFullError("too many requests wait", waiting=self._unfinished_max)
             if self._closed:
                 raise ClosedError("these threads take no more work: their owner was closed")
-            if len(self._unfinished) >= len(self._threads) < self._threads_max:
+            threads = len(self._threads) + len(self._starting)
+            if len(self._unfinished) >= threads < self._threads_max:
                 self._start()
             try:
                 self._unfinished.add(item.future)
@@ -140,9 +143,10 @@ class ThreadPool(Executor):
 
     def _start(self) -> None:
         try:
-            start(self._run, name=self._name)  # It begins when the lock is free.
+            # It begins when the lock is free.
+            self._starting.add(start(self._run, name=self._name))
         except HQueueError:
-            if not self._threads:
+            if not (self._threads or self._starting):
                 raise
 
     def _run(self) -> None:
@@ -164,6 +168,7 @@ class ThreadPool(Executor):
 
     def _enter(self) -> bool:
         with self._lock:
+            self._starting.discard(threading.current_thread())
             if len(self._threads) >= self._threads_max:
                 return False
             self._threads.add(threading.get_ident())

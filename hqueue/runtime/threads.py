@@ -12,6 +12,7 @@ an error of `threading`. Handlers run in the main thread, so another one starts 
 from __future__ import annotations
 
 import _thread
+import logging
 import queue
 import sys
 import threading
@@ -21,7 +22,9 @@ from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 
-__all__ = ["REFUSAL", "refused", "start", "start_timer", "try_start"]
+__all__ = ["REFUSAL", "end", "refused", "start", "start_timer", "try_start"]
+
+logger = logging.getLogger(__name__)
 
 REFUSAL = "interpreter shutdown"
 """What the error says by which the interpreter refuses a thread, or an executor a task, at its end.
@@ -123,6 +126,19 @@ def start(target: Callable[..., object], *args: object, name: str) -> threading.
     if refusal is not None:
         raise refused(refusal, name) from refusal
     return thread
+
+
+def end(thread: threading.Thread, bound_s: float) -> bool:
+    """Wait until a thread of the library has ended, which it was told to; whether it has.
+
+    Returns at once in that thread itself. One that does not end in time is left to end by itself.
+    """
+    if thread is threading.current_thread():
+        return False
+    thread.join(bound_s)
+    if thread.is_alive():
+        logger.warning("thread %s did not end in %g s: it is left to itself", thread.name, bound_s)
+    return not thread.is_alive()
 
 
 def start_timer(

@@ -171,7 +171,7 @@ class Member:
         try:
             self.client.stop()
             self.client.close()
-        except Exception:  # What it left open, ZooKeeper ends.
+        except BaseException:  # What it left open, ZooKeeper ends.
             logger.warning("the session with ZooKeeper was not closed", exc_info=True)
 
     def _answered(self, _: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hqueue.errors import HQueueError, Outcome
+from hqueue.runtime.threads import start
 
 if TYPE_CHECKING:
     from hqueue.message import Message
@@ -79,8 +80,7 @@ class Shipment:
             queues.SimpleQueue()
         )
         self._abandoned = threading.Event()
-        self._settler = threading.Thread(target=self._settle, name="hqueue-settler", daemon=True)
-        self._settler.start()
+        self._settler = start(self._settle, name="hqueue-settler")
 
     @property
     def seconds(self) -> float:

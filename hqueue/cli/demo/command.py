@@ -21,6 +21,7 @@ from hqueue.cli.exits import ExitCode
 from hqueue.cli.registering import add_command
 from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.errors import HQueueError
+from hqueue.runtime.threads import start
 
 if TYPE_CHECKING:
     from hqueue.cli.demo.picture import Result
@@ -160,7 +161,7 @@ class _Demo:
         from hqueue.cli.commands.shipment import BUFFER_BYTES_MAX, Shipment  # noqa: PLC0415
 
         sources = self._sources()
-        changing = threading.Thread(target=self._change_ttl, daemon=True)
+        changing: threading.Thread | None = None
         burst: tuple[int, float] | None = None
         shipment = Shipment(self._queue.producer(buffer_bytes_max=BUFFER_BYTES_MAX))
         try:
@@ -171,13 +172,13 @@ class _Demo:
                     put.add(item.partition, item.message)
                 elif burst is None:
                     burst = put.total, shipment.seconds - BURST_OVER_S
-                    changing.start()
+                    changing = start(self._change_ttl, name="hqueue-demo-ttl")
         finally:
             shipment.close()
         error = shipment.error or sources.error
         if error is not None:
             raise error
-        if burst is not None:
+        if changing is not None:
             changing.join()
         return burst or (put.total, shipment.seconds)
 

@@ -9,13 +9,13 @@ import queue as queues
 import re
 import select
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hqueue.cli.commands.inputs import open_input
 from hqueue.message import Message, partition_of_key
+from hqueue.runtime.threads import start
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 
 __all__ = ["Item", "Sources", "file_items", "log_items"]
@@ -104,8 +104,7 @@ class Sources:
         self._items: queues.Queue[Item | None] = queues.Queue(WAITING_MAX)
         self._left = len(sources)
         for source in sources:
-            thread = threading.Thread(target=self._run, args=(source,), daemon=True)
-            thread.start()
+            start(self._run, source, name="hqueue-demo-source")
 
     def next(self, timeout_s: float) -> Item | None:
         """The next item; None if there is none in time, or none any more."""
@@ -128,7 +127,7 @@ class Sources:
         try:
             for item in source():
                 self._items.put(item)
-        except Exception as exc:  # The demo raises it.
+        except BaseException as exc:  # The demo raises it.
             self.error = exc
         finally:
             self._items.put(None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hqueue.errors import HQueueError
 from hqueue.message_id import MessageID
+from hqueue.runtime.threads import start
 
 if TYPE_CHECKING:
     from hqueue.message import Message, ReceivedMessage
@@ -140,8 +141,7 @@ class Follower(Reading):
     def __init__(self, queue: Queue) -> None:
         super().__init__(queue)
         self._scanner = queue.scan(follow=True)
-        self._thread = threading.Thread(target=self._run, name="hqueue-follower", daemon=True)
-        self._thread.start()
+        self._thread = start(self._run, name="hqueue-follower")
 
     def close(self) -> None:
         """End reading."""

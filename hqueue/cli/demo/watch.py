@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hqueue.cli.formats import printable
 from hqueue.errors import HQueueError
+from hqueue.runtime.threads import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,15 +42,16 @@ class Watch:
         self._lines = LINES_MAX
         self._shown: dict[str, MessageID | None] = {"read": None, "delivered": None}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="hqueue-watch", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Watch:
-        self._thread.start()
+        self._thread = start(self._run, name="hqueue-watch")
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._ended.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         if not sys.stderr.isatty():

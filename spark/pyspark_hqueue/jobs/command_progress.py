@@ -8,6 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from hqueue.runtime.threads import start
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -31,19 +33,19 @@ class MessagesDone:
         self._spark = spark
         self._begun_s = time.monotonic()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._show, name="hqueue-progress", daemon=True)
+        self._thread: threading.Thread | None = None
         self.messages = 0
         self.seconds = 0.0
 
     def __enter__(self) -> MessagesDone:
         if sys.stderr.isatty():
-            self._thread.start()
+            self._thread = start(self._show, name="hqueue-progress")
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.seconds = time.monotonic() - self._begun_s
         self._ended.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
 
     def advance(self, messages: int) -> None:

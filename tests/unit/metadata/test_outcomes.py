@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
+from types import FrameType
 
 import pytest
 
@@ -46,3 +48,22 @@ def test_an_error_that_can_t_be_copied_is_shared() -> None:
     odd = OddError(1, 2)
     assert own_copy(odd) is odd
     assert own_copy(ValueError("x")).args == ("x",)
+
+
+def test_a_handler_that_raises_within_a_copy_is_not_taken_for_an_error_that_can_t_be_copied() -> (
+    None
+):
+    class Interrupts(Exception):  # noqa: N818
+        def __reduce__(self) -> str:
+            signal.raise_signal(signal.SIGUSR1)
+            return ""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("a limit")
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(TimeoutError, match="a limit"):
+            own_copy(Interrupts())
+    finally:
+        signal.signal(signal.SIGUSR1, before)

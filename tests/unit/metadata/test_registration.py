@@ -293,3 +293,19 @@ def test_what_is_left_behind_is_its_successor_s_and_goes_with_the_session(scene:
     scene.one.suspend()
     scene.one.resume()
     assert scene.count() == 0, "nobody makes it again"
+
+
+def test_a_fault_while_it_is_made_again_is_its_failure_and_no_silent_end(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registration = scene.register(scene.one)
+
+    def fail() -> None:
+        raise SystemExit("a fault")
+
+    monkeypatch.setattr(registration, "_make_again", fail)
+    registration._look()
+    wait_for(lambda: scene.failures, "its owner learns of it")
+    assert registration.failure is scene.failures[0]
+    assert scene.failures[0].reason == "SystemExit('a fault')"
+    registration.close()

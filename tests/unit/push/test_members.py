@@ -459,3 +459,22 @@ def test_a_presence_or_a_claim_that_somebody_removes_or_overwrites_is_there_agai
     scene.settle((first, 4))
     assert first.failure is None
     assert deliver(first, 0) == Status.DONE
+
+
+def test_a_fault_of_a_member_is_its_subscriber_s_failure_and_others_get_its_partitions(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = scene.start()
+    member = first._reception.member
+    assert member is not None
+    scene.settle((first, PARTITIONS))
+
+    def fail() -> bool:
+        raise SystemExit("a fault")
+
+    monkeypatch.setattr(member, "_turn", fail)
+    member._due.set()
+    with pytest.raises(hqueue.HQueueError, match="the member failed"):
+        first.wait(30)
+    first.stop()
+    scene.settle((scene.start(), PARTITIONS))

@@ -81,7 +81,7 @@ def test_no_more_threads_work_than_there_may_be_and_all_end_when_there_is_nothin
     going_on = threading.Event()
     under_way = [pool.submit(going_on.wait, 30) for _ in range(20)]
     wait_for(lambda: sum(each.running() for each in under_way) == 2, "two are under way")
-    assert running() == 2
+    assert running() == 2, "no further one was started"
     going_on.set()
     assert all(each.result(30) for each in under_way)
     wait_for(lambda: running() == 0, "the threads have ended")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hqueue.runtime.threads import start, start_timer
+from hqueue.runtime.threads import end, start, start_timer
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.waiting import wait_for
 
@@ -58,3 +58,18 @@ def test_a_timer_of_the_main_thread_comes_in_its_time() -> None:
     assert start_timer(50, came.set) is not None
     assert came.wait(5)
     assert time.monotonic() - began_s >= 0.05
+
+
+def test_a_thread_is_waited_for_until_it_ends_or_the_bound_and_never_by_itself() -> None:
+    going_on, ended = threading.Event(), threading.Event()
+    thread = start(going_on.wait, name="goes-on")
+    assert not end(thread, 0.01)
+    going_on.set()
+    assert end(thread, 30)
+
+    def end_itself() -> None:
+        assert not end(threading.current_thread(), 30)
+        ended.set()
+
+    assert end(start(end_itself, name="ends-itself"), 30)
+    assert ended.is_set()

@@ -57,7 +57,7 @@ def _declared(*, writes: bool) -> Callable[[Callable[..., _Result]], Callable[..
                 if result == "service_error":
                     logger.error("%s of a client failed: %s", call.__name__, exc)
                 raise raised from exc
-            except Exception as exc:
+            except BaseException as exc:
                 result = "service_error"
                 logger.exception("%s of a client failed", call.__name__)
                 outcome = API.TOutcome.UNKNOWN if writes else API.TOutcome.NOT_APPLIED

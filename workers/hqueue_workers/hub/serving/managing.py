@@ -76,7 +76,7 @@ class Managing:
                 if to not in self._hubs():
                     raise InvalidInputError("that hub is not available", hub=str(to))
                 self._serve(caller, topic, done, served, redirected=redirected or to == self._me)
-            except Exception as exc:
+            except BaseException as exc:  # Its caller must learn it.
                 done.set_exception(exc)
 
         self._pool.submit(begin)
@@ -142,7 +142,7 @@ class Managing:
                 work(owned)
             except NoSubscriptionStateError:
                 done.set_exception(_NoTopicError("there is no such topic", topic=topic))
-            except Exception as exc:
+            except BaseException as exc:  # Its caller must learn it.
                 done.set_exception(exc)
 
         self._region.serve(caller, topic, redirected=redirected, create=create).add_done_callback(

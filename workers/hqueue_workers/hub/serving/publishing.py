@@ -123,7 +123,7 @@ class Publishing:
                     return
                 try:
                     step(ended.result())
-                except Exception as exc:
+                except BaseException as exc:  # Its caller must learn it.
                     failed(exc)
 
             return taken
@@ -151,7 +151,7 @@ class Publishing:
             self._region.serve(
                 call.caller, call.topic, redirected=redirected, create=call.create
             ).add_done_callback(then(learn))
-        except Exception as exc:
+        except BaseException as exc:  # Its caller must learn it.
             failed(exc)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
 from hqueue import Address, InvalidInputError, MessageID
@@ -170,7 +170,7 @@ class SubscriptionService:
             try:
                 at.region.check_allowed(name, Action.SUBSCRIBE, found.result())
                 _pass_on(self._answer(work(found.result()), say), answer)
-            except Exception as exc:
+            except BaseException as exc:  # Its caller must learn it.
                 answer.set_exception(as_thrift(exc))
 
         at.region.serve(name, topic, redirected=redirected, create=create).add_done_callback(owned)
@@ -184,7 +184,7 @@ class SubscriptionService:
         def ended(done: Future[_Result]) -> None:
             try:
                 answer.set_result(say(done.result()))
-            except (Exception, CancelledError) as exc:
+            except BaseException as exc:  # Likewise.
                 answer.set_exception(as_thrift(exc))
 
         self._runtime.submit(work).add_done_callback(ended)

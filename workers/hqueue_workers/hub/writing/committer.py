@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from typing import TypeVar
 
 from hqueue import (
     HQueueError,
@@ -20,6 +21,8 @@ from hqueue import (
 )
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.threads import start
 from hqueue_workers.hub.writing.gathering import fenced, gather
 from hqueue_workers.hub.writing.numbers import Numbers
 from hqueue_workers.hub.writing.owned import (
@@ -35,6 +38,10 @@ __all__ = ["Committer"]
 logger = logging.getLogger(__name__)
 
 IDLE_MS = 60_000.0
+CALLBACK = "a callback of what a partition's writer did"
+LISTENER = "a listener of topics that are fenced"
+
+Answer = TypeVar("Answer")
 
 OnFence = Callable[[str, int], None]
 OnSettled = Callable[[int | None], None]
@@ -93,10 +100,7 @@ class Committer:
         """What was appended last, if nobody knows yet whether it was."""
         self._closed = False
         self._used_ms = clock.monotonic_ms()
-        self._thread = threading.Thread(
-            target=self._run, name=f"hqueue-hub-commit-{partition}", daemon=True
-        )
-        self._thread.start()
+        self._thread = start(self._run, name=f"hqueue-hub-commit-{partition}")
 
     def open(self) -> Future[int]:
         """Learn where the partition ends, if that is not known: an ID that no batch that comes is
@@ -237,7 +241,7 @@ class Committer:
                     self._do_close(closes)
                 if publishes:
                     self._commit()
-            except Exception:  # Those that wait were told; what comes begins anew.
+            except BaseException:  # Those that wait were told; what comes begins anew.
                 logger.exception("partition %d is given up", self.partition)
                 self._give_up()
 
@@ -252,11 +256,10 @@ class Committer:
     def _do_open(self, opens: list[Future[int]]) -> None:
         try:
             tail = self._opened().end
-        except Exception as exc:
+        except BaseException as exc:
             self._fail(opens, exc)
             return
-        for done in opens:
-            done.set_result(tail)
+        self._answer([(done, tail) for done in opens])
 
     def _do_close(self, closes: list[tuple[str, int, int, Future[int]]]) -> None:
         epochs: dict[str, int] = {}
@@ -265,12 +268,11 @@ class Committer:
         waiting = [done for _, _, _, done in closes]
         try:
             closed_at = self._opened().close_ranges(epochs, max(floor for _, _, floor, _ in closes))
-        except Exception as exc:
+        except BaseException as exc:
             self._fail(waiting, exc)
             self._see(exc)
             return
-        for done in waiting:
-            done.set_result(closed_at)
+        self._answer([(done, closed_at) for done in waiting])
 
     def _commit(self) -> None:
         """Append what waits, as much as goes together."""
@@ -288,7 +290,7 @@ class Committer:
         try:
             log = self._opened()
             base = log.append(make)
-        except Exception as exc:
+        except BaseException as exc:
             if not batch:  # It did not come to that.
                 self._gather(batch)
             self._uncertain.update((each.owned.name, each.owned) for each in batch)
@@ -300,17 +302,26 @@ class Committer:
             return
         if base is None:
             return
-        for each in batch:
-            each.owned.published += len(each.messages)
         appended = _with_ids(batch, base)
+        try:
+            self._note(appended, log)
+        finally:  # Whatever fails here, they are in the log.
+            self._end_publishes(batch)
+            self._answer(
+                [
+                    (each.done, _published(each, first, first + len(each.messages) - 1))
+                    for each, first in appended
+                ]
+            )
+
+    def _note(self, appended: list[tuple[Publish, int]], log: OwnedLog) -> None:
+        """Have those that look at the partition know what was appended."""
+        for each, _ in appended:
+            each.owned.published += len(each.messages)
         self.numbers.note(appended)
         uncertain, self._uncertain = list(self._uncertain.values()), {}
         self._on_appended(appended, uncertain, log.end)
-        self._end_publishes(batch)
-        self._on_append(len(batch))
-        for each, first in appended:
-            last = first + len(each.messages) - 1
-            each.done.set_result(_published(each, first, last))
+        self._on_append(len(appended))
 
     def _settled(self, first: int | None) -> None:
         """It is known now whether what was in doubt is in the log, and where."""
@@ -325,9 +336,9 @@ class Committer:
         self._end_publishes([each for each, _ in ended])
         for each, outcome in ended:
             if isinstance(outcome, HQueueError):
-                each.done.set_exception(outcome)
+                call_foreign(CALLBACK, each.done.set_exception, outcome)
             else:
-                each.done.set_result(_published(each, outcome.id, outcome.id))
+                self._answer([(each.done, _published(each, outcome.id, outcome.id))])
 
     def _end_publishes(self, ended: Sequence[Publish]) -> None:
         if ended:
@@ -344,7 +355,7 @@ class Committer:
             if self._log is not None:
                 self._log.disown(owned.name)
 
-    def _see(self, error: Exception) -> None:
+    def _see(self, error: BaseException) -> None:
         """What an error of the log means for the topics here."""
         if not isinstance(error, (StoreUnavailableError, InvalidInputError, QueueStateError)):
             logger.warning("partition %d is given up: %s", self.partition, error)
@@ -359,7 +370,7 @@ class Committer:
             owned.fenced = True
             del self._topics[topic]
         self.numbers.forget(owned)
-        self._on_fence(owned)
+        call_foreign(LISTENER, self._on_fence, owned)
 
     def _give_up(self) -> None:
         """The log can't be followed from where it was seen last: nobody knows whose what is."""
@@ -370,12 +381,20 @@ class Committer:
                 owned.fenced = True
         for owned in lost:
             self.numbers.forget(owned)
-            self._on_fence(owned)
+            call_foreign(LISTENER, self._on_fence, owned)
 
     @staticmethod
-    def _fail(waiting: Sequence[Future[int]] | Sequence[Future[Published]], exc: Exception) -> None:
+    def _answer(answers: Sequence[tuple[Future[Answer], Answer]]) -> None:
+        """Tell each that waits; a callback that fails keeps no other from its answer."""
+        for done, answer in answers:
+            call_foreign(CALLBACK, done.set_result, answer)
+
+    @staticmethod
+    def _fail(
+        waiting: Sequence[Future[int]] | Sequence[Future[Published]], exc: BaseException
+    ) -> None:
         for done in waiting:
-            done.set_exception(own_copy(exc))
+            call_foreign(CALLBACK, done.set_exception, own_copy(exc))
 
 
 def _with_ids(batch: Sequence[Publish], base: int) -> list[tuple[Publish, int]]:

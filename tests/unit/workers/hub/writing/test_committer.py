@@ -290,3 +290,56 @@ def test_what_waits_at_the_end_is_appended(place: Place) -> None:
     ending.join(WAIT_S)
     assert all(each.done() for each in (held, *waiting))
     assert place.log.batches == [[b"first"], [b"0", b"1", b"2"]]
+
+
+def fail(*_: object) -> None:
+    raise SystemExit("a fault")
+
+
+def test_what_is_in_the_log_is_reported_whatever_a_listener_raises(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owned = place.own("t")
+    monkeypatch.setattr(place.committer, "_on_appended", fail)
+    published = place.put(owned, b"a")
+    assert published.result(WAIT_S).id == 0
+    wait_for(lambda: owned.fenced, "what nobody looks at rightly any more is given up")
+    assert place.fenced == [owned]
+    monkeypatch.undo()
+    assert place.committer.open().result(WAIT_S) == 0
+    assert place.put(place.own("t", 1), b"b").result(WAIT_S)
+
+
+def test_a_callback_keeps_no_other_from_its_answer_whatever_it_raises(place: Place) -> None:
+    owned = place.own("t")
+    held = place.hold(owned)
+    waiting = [place.put(owned, b"%d" % n) for n in range(3)]
+    waiting[0].add_done_callback(fail)
+    place.log.gate.set()
+    assert held.result(WAIT_S)
+    assert [each.result(WAIT_S).id for each in waiting] == [1, 2, 3]
+    assert not owned.fenced
+    assert place.put(owned, b"next").result(WAIT_S)
+
+
+def test_a_log_that_raises_what_is_no_exception_ends_those_that_wait_and_not_the_thread(
+    place: Place,
+) -> None:
+    owned = place.own("t")
+    place.log.failure = SystemExit("a fault")
+    assert isinstance(place.put(owned, b"a").exception(WAIT_S), SystemExit)
+    place.log.failure = None
+    assert place.committer.open().result(WAIT_S) == 0
+    assert place.put(place.own("t", 1), b"b").result(WAIT_S)
+
+
+def test_a_listener_of_fenced_topics_keeps_no_topic_from_being_given_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = [place.own("a"), place.own("b")]
+    monkeypatch.setattr(place.committer, "_on_fence", fail)
+    place.log.failure = ValueError("the log can't be followed")
+    assert isinstance(place.put(topics[0], b"a").exception(WAIT_S), ValueError)
+    wait_for(lambda: all(each.fenced for each in topics), "both are given up")
+    place.log.failure = None
+    assert place.committer.open().result(WAIT_S) == 0
