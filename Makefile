@@ -18,16 +18,17 @@ help:  ## list the commands
 # Set-up happens once, and again when what is to be installed has changed. Spark looks for data
 # sources in the folders of the path, among which an editable install puts none.
 $(STAMP): setup.cfg pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	rm -rf *.egg-info  # Whoever runs in this folder would see its commands, and not the installed.
-	echo '$(CURDIR)/spark' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed")'
+	@echo 'Installing into $(VENV), which takes some minutes.'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@rm -rf *.egg-info  # Whoever runs in this folder would see its commands, and not the installed.
+	@echo '$(CURDIR)/spark' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/hqueue-spark.pth"
+	@touch $@
 
 .PHONY: setup
 setup: $(STAMP)  ## install everything, the server's jars too
-	$(BIN)/python -c "from hqueue.local.jars import ensure_jars; ensure_jars(progress=print)"
+	@$(BIN)/python -c "from hqueue.local.jars import ensure_jars; ensure_jars(progress=print)"
 
 .PHONY: demo
 demo: setup  ## send real input through a real HBase and read it back (INPUT=file, or - for a pipe)

@@ -159,7 +159,8 @@ def show_table(
 
 def _write(text: str) -> None:
     try:
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        if text:  # Nothing would be written as nothing, which a full device refuses.
+            sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.flush()
     except BrokenPipeError:
         raise

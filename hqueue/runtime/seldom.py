@@ -59,16 +59,23 @@ class FaultLog:
         clock: where time comes from.
         quiet_ms: a fault is over when it was not met for so long: for what is met by some of those
             who ask, and not by others.
+        patience_ms: a fault is written when it lasts for so long: for what is mended all the time,
+            as a region that moves.
     """
 
     def __init__(
-        self, logger: logging.Logger, clock: Clock = SYSTEM_CLOCK, quiet_ms: float = 0.0
+        self,
+        logger: logging.Logger,
+        clock: Clock = SYSTEM_CLOCK,
+        quiet_ms: float = 0.0,
+        patience_ms: float = 0.0,
     ) -> None:
         self._logger = logger
         self._clock = clock
         self._quiet_ms = quiet_ms
-        self._faults: dict[str, tuple[float, float]] = {}
-        """By fault: when it began, and when it was met last."""
+        self._patience_ms = patience_ms
+        self._faults: dict[str, tuple[float, float, bool]] = {}
+        """By fault: when it began, when it was met last, and whether it was written."""
         self.after_fork_in_child()
         register(self)
 
@@ -79,11 +86,12 @@ class FaultLog:
         """A fault is there: the line is written if it was not there before."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            began_ms, _ = self._faults.get(fault, (None, None))
-            self._faults[fault] = (now_ms if began_ms is None else began_ms, now_ms)
+            began_ms, _, written = self._faults.get(fault, (now_ms, now_ms, False))
+            is_due = not written and now_ms - began_ms >= self._patience_ms
+            self._faults[fault] = (began_ms, now_ms, written or is_due)
             if len(self._faults) > FAULTS_MAX:
                 self._faults.pop(next(iter(self._faults)))
-        self._logger.log(logging.WARNING if began_ms is None else logging.DEBUG, text, *given)
+        self._logger.log(logging.WARNING if is_due else logging.DEBUG, text, *given)
 
     def over(self, fault: str, text: str, *given: object) -> bool:
         """A fault is not there: the line is written if it was there before. Whether it was."""
@@ -91,9 +99,10 @@ class FaultLog:
             return False  # Nearly always.
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            began_ms, met_ms = self._faults.get(fault, (now_ms, now_ms))
+            began_ms, met_ms, written = self._faults.get(fault, (now_ms, now_ms, False))
             if fault not in self._faults or now_ms - met_ms < self._quiet_ms:
                 return False
             del self._faults[fault]
-        self._logger.warning(f"{text}, after %.1f s", *given, (now_ms - began_ms) / 1e3)
-        return True
+        if written:
+            self._logger.warning(f"{text}, after %.1f s", *given, (now_ms - began_ms) / 1e3)
+        return written

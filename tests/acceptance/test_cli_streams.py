@@ -29,7 +29,9 @@ def _in_shell(line: str, environment: dict[str, str]) -> Ended:
     return Ended(done.returncode, done.stdout, err)
 
 
-@pytest.mark.parametrize("closed", [">&- <&-", ">&- 2>&- <&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    "closed", [">&- <&-", ">&- 2>&- <&-", "2>/dev/full", ">/dev/full 2>/dev/full"]
+)
 def test_a_put_that_succeeded_ends_with_0_whatever_is_closed(
     client: hqueue.Client, process_environment: dict[str, str], name: str, closed: str
 ) -> None:

@@ -43,7 +43,7 @@ def count(queue: str, options: Mapping[str, str]) -> Counted:
         queue: the queue's name.
         options: the connection's settings, as options of the data source.
     """
-    with spark_session("demo") as spark:
+    with spark_session("demo", quiet=True) as spark:
         begun_s = time.monotonic()
         found = Counting(queue, options=options).by_messages(spark)
         return Counted(found, time.monotonic() - begun_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 
 from pyspark.sql import SparkSession
@@ -14,7 +15,11 @@ __all__ = ["spark_session"]
 
 @contextlib.contextmanager
 def spark_session(
-    name: str, master: str | None = None, conf: Mapping[str, str] | None = None
+    name: str,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    *,
+    quiet: bool = False,
 ) -> Iterator[SparkSession]:
     """A session, which is stopped at the end unless it was there before.
 
@@ -22,17 +27,48 @@ def spark_session(
         name: the application's.
         master: where to run; what ``spark-submit`` said, or all of this machine, if None.
         conf: Spark's settings.
+        quiet: whether what Spark's process writes to stderr is shown only if the job fails.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     there = SparkSession.getActiveSession()
     builder = SparkSession.builder.appName(f"hqueue {name}")
     if master is not None:
         builder = builder.master(master)
-    for key, value in {"spark.log.level": "ERROR", **(conf or {})}.items():
+    own = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": str(not quiet).lower()}
+    for key, value in {**own, **(conf or {})}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _errors_kept() if quiet else contextlib.nullcontext(contextlib.nullcontext()) as starting:
+        with starting:
+            spark = builder.getOrCreate()
+        try:
+            yield spark
+        finally:
+            if there is None:
+                spark.stop()
+
+
+@contextlib.contextmanager
+def _errors_kept() -> Iterator[contextlib.AbstractContextManager[None]]:
+    """A context for the start of processes: what they write to stderr, for as long as they live, is
+    shown at the end, and only where that is an error.
+    """
+    with tempfile.TemporaryFile() as kept:
+        try:
+            yield _stderr_into(kept.fileno())
+        except BaseException:
+            kept.seek(0)
+            sys.stderr.write(kept.read().decode(errors="replace"))
+            raise
+
+
+@contextlib.contextmanager
+def _stderr_into(descriptor: int) -> Iterator[None]:
+    sys.stderr.flush()
+    before = os.dup(2)
+    os.dup2(descriptor, 2)
     try:
-        yield spark
+        yield
     finally:
-        if there is None:
-            spark.stop()
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)

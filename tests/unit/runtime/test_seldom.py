@@ -61,6 +61,22 @@ def test_a_fault_that_lasts_is_said_when_it_begins_and_when_it_is_over(
     ]
 
 
+def test_a_fault_that_passes_within_the_patience_with_it_is_not_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    log = FaultLog(logging.getLogger("faults"), clock, patience_ms=2_000)
+    for lasts_ms in (1_990, 2_010):
+        for _ in range(0, lasts_ms, 10):
+            log.met("q", "%s is away", "q")
+            clock.now_ms += 10
+        log.over("q", "%s is back", "q")
+    assert [record.getMessage() for record in caplog.records] == [
+        "q is away",
+        "q is back, after 2.0 s",
+    ]
+
+
 def test_faults_without_number_are_not_kept() -> None:
     log = FaultLog(logging.getLogger("faults"), Clock())
     for number in range(2 * FAULTS_MAX):

@@ -23,6 +23,9 @@ ready = logging.getLogger("hqueue_workers.ready")
 FAULT_QUIET_MS = 1_000.0
 """What fails for one partition, and not for others, is over when it failed for none for so long."""
 
+READ_PATIENCE_MS = 2_000.0
+"""A region that moves can't be read for about a second, and regions are moved all the time."""
+
 _Result = TypeVar("_Result")
 
 
@@ -46,6 +49,7 @@ class Runtime:
         """Where all that goes on here says what fails, and when that is over: thousands of
         partitions say it once.
         """
+        self._reads = FaultLog(logger, clock, FAULT_QUIET_MS, READ_PATIENCE_MS)
         self._loop = asyncio.get_running_loop()
         self._reading = ThreadPool(threads, "hqueue-worker-read")
         self._coordinating = ThreadPool(4, "hqueue-worker-coordinate")
@@ -107,9 +111,9 @@ class Runtime:
         """Say when a queue can't be read, and when it can be again: of all its partitions once."""
         fault = f"reading {queue}"
         if error is not None:
-            self.faults.met(fault, "queue %s can't be read now: %s", queue, error)
+            self._reads.met(fault, "queue %s can't be read now: %s", queue, error)
         else:
-            self.faults.over(fault, "queue %s can be read again", queue)
+            self._reads.over(fault, "queue %s can be read again", queue)
 
     def fail(self, error: BaseException) -> None:
         """End the worker with this error."""
