@@ -16,6 +16,7 @@ from hqueue.rpc.callers import Bounds, Callers
 from hqueue.rpc.gathering import Gatherer, Request
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.memory import give_back_freed
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.runtime.threads import end, start
 
@@ -27,6 +28,10 @@ LIGHT_BYTES = 1024 * 1024
 """A request that takes no more memory is served at once, whatever else is served."""
 END_S = 10.0
 """How long the loop may take for its last turn."""
+TRIM_BYTES = 64 * 1024 * 1024
+TRIM_EVERY_MS = 5_000.0
+"""When so much was made of calls it is given back to the system: as soon as no call needs any of
+it, and now and then while there always is one."""
 LOOKS = 8
 """How often it is looked who has had their time, in that time."""
 LOOK_MS_MAX = 1_000.0
@@ -89,6 +94,9 @@ class CallLoop:
         self._awake = False
         self._memory_bytes = 0
         """What was given to requests that are not light."""
+        self._freed_bytes = 0
+        """Of that, since memory was given back to the system."""
+        self._trimmed_ms = 0.0
         self.closing = False
         """Whether no further request is served."""
         self._drained = self._ended = False
@@ -124,6 +132,7 @@ class CallLoop:
         if connection.memory_bytes:
             with self._lock:
                 self._memory_bytes -= connection.memory_bytes
+                self._freed_bytes += connection.memory_bytes
                 connection.memory_bytes = 0
                 self._wake_up()
 
@@ -181,6 +190,7 @@ class CallLoop:
                 self._look_ms = now_ms + self._look_every_ms
                 self._end_overdue(now_ms)
                 self._callers.grow()
+                self._trim(now_ms)
             if closing:
                 self._drain()
             elif now_ms >= self._accept_ms:
@@ -303,6 +313,17 @@ class CallLoop:
             self._memory_bytes += weight
             connection.memory_bytes = weight
             return True
+
+    def _trim(self, now_ms: float) -> None:
+        """Give back to the system what large calls took."""
+        with self._lock:
+            if self._freed_bytes < TRIM_BYTES:
+                return
+            if self._memory_bytes and now_ms < self._trimmed_ms + TRIM_EVERY_MS:
+                return
+            self._freed_bytes = 0
+        self._trimmed_ms = now_ms
+        give_back_freed()
 
     def _put_off(self, connection: ServedConnection, why: str) -> None:
         """Have a caller call again later, with a whole request that is not served now."""

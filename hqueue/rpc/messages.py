@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar
 
 from thriftpy2.protocol import TCyBinaryProtocol
@@ -13,6 +13,7 @@ from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.rpc.calls import call_head
 from hqueue.runtime.memory import without_collection
+from hqueue.runtime.turns import short_turns
 
 __all__ = ["Processor", "Reasoned", "RefusedCallError", "encode_call"]
 
@@ -78,12 +79,14 @@ class Processor:
         """
         read = self._spoken(TCyMemoryBuffer(call))
         # Most calls make no more than a few objects: those don't pay for it.
-        with nullcontext() if len(call) < LARGE_BYTES else without_collection():
+        small = len(call) < LARGE_BYTES
+        with nullcontext() if small else _reading_much():
             api, seqid, result, handle = self._processor.process_in(read)
         outcome: Future[Any] = Future()
         if handle is not None:
             try:
-                value = handle()
+                with nullcontext() if small else short_turns():
+                    value = handle()
             except BaseException as exc:  # A handler's `SystemExit` ends its call, not the thread.
                 outcome.set_exception(exc)
             else:
@@ -127,6 +130,12 @@ class Processor:
 
     def _spoken(self, memory: Any) -> Any:
         return TCyBinaryProtocol(memory, decode_response=self._decodes_texts)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _reading_much() -> Iterator[None]:
+    with without_collection(), short_turns():
+        yield
 
 
 class _Processor(TProcessor):

@@ -6,18 +6,22 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.rpc.callers import Caller
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.gathering import Gatherer, Request
 from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.turns import short_turns
 
 __all__ = ["ServedConnection", "drop_unread"]
 
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 4 * 1024, 256 * 1024
 LEAVING_BYTES_MAX = 32 * 1024 * 1024
 """So much a caller that was refused may go on to send: the largest call has less."""
+SMALL_BYTES = 16 * 1024
+"""A request that has no more is gathered in no time."""
 PIECE_MS_MIN, PIECE_MS_MAX = 0.5, 2.0
 """Gathering a piece takes about so long: the next one is larger or smaller if this one did not."""
 
@@ -77,7 +81,8 @@ class ServedConnection(Caller):
         began_ms = SYSTEM_CLOCK.monotonic_ms()
         self.passed_bytes += len(data)
         self.gatherer.add(data)
-        request = self.gathered()
+        with nullcontext() if self.passed_bytes < SMALL_BYTES else short_turns():
+            request = self.gathered()
         took_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
         if took_ms > PIECE_MS_MAX:
             self._piece_bytes = max(self._piece_bytes // 2, PIECE_BYTES_MIN)

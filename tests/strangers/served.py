@@ -23,6 +23,7 @@ import hqueue
 from hqueue import ReceivedMessage, Status, Subscription
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption
+from hqueue.runtime.memory import bound_arenas
 from hqueue.topics.endpoint import Endpoint
 from tests.integration.pushing import WorkerThread
 from tests.support.backends import MemoryBackend
@@ -162,6 +163,7 @@ def main() -> None:
     logging.getLogger().addHandler(lines)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    bound_arenas()
     say = functools.partial(print, flush=True)
     most_bytes = 0
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hqueue.rpc.accepting import raise_file_limit
+from hqueue.runtime.memory import bound_arenas
 
 __all__ = ["Role", "run_together", "run_until_signal"]
 
@@ -41,6 +42,7 @@ async def run_until_signal(roles: Sequence[Role]) -> None:
     from now on.
     """
     raise_file_limit()
+    bound_arenas()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
