@@ -22,7 +22,15 @@ from hqueue.metadata.outcomes import (
     partly_done,
     unknown_if_made,
 )
-from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, Change, Record, Records, Version
+from hqueue.metadata.ports import (
+    ANY,
+    NEW,
+    VALUE_BYTES_MAX,
+    Change,
+    ChangeableRecords,
+    Record,
+    Version,
+)
 from hqueue.settings.numbers import is_whole
 
 __all__ = ["BlobRecords", "encode_blob", "is_gone"]
@@ -66,7 +74,7 @@ class BlobRecords:
 
     def __init__(
         self,
-        records: Records,
+        records: ChangeableRecords,
         version_max: int = 2**63 - 1,
         leading: Callable[[str], Sequence[str]] = lambda key: (),
     ) -> None:

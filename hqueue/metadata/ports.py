@@ -27,6 +27,7 @@ __all__ = [
     "VALUE_BYTES_MAX",
     "Attempt",
     "Change",
+    "ChangeableRecords",
     "Ephemerals",
     "Group",
     "Guard",
@@ -130,8 +131,8 @@ class Watch(Protocol):
         """Call it no more. A call that is under way may still end. Never raises."""
 
 
-class Records(Protocol):
-    """Versioned records. What is registered is read as a record, too. Thread-safe."""
+class ChangeableRecords(Protocol):
+    """Versioned records that are there, to be read and changed. Thread-safe."""
 
     def keys(self, prefix: str, depth: int) -> Sequence[str]:
         """The keys so many segments below a prefix that are records, or have records below."""
@@ -141,9 +142,6 @@ class Records(Protocol):
 
     def read(self, keys: Iterable[str]) -> Mapping[str, Record]:
         """Those of these records that exist."""
-
-    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
-        """Create records where there are none; returns what is there now for each key."""
 
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
@@ -188,6 +186,13 @@ class Records(Protocol):
         Returns:
             Those that stay. What isn't there counts as deleted.
         """
+
+
+class Records(ChangeableRecords, Protocol):
+    """Versioned records. What is registered is read as a record, too. Thread-safe."""
+
+    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
+        """Create records where there are none; returns what is there now for each key."""
 
 
 class Ephemerals(Protocol):

@@ -39,8 +39,8 @@ def check_parts(version: Version, version_max: int) -> bool:
 
 
 class GenerationRecords:
-    """`Records` of which those that are created are this session's, each in a generation of its
-    own. Thread-safe.
+    """`ChangeableRecords` of which those that are created (`create_present`) are this session's,
+    each in a generation of its own. Thread-safe.
 
     Args:
         store: the session.
@@ -53,15 +53,15 @@ class GenerationRecords:
         self._beside = beside
 
     def keys(self, prefix: str, depth: int) -> Sequence[str]:
-        """As `Records.keys`."""
+        """As `ChangeableRecords.keys`."""
         return self._records.keys(prefix, depth)
 
     def list(self, prefix: str, depth: int) -> dict[str, Record]:
-        """As `Records.list`."""
+        """As `ChangeableRecords.list`."""
         return self.read(self._records.keys(prefix, depth))
 
     def read(self, keys: Iterable[str]) -> dict[str, Record]:
-        """As `Records.read`."""
+        """As `ChangeableRecords.read`."""
         found = self._records.read(keys)
         known = {key: _known_as(each) for key, each in found.items()}
         unnamed = [key for key, each in known.items() if each is None]
@@ -74,14 +74,10 @@ class GenerationRecords:
                 known[key] = _known_as(each) or _of_generation(each, generation)
         return {key: each for key, each in known.items() if each is not None}
 
-    def create(self, values: Mapping[str, bytes]) -> Mapping[str, Record]:
-        """Not of a generation: nothing that is one is created so."""
-        raise NotImplementedError
-
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
     ) -> dict[str, Version | None]:
-        """As `Records.write`, of records that are there."""
+        """As `ChangeableRecords.write`, of records that are there."""
         sent: dict[str, Change] = {}
         held: dict[str, Guard] = {}
         for key, (value, version) in changes.items():
@@ -104,7 +100,7 @@ class GenerationRecords:
     def remove(
         self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
     ) -> Mapping[str, bool | None]:
-        """As `Records.remove`."""
+        """As `ChangeableRecords.remove`."""
         sent: dict[str, Version] = {}
         held: dict[str, Guard] = {}
         for key, version in versions.items():
@@ -116,7 +112,7 @@ class GenerationRecords:
     def delete(
         self, versions: Mapping[str, Version], *, levels_above: int = 0
     ) -> Sequence[str] | set[str]:
-        """As `Records.delete`, whatever the versions: for those that nobody uses any more."""
+        """As `ChangeableRecords.delete`, whatever the versions: of those that nobody uses."""
         anyhow = dict.fromkeys(versions, ANY)
         return {*self._records.delete(anyhow, levels_above=levels_above)}
 
