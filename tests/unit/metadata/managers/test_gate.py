@@ -90,6 +90,7 @@ class Cluster:
             root=ROOT,
             first="hbase",
             rows=lambda: self.rows,
+            check=lambda: None,
         )
 
     @property

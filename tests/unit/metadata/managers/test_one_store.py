@@ -66,6 +66,7 @@ class Cluster:
             first=store,
             rows=lambda: self.rows,
             table=table,
+            check=lambda: None,
         )
 
     def record(self, store: str) -> StageRecord:
