@@ -37,7 +37,7 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
         QueueNotFoundError: there is no such queue.
     """
     from hqueue.cli.absence import hub_absence  # noqa: PLC0415
-    from hqueue.settings.connection import found_settings  # noqa: PLC0415
+    from hqueue.settings.connection import found_settings, setting_source  # noqa: PLC0415
     from hqueue.topics import HubClient, HubClientSettings  # noqa: PLC0415  (not needed for help)
     from hqueue.topics.settings import hub_addresses  # noqa: PLC0415
 
@@ -50,6 +50,8 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
     except HQueueError as exc:
         if from_variable:
             exc.facts["variable"] = VARIABLE
+        elif (name := exc.facts.get("setting")) in bounds and name not in session.given:
+            exc.facts["source"] = setting_source(str(name))
         raise
     source = "ZooKeeper" if there else VARIABLE if from_variable else "--hubs"
     session.watch(hub_absence(settings.hubs, source, settings.operation_timeout_ms))

@@ -28,9 +28,10 @@ sys.exit(main())
 """Says in a file when `main` begins to load modules: before it the process is the interpreter's."""
 
 MOMENTS_S = [0.0, 0.05, 0.1, 0.2, 0.4, 0.8]
+"""No command ends by itself so soon: ZooKeeper is not there, and is waited for."""
 
 
-@pytest.mark.parametrize("command", [["queues"], ["worker"], ["hub", "q"], ["describe", "q"]])
+@pytest.mark.parametrize("command", [["list"], ["worker"], ["hub", "q"], ["describe", "q"]])
 def test_at_each_of_several_moments(command: list[str], tmp_path: Path) -> None:
     environment = {**os.environ, "HQUEUE_CONFIG": os.devnull, "HQUEUE_ZOOKEEPER": "127.0.0.1:1"}
     for moment_s in MOMENTS_S:

@@ -83,6 +83,8 @@ def test_the_demo_ships_real_input_reads_it_back_and_draws_what_happened(
         assert sum(int(row[2].replace(",", "")) for row in rows) == len(messages)
         assert all(row[-1] == "0" for row in rows), "nothing is left behind"
         assert "after it was put" in shipped.err
+        for noise in ("[Stage", "WARN ", "WARNING", "log4j"):
+            assert noise not in re.sub(r"^  (read|delivered) .*", "", shipped.err, flags=re.M)
     finally:
         client.disable_queue(found[1])
         client.delete_queue(found[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -40,6 +41,9 @@ def count_elsewhere(queue: str, options: Mapping[str, str]) -> Counted | None:
             count = point.load()
         except ImportError:
             continue
+        print(
+            "Counting all of them in a Spark job, which takes a moment to start.", file=sys.stderr
+        )
         counted: Counted = count(queue, options)
         return counted
     return None

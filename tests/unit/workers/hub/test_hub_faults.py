@@ -110,6 +110,15 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield Place(stack, request.param)
 
 
+def test_a_hub_says_when_it_is_ready_and_where(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "hqueue_workers.ready")
+    address = place.hub().address
+    said = [each.getMessage() for each in caplog.records if each.name == "hqueue_workers.ready"]
+    assert said == [f"the hub of {QUEUE} is ready; it listens at {address}"]
+
+
 def test_an_append_of_unknown_outcome_reaches_its_subscriber_once_and_in_order(
     place: Place,
 ) -> None:
