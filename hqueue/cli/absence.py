@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from hqueue.cli.endpoints import Met, meet, meet_hub
+from hqueue.cli.endpoints import Met, meet
 from hqueue.runtime.threads import start_timer
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings, setting_source
@@ -30,7 +30,6 @@ class Absence:
         wanted: what that is when it is met.
         addresses: where; one of them is enough.
         source: where the addresses come from, for people.
-        look: what tells what listens at an address, within so many seconds.
         where: the addresses as they were given.
         bound_ms: how long an operation tries on.
         advice: what may help.
@@ -43,7 +42,6 @@ class Absence:
         addresses: Sequence[Address],
         source: str,
         *,
-        look: Callable[[Address, float], Met] = meet,
         where: str,
         bound_ms: float,
         advice: str = "",
@@ -52,7 +50,6 @@ class Absence:
         self._wanted = wanted
         self._addresses = addresses[:ADDRESSES_MAX]
         self._source = source
-        self._look = look
         self._where = where
         self._bound_ms = bound_ms
         self._advice = advice
@@ -91,7 +88,7 @@ class Absence:
         bound_s = self._part_of(MEETING_S) / max(1, len(self._addresses))
         found = []
         for address in self._addresses:
-            met = self._look(address, bound_s)
+            met = meet(address, bound_s, self._wanted)
             if met is self._wanted:
                 return None
             if met is not Met.NOTHING:
@@ -140,4 +137,4 @@ def hbase_absence(settings: Settings, given: Collection[str] = ()) -> Absence:
 def hub_absence(hubs: Sequence[Address], source: str, bound_ms: float) -> Absence:
     """Of hubs."""
     where = ", ".join(map(str, hubs))
-    return Absence("hub", Met.HUB, hubs, source, look=meet_hub, where=where, bound_ms=bound_ms)
+    return Absence("hub", Met.HUB, hubs, source, where=where, bound_ms=bound_ms)

@@ -13,7 +13,7 @@ import time
 
 from hqueue.settings.addresses import Address
 
-__all__ = ["Met", "meet", "meet_hub"]
+__all__ = ["Met", "meet"]
 
 ANSWER_BYTES_MAX = 4_096
 
@@ -48,6 +48,9 @@ _QUESTIONS = (
 )
 
 
+_OWN_QUESTIONS = {Met.ZOOKEEPER: b"srvr", Met.THRIFT: _CALL, Met.HUB: _HUBS_CALL}
+
+
 _SIGNS: tuple[tuple[Met, tuple[bytes, ...], tuple[bytes, ...]], ...] = (
     (Met.WEB, (b"HTTP/",), ()),
     (Met.SSH, (b"SSH-",), ()),
@@ -59,35 +62,34 @@ _SIGNS: tuple[tuple[Met, tuple[bytes, ...], tuple[bytes, ...]], ...] = (
 """What the first bytes of an answer begin with, or hold, and whose answer that is."""
 
 
-def meet(address: Address, timeout_s: float) -> Met:
-    """What listens there, as far as it shows that within the bound. Never raises."""
+def meet(address: Address, timeout_s: float, wanted: Met | None = None) -> Met:
+    """What listens there, as far as it shows that within the bound. Never raises.
+
+    Args:
+        address: where.
+        timeout_s: the bound.
+        wanted: what should be there. It is asked first as its own clients ask it: what is well is
+            not disturbed, and logs nothing.
+    """
     ends_s = time.monotonic() + timeout_s
     met = Met.NOTHING
-    for number, question in enumerate(_QUESTIONS):
-        left_s = (ends_s - time.monotonic()) / (len(_QUESTIONS) - number)
+    own = _OWN_QUESTIONS.get(wanted) if wanted is not None else None
+    questions = [*([] if own is None else [own]), *(each for each in _QUESTIONS if each != own)]
+    for number, question in enumerate(questions):
+        left_s = (ends_s - time.monotonic()) / (len(questions) - number)
         try:
             answer = _ask(address, question, max(0.05, left_s))
         except OSError:
             if number == 0:
                 return Met.NOTHING
             continue
+        if question == _HUBS_CALL and answer and answer.startswith(_HUBS_ANSWER):
+            return Met.HUB
         found = _known(answer)
         if found is not None:
             return found
         if met is not Met.OTHER:
             met = Met.OTHER if answer is not None else Met.SILENT
-    return met
-
-
-def meet_hub(address: Address, timeout_s: float) -> Met:
-    """As `meet`; of Thrift servers it says which is a hub."""
-    ends_s = time.monotonic() + timeout_s
-    met = meet(address, timeout_s * 0.75)
-    if met is Met.THRIFT:
-        with contextlib.suppress(OSError):
-            answer = _ask(address, _HUBS_CALL, max(0.05, ends_s - time.monotonic()))
-            if answer and answer.startswith(_HUBS_ANSWER):
-                return Met.HUB
     return met
 
 

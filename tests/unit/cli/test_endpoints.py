@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import logging
 import socket
 import threading
 import time
@@ -16,7 +17,9 @@ from hqueue import Settings
 from hqueue.cli.absence import hbase_absence
 from hqueue.cli.endpoints import Met, meet
 from hqueue.settings.addresses import Address
+from tests.support.backends import MemoryBackend
 from tests.support.command_line import run_here
+from tests.support.hubs import HubThread
 from tests.support.registries import NOWHERE
 
 BOUND_S = 2.4
@@ -71,10 +74,13 @@ def web_server() -> Iterator[Address]:
         (None, Met.SILENT),
     ],
 )
-def test_a_server_is_known_by_what_it_says(greeting: bytes | None, met: Met) -> None:
+@pytest.mark.parametrize("wanted", [None, Met.HUB])
+def test_a_server_is_known_by_what_it_says(
+    greeting: bytes | None, met: Met, wanted: Met | None
+) -> None:
     with saying(greeting) as address:
         began_s = time.monotonic()
-        assert meet(address, BOUND_S) is met
+        assert meet(address, BOUND_S, wanted) is met
         assert time.monotonic() - began_s < 2 * BOUND_S
 
 
@@ -82,6 +88,18 @@ def test_a_web_server_is_known_and_where_nobody_listens() -> None:
     with web_server() as address:
         assert meet(address, BOUND_S) is Met.WEB
     assert meet(NOWHERE, BOUND_S) is Met.NOTHING
+
+
+def test_a_hub_that_is_well_is_known_by_a_call_and_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with MemoryBackend().connect() as client:
+        client.create_queue("q", partitions=1)
+        with HubThread(client, "q") as hub:
+            caplog.set_level(logging.WARNING)
+            assert meet(hub.address, BOUND_S, Met.HUB) is Met.HUB
+            assert caplog.records == []
+            assert meet(hub.address, BOUND_S) is Met.THRIFT
 
 
 @pytest.mark.parametrize("setting", ["zookeeper", "hbase_masters", "gateways"])
