@@ -82,7 +82,9 @@ class OwnKeys:
             if record.value != values[key]
         }
         if changes:
-            logger.warning("registrations were changed by another hand: %s", sorted(changes)[:10])
+            # Another hand's, or a change of ours whose request was lost.
+            text = "registrations had other values, and are written again: %s"
+            logger.warning(text, sorted(changes)[:10])
             self._store.records.write(changes)
 
     def _on_key(self, key: str) -> None:
