@@ -63,10 +63,10 @@ def short_turns() -> Iterator[None]:
     """Work for long without keeping others: threads take turns every half a millisecond meanwhile.
 
     A thread that has waited for a socket asks for Python's lock when it goes on, and gets it from
-    one that computes after Python's switch interval, which is 5 ms. A small call asks some five
-    times: so it took 25 ms while a large one was read. To be used for a bounded moment, for the
-    interval is the whole process's. Threads may use it together; an interval that the process sets
-    meanwhile stays.
+    one that computes after Python's switch interval, which is 5 ms. A small call asks several
+    times: so it took tens of milliseconds while a large one was read. To be used for a bounded
+    moment, for the interval is the whole process's. Threads may use it together; an interval that
+    the process sets meanwhile stays.
     """
     _turns.begin()
     try:

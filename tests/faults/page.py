@@ -139,10 +139,16 @@ _STRANGERS = """
 attacks every port of every role from another process: half calls, drips, thousands of idle
 connections, senseless frames, huge promises, deep nesting, texts of 4 MiB, calls of 300,000
 structs, connection storms, and answers that nobody reads, all at once. Beside them an honest caller
-calls every 20 ms. Each role runs over stores in memory. A port gives
-way if the 99th of 100 calls takes more than 5 times as long as alone (or as 25 ms: a call of
-300,000 structs is read beside all others), if the process takes 512 MiB or a core, or logs more
-than a line a second; in `make test-all`, which judges no machine, if that call takes a second.
+calls every 20 ms. Each role runs over stores in memory. The same attack goes on at a port of
+another process first, which reads and does nothing: what the honest caller waits for then is the
+machine, which has two cores for caller, role and strangers. A port gives way if the 99th of 100
+calls takes more than 5 times as long as alone, and as beside that attack elsewhere (and as 25 ms),
+if the process takes 512 MiB or a core, or logs more than a line a second; in `make test-all`, which
+judges no machine, if that call takes a second.
+
+What is left is Python's lock: a call of 300,000 structs is read in a thread beside all others, and
+a small call asks for the lock several times. It waits half a millisecond each time while a large
+call is read, not the 5 ms that are usual; nothing that computes in Python gives the lock up sooner.
 In {seconds:.0f} s:
 
 """
@@ -219,7 +225,16 @@ def page(runs: Sequence[Figures], pictured: int, fuzzed: Figures, strangers: Fig
         _table(["input", "executions", "findings"], _fuzz_rows(fuzzed)),
         _STRANGERS.format(seconds=strangers["seconds"]),
         _table(
-            ["port", "ms alone", "ms attacked", "MiB more", "cores", "lines a second", "gave way"],
+            [
+                "port",
+                "ms alone",
+                "ms beside an attack elsewhere",
+                "ms attacked",
+                "MiB more",
+                "cores",
+                "lines a second",
+                "gave way",
+            ],
             _stranger_rows(strangers),
         ),
         _FOUND,
@@ -266,6 +281,7 @@ def _stranger_rows(strangers: Figures) -> Iterable[list[str]]:
         yield [
             name,
             f"{of['alone_p99_ms']:.1f}",
+            f"{of['elsewhere_p99_ms']:.1f}",
             f"{of['attacked_p99_ms']:.1f}",
             f"{of['more_bytes'] >> 20}",
             f"{of['cores']:.2f}",
