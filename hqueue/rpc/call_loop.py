@@ -334,7 +334,9 @@ class CallLoop:
         answer = self._refuse(request.begun, _busy(why))
         if answer:
             connection.send(answer)
-            connection.request = connection.gathered()
+            if connection.unsent is None and connection.reason is None:
+                connection.passed_bytes = 0
+                connection.request = connection.gathered()
         else:
             connection.reason = why
         self.give_back(connection)
@@ -376,7 +378,7 @@ class CallLoop:
         for caller in self._callers.not_served(now_ms):
             self._put_off(caller, "other large calls took all of the time that it may wait")
         for caller, reason in self._callers.overdue(now_ms):
-            if caller.held or caller.is_quiet():
+            if caller.may_go():
                 caller.reason = reason
                 self._hang_up(caller)
 
@@ -413,7 +415,7 @@ class CallLoop:
             caller = self._callers.to_make_room(now_ms)
             if caller is None:
                 break
-            if caller.held or caller.is_quiet():
+            if caller.may_go():
                 caller.reason = ""
                 self._hang_up(caller)
             else:

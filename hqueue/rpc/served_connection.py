@@ -138,6 +138,12 @@ class ServedConnection(Caller):
         self.passed_bytes += len(data)
         return bool(data) and self.passed_bytes <= LEAVING_BYTES_MAX
 
+    def may_go(self) -> bool:
+        """Whether no call of it is lost if it is hung up on: one that seems idle may have made one
+        since.
+        """
+        return self.leaving or bool(self.held) or self.is_quiet()
+
     def is_quiet(self) -> bool:
         """Whether nothing has come that was not received yet."""
         try:

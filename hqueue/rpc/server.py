@@ -159,7 +159,10 @@ class ThriftServer:
         return drained
 
     def _refuse(self, begun: bytes, error: HQueueError) -> bytes:
-        return self._processor.refuse(begun, self._as_declared(error))
+        try:
+            return self._processor.refuse(begun, self._as_declared(error))
+        except Exception:  # It is hung up on without a word then: its fault must not be the loop's.
+            return b""
 
     def _serve_calls(self) -> None:
         while True:
