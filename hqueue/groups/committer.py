@@ -25,6 +25,9 @@ OnCommit = Callable[[Mapping[PartitionKey, Position], "HQueueError | None"], Non
 LATER_MAX = 1_000
 """So many commits wait; who wants one more waits as well."""
 
+ROOM_S = 120.0
+"""How long one more waits: longer than a commit takes that is given up."""
+
 CALLBACKS_S = 10
 """How long the end of the process waits for callbacks."""
 
@@ -51,7 +54,7 @@ class Committer:
         self._commit = commit
         self._committing = threading.Lock()
         """Held by the thread that commits, and by no callback."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._less = threading.Condition(self._lock)
         self._later: collections.deque[_Later] = collections.deque()
         self._to_call: collections.deque[tuple[OnCommit, _Later, HQueueError | None]] = (
@@ -102,13 +105,19 @@ class Committer:
         a callback needs.
 
         Raises:
-            BufferFullError: a callback of a commit asks, which others wait for.
+            BufferFullError: a callback of a commit asks, which others wait for; or none went on
+                for a long time.
         """
         self.call_back()
         with self._lock:
             if self.calls_back and len(self._later) >= LATER_MAX:
                 raise BufferFullError("too many commits wait", waiting=LATER_MAX)
-            self._less.wait_for(lambda: len(self._later) < LATER_MAX)
+            if not self._less.wait_for(lambda: len(self._later) < LATER_MAX, ROOM_S):
+                raise BufferFullError(
+                    "too many commits wait, and none went on for a long time: a callback of a "
+                    "commit does not return, or ZooKeeper stays away",
+                    waiting=LATER_MAX,
+                )
 
     def commit_later(
         self, positions: Mapping[PartitionKey, Position], on_commit: OnCommit | None = None

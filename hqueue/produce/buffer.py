@@ -90,7 +90,7 @@ class BatchingBuffer(Generic[Target]):
         self._buffer_bytes_max = buffer_bytes_max
         self._block_ms_max = block_ms_max
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._open: dict[Target | None, PendingBatch[Target]] = {}
@@ -120,7 +120,7 @@ class BatchingBuffer(Generic[Target]):
 
     def after_fork_in_child(self) -> None:
         self._closed = True
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._threads, self._helping = [], []

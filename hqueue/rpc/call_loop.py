@@ -87,7 +87,7 @@ class CallLoop:
         self._accept_ms = 0.0
         """When it is to be seen who wants to be accepted; infinite while the selector says so."""
         self._log = SeldomLog(logger)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._quiet = threading.Condition(self._lock)
         self._back: list[ServedConnection] = []
         """Served, and the loop's again."""

@@ -81,7 +81,7 @@ class Connection:
         opened.setblocking(False)
         self._socket = opened
         self._receiver = Receiver(opened)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._sending = threading.Lock()
         self._reading = threading.Lock()
         self._room = threading.Condition(self._lock)

@@ -68,7 +68,7 @@ class Gateway:
 
     def reset(self) -> None:
         """Start again with no connection and no history."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._returned = threading.Condition(self._lock)
         self._idle: list[Connection] = []
         """In the order in which they were used."""

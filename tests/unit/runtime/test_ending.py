@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
-from hqueue import ClosedError, HQueueError, InvalidInputError, MessageID
+from hqueue import BufferFullError, ClosedError, HQueueError, InvalidInputError, MessageID
+from hqueue.groups import committer as committer_module
 from hqueue.groups.committer import Committer
 from hqueue.groups.offsets import Position
 from hqueue.hbase.thrift.side_by_side import SideBySide
@@ -17,6 +18,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import PendingBatch
 from hqueue.runtime import ending, threads
+from tests.support.waiting import wait_for
 
 KEY = PartitionKey("q", 0)
 LONG_MS = 60_000
@@ -160,6 +162,28 @@ def test_without_threads_whoever_commits_later_commits_now() -> None:
         assert offsets.committed[-1] == number
     committer.at_end()
     assert called == [1, 2, 3]
+
+
+def test_room_for_one_more_commit_is_waited_for_with_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committer_module, "LATER_MAX", 1)
+    monkeypatch.setattr(committer_module, "ROOM_S", 0.05)
+    going_on, entered = threading.Event(), threading.Event()
+
+    def on_commit(*_: object) -> None:
+        entered.set()
+        going_on.wait(30)
+
+    committer = Committer(Offsets().commit)
+    committer.commit_later(_to(1), on_commit)
+    assert entered.wait(30)
+    committer.commit_later(_to(2), on_commit)
+    with pytest.raises(BufferFullError, match="does not return"):
+        committer.await_room()
+    going_on.set()
+    wait_for(lambda: committer._thread is None, "all is committed, and called back")
+    committer.await_room()
 
 
 def test_requests_side_by_side_are_made_one_after_the_other_without_threads(

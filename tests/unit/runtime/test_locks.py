@@ -58,6 +58,23 @@ def entered(tree: ast.AST) -> Iterator[int]:
                     yield node.lineno
 
 
+def conditions_of_other_locks(tree: ast.AST) -> Iterator[int]:
+    """The lines where a condition is made of what the file does not make as an `RLock`."""
+    assigned = [
+        (_name(target), node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+    ]
+    made = {name for name, call in assigned if ast.unparse(call.func) == "threading.RLock"}
+    made -= {name for name, call in assigned if ast.unparse(call.func) == "threading.Lock"}
+    for _, call in assigned:
+        if ast.unparse(call.func) == "threading.Condition" and not (
+            call.args and _name(call.args[0]) in made
+        ):
+            yield call.lineno
+
+
 def _name(node: ast.expr) -> str:
     """The last part of a dotted name; empty for what is none."""
     return (
@@ -70,6 +87,7 @@ def test_a_lock_is_held_by_with_or_by_what_the_library_has_for_it(name: str) -> 
     tree = ast.parse(FILES[name].read_text())
     assert name in OTHERWISE or not list(acquisitions(tree))
     assert not list(entered(tree))
+    assert not list(conditions_of_other_locks(tree))
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
@@ -92,4 +110,5 @@ def test_what_is_looked_for_is_found() -> None:
     )
     tree = ast.parse(text)
     assert list(entered(tree)) == [6]
+    assert list(conditions_of_other_locks(tree)) == [4]
     assert sorted(acquisitions(tree)) == [9, 10]
