@@ -15,6 +15,7 @@ from hqueue.cli.commands.groups import PANEL
 from hqueue.cli.commands.scan import (
     FormatOption,
     IdleOption,
+    LimitOption,
     PrintHeadersOption,
     PrintKeyOption,
     TopicsOption,
@@ -80,9 +81,7 @@ def consume(
     chosen: FormatOption = Format.TEXT,
     print_key: PrintKeyOption = False,
     print_headers: PrintHeadersOption = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
-    ] = None,
+    limit: LimitOption = None,
     idle_ms: IdleOption = None,
 ) -> None:
     """Consume queues as one of a group, and write the messages to stdout.

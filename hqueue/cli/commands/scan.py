@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FormatOption",
     "IdleOption",
+    "LimitOption",
     "PartitionsOption",
     "PrintHeadersOption",
     "PrintKeyOption",
@@ -62,6 +63,9 @@ PrintHeadersOption = Annotated[
         "--print-headers",
         help="In text: also the headers, before the value, as NAME=VALUE,NAME=VALUE; - if none.",
     ),
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
 ]
 IdleOption = Annotated[
     int | None, typer.Option("--idle-ms", min=1, help="Follow until nothing came for so long.")

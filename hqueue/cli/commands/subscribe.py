@@ -15,6 +15,7 @@ import typer
 from hqueue.cli.commands.scan import (
     FormatOption,
     IdleOption,
+    LimitOption,
     PartitionsOption,
     PrintHeadersOption,
     PrintKeyOption,
@@ -63,9 +64,7 @@ def subscribe(
     chosen: FormatOption = Format.TEXT,
     print_key: PrintKeyOption = False,
     print_headers: PrintHeadersOption = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
-    ] = None,
+    limit: LimitOption = None,
     idle_ms: IdleOption = None,
     host: Annotated[
         str | None, typer.Option(help="The host to listen on, as workers reach it.")

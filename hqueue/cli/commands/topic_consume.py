@@ -14,6 +14,7 @@ import typer
 from hqueue.cli.commands.scan import (
     FormatOption,
     IdleOption,
+    LimitOption,
     PrintHeadersOption,
     PrintKeyOption,
 )
@@ -63,9 +64,7 @@ def consume(
     chosen: FormatOption = Format.TEXT,
     print_key: PrintKeyOption = False,
     print_headers: PrintHeadersOption = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
-    ] = None,
+    limit: LimitOption = None,
     idle_ms: IdleOption = None,
 ) -> None:
     """Write a topic's messages to stdout, in their order, from a subscription's mark on.
