@@ -108,7 +108,7 @@ class Worker:
                 runtime.start(self._api.run())
             if settings.push:
                 registration = await self._begin_push(self._record(servers[0].port))
-            await self._until(stopping)
+            await self._runtime.until(stopping)
             ending = asyncio.ensure_future(self._end_api())
             try:
                 await self._end_push(registration)
@@ -152,14 +152,6 @@ class Worker:
         api, self._api = self._api, None
         if api is not None:
             await api.close()
-
-    async def _until(self, stopping: asyncio.Event) -> None:
-        """Wait for the end, wanted or not."""
-        wanted = asyncio.ensure_future(stopping.wait())
-        self._runtime.failed.add_done_callback(lambda _: wanted.cancel())
-        await asyncio.wait({wanted})
-        if self._runtime.failed.done():
-            self._runtime.failed.result()
 
     def _record(self, port: int) -> WorkerRecord:
         settings = self._settings

@@ -146,7 +146,7 @@ class Hub:
             runtime.start(self._look_after())
             ready.info("the hub of %s is ready; it listens at %s", ", ".join(self._queues), address)
             on_ready(address)
-            await self._until(stopping)
+            await runtime.until(stopping)
             await runtime.read(lambda: self._end(serving))
             server = None
         finally:
@@ -162,14 +162,6 @@ class Hub:
             self._pool.shutdown(wait=False, cancel_futures=True)
             await self._delivery.close()
             await runtime.close()
-
-    async def _until(self, stopping: asyncio.Event) -> None:
-        """Wait for the end, wanted or not."""
-        wanted = asyncio.ensure_future(stopping.wait())
-        self._runtime.failed.add_done_callback(lambda _: wanted.cancel())
-        await asyncio.wait({wanted})
-        if self._runtime.failed.done():
-            self._runtime.failed.result()
 
     def _failed(self, failed: asyncio.Future[None]) -> None:
         """What ends delivery ends the hub."""

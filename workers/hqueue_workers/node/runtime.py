@@ -115,6 +115,18 @@ class Runtime:
         else:
             self._reads.over(fault, "queue %s can be read again", queue)
 
+    async def until(self, stopping: asyncio.Event) -> None:
+        """Wait for the end: until `stopping` is set.
+
+        Raises:
+            BaseException: what ended the worker before.
+        """
+        wanted = asyncio.ensure_future(stopping.wait())
+        self.failed.add_done_callback(lambda _: wanted.cancel())
+        await asyncio.wait({wanted})
+        if self.failed.done():
+            self.failed.result()
+
     def fail(self, error: BaseException) -> None:
         """End the worker with this error."""
         if not self.failed.done():
