@@ -104,7 +104,7 @@ class ThriftServer:
         self._processor = Processor(service, handler)
         self._as_declared = as_declared or (lambda error: RefusedCallError(str(error)))
         whose = getattr(service, "__name__", "a Thrift server")
-        self._connections_max = FILE_ROOM.take(connections_max, whose)
+        self._room = self._connections_max = FILE_ROOM.take(connections_max, whose)
         held_bytes_max = max(HELD_BYTES_MIN, 2 * call_bytes_max)
         self._ready: queue.SimpleQueue[ServedConnection | None] = queue.SimpleQueue()
         self._loop = CallLoop(
@@ -155,7 +155,8 @@ class ThriftServer:
         if drained:
             for thread in self._threads:
                 end(thread, END_S)
-        FILE_ROOM.give_back(self._connections_max)
+        room, self._room = self._room, 0
+        FILE_ROOM.give_back(room)
         return drained
 
     def _refuse(self, begun: bytes, error: HQueueError) -> bytes:

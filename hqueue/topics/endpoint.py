@@ -64,6 +64,9 @@ class Endpoint:
             idle_ms_max=IDLE_MS_MAX,
             quick=functools.partial(WorkerCall, self.consume),
         )
+
+    def start(self) -> None:
+        """Let hubs call. If it raises, it is to be closed."""
         self._server.start()
 
     def add(self, subscription: TopicSubscription) -> None:
@@ -81,10 +84,10 @@ class Endpoint:
                 )
             self._topics[subscription.topic] = subscription
 
-    def remove(self, subscription: TopicSubscription) -> bool:
+    def remove(self, subscription: TopicSubscription | None) -> bool:
         """Let no more come; whether no topic is left."""
         with self._lock:
-            if self._topics.get(subscription.topic) is subscription:
+            if subscription is not None and self._topics.get(subscription.topic) is subscription:
                 del self._topics[subscription.topic]
             return not self._topics
 

@@ -127,6 +127,8 @@ class TopicSubscription:
         """
         if not self._ended.is_set():
             self._client.leave(self)
+        else:
+            self._client.forget(self)  # What a close that was interrupted left.
 
     def unsubscribe(self) -> None:
         """End the subscription: its mark and preferences are gone.

@@ -128,29 +128,31 @@ class Subscriptions:
             raise InvalidInputError("this can be no host's name", option="host", host=host)
         port = check_whole(port, 0, PORT_MAX, option="port")
         listeners = Listeners(listener, TIMEOUT_MS)
-        with self._lock:
-            endpoint = self._endpoint(queue, subscriber, host, port)
-            subscription = TopicSubscription(
-                self,
-                queue,
-                topic,
-                subscriber,
-                endpoint=endpoint.address,
-                consumption=Consumption(listeners, 1, TIMEOUT_MS),
-                explicit_consume=explicit_consume,
-                on_end=on_end,
-            )
-            subscription.kept = self._client()
-            endpoint.add(subscription)
-            listeners.start()
-            self._all[queue, topic, subscriber] = subscription
-            self._listeners[subscription] = listeners
+        subscription: TopicSubscription | None = None
         try:
+            with self._lock:
+                endpoint = self._endpoint(queue, subscriber, host, port)
+                subscription = TopicSubscription(
+                    self,
+                    queue,
+                    topic,
+                    subscriber,
+                    endpoint=endpoint.address,
+                    consumption=Consumption(listeners, 1, TIMEOUT_MS),
+                    explicit_consume=explicit_consume,
+                    on_end=on_end,
+                )
+                subscription.kept = self._client()
+                endpoint.add(subscription)
+                listeners.start()
+                self._listeners[subscription] = listeners
+                self._all[queue, topic, subscriber] = subscription
             self._attach(subscription, mode, preferences)
+            return subscription
         except BaseException:
-            self._forget(subscription)
+            self._undo((queue, subscriber), subscription)
+            _close(listeners)
             raise
-        return subscription
 
     def unsubscribe(self, queue: str, topic: str, subscriber: str) -> None:
         """As `HubClient.unsubscribe`."""
@@ -164,7 +166,7 @@ class Subscriptions:
             )
         finally:
             if subscription is not None:
-                self._forget(subscription)
+                self.forget(subscription)
 
     def consume(self, subscription: TopicSubscription, message_id: MessageID) -> None:
         """Move a subscription's mark."""
@@ -187,7 +189,7 @@ class Subscriptions:
         except NotHeldError:  # The hub may have it, though the answer has not come.
             self._detach(subscription)
         finally:
-            self._forget(subscription)
+            self.forget(subscription)
 
     def _detach(self, subscription: TopicSubscription) -> None:
         """Have the hub detach a subscription, if one is known to have it."""
@@ -243,29 +245,43 @@ class Subscriptions:
         if endpoint is None:
             endpoint = Endpoint(host or _host_towards(self._calls.settings.hubs), port)
             self._endpoints[queue, subscriber] = endpoint
+            endpoint.start()
         return endpoint
 
-    def _forget(self, subscription: TopicSubscription) -> None:
-        _close(self._free(subscription))
+    def _undo(self, name: tuple[str, str], subscription: TopicSubscription | None) -> None:
+        """Let go what was made for a subscription that does not come to be, however far it came."""
+        if subscription is not None:
+            self.forget(subscription)
+            return
+        with self._lock:
+            self._free_endpoint(name, None)
+
+    def forget(self, subscription: TopicSubscription) -> None:
+        """Free what it has here; also once more, if that was interrupted."""
+        listeners = self._free(subscription)
+        _close(listeners)
+        with self._lock:
+            self._listeners.pop(subscription, None)
 
     def _free(self, subscription: TopicSubscription) -> Listeners | None:
         """Let its name be taken again, and its port, if that has no other topic; what is to be
         closed.
         """
         key = subscription.queue, subscription.topic, subscription.subscriber
-        name = subscription.queue, subscription.subscriber
         with self._lock:
-            if self._all.get(key) is not subscription:
-                return None
-            del self._all[key]
-            listeners = self._listeners.pop(subscription)
-            endpoint = self._endpoints.get(name)
-            if endpoint is not None and endpoint.remove(subscription) and not self._closed:
-                # Under the lock, so that the port is free when the name is. A call under way is not
-                # waited for: it may be this thread's.
-                del self._endpoints[name]
-                endpoint.close(0)
-        return listeners
+            self._free_endpoint((subscription.queue, subscription.subscriber), subscription)
+            if self._all.get(key) is subscription:
+                del self._all[key]
+            return self._listeners.get(subscription)
+
+    def _free_endpoint(self, name: tuple[str, str], subscription: TopicSubscription | None) -> None:
+        """The lock is held, so that the port is free when the name is. A call under way is not
+        waited for: it may be this thread's.
+        """
+        endpoint = self._endpoints.get(name)
+        if endpoint is not None and endpoint.remove(subscription) and not self._closed:
+            endpoint.close(0)
+            del self._endpoints[name]
 
     def _attach(
         self,
@@ -391,6 +407,8 @@ class Subscriptions:
         listeners = self._free(subscription)
         subscription.end(failure)  # Who waits for that may subscribe again at once.
         _close(listeners)
+        with self._lock:
+            self._listeners.pop(subscription, None)
 
     def _attach_again(self, hub: Address, subscription: TopicSubscription) -> None:
         now_s = time.monotonic()

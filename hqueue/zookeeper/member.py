@@ -15,6 +15,7 @@ from kazoo.security import ACL, Id, Permissions
 
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.threads import refused, start_timer, try_start
 from hqueue.settings.connection import Settings
 
@@ -105,6 +106,8 @@ class Member:
         try:
             self.client.start_async()
         except RuntimeError as exc:
+            if is_interruption(exc):
+                raise
             raise refused(exc, "kazoo") from exc
         # kazoo ends its threads when the interpreter begins to end, though others go on: a consumer
         # that is closed then needs them. They are daemons, and end with the process.

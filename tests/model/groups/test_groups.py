@@ -137,6 +137,7 @@ RULES = {
 
 
 NEEDED_WHEN = {
+    "releases only its own": BOUNDS["a session ends while its member leaves"],
     "releases what is revoked only": Bounds(members=("a",), late=("b",), commits=0),
     "doubts what got no answer": LARGE["an answer gets lost and a member comes"],
     **dict.fromkeys(

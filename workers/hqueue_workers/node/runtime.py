@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from hqueue import ClosedError, HQueueError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.thread_pool import ThreadPool
 
@@ -74,7 +75,9 @@ class Runtime:
         """Have something called by the event loop; from any thread, and never late to raise."""
         try:
             self._loop.call_soon_threadsafe(work)
-        except RuntimeError:  # The loop has ended, and this comes too late.
+        except RuntimeError as exc:  # The loop has ended, and this comes too late.
+            if is_interruption(exc):
+                raise
             logger.debug("called after the end")
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
@@ -87,6 +90,8 @@ class Runtime:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as exc:
             work.close()
+            if is_interruption(exc):
+                raise
             raise ClosedError("this process is ending") from exc
 
     async def sleep_ms(self, duration_ms: float) -> None:
