@@ -38,6 +38,9 @@ class Subscribing(Protocol):
     def leave(self, subscription: TopicSubscription) -> None:
         """Detach, and forget it."""
 
+    def forget(self, subscription: TopicSubscription) -> None:
+        """Free what it has here; also once more, if that was interrupted."""
+
     def unsubscribe(self, queue: str, topic: str, subscriber: str) -> None:
         """End it at the hubs."""
 

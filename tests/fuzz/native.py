@@ -80,7 +80,7 @@ class SpoilingServer:
         self._naming.asked.clear()
         try:
             (frame,) = (self._naming if asked.method in NAMING else self._served)(asked)
-        except KeyError as exc:  # A scanner that is not there any more.
+        except (KeyError, AssertionError) as exc:  # No scanner, or one that is elsewhere.
             raise ConnectionError("it is closed") from exc
         return [damaged(frame, done, frame)]
 
