@@ -17,6 +17,7 @@ __all__ = [
     "as_message_id",
     "is_relative",
     "is_time",
+    "parse_duration_ms",
     "parse_moment",
 ]
 
@@ -44,6 +45,7 @@ MOMENT_HELP = (
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SPAN = r"(?:\d{1,15}\s*(?:ms|s|m|h|d|w)\s*)+"
 _BEFORE = re.compile(rf"-\s*({_SPAN})|({_SPAN})ago", re.ASCII)
+_SPANS = re.compile(_SPAN, re.ASCII)
 _PART = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)", re.ASCII)
 _ID = re.compile(r"(0|[1-9]\d*)-(0|[1-9]\d*)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,20}", re.ASCII)
@@ -102,10 +104,7 @@ def parse_moment(
     if stripped == "now":
         return MessageID(now_ms)
     if before is not None:
-        span_ms = sum(
-            int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(before[1] or before[2])
-        )
-        return MessageID(max(0, now_ms - span_ms))
+        return MessageID(max(0, now_ms - _span_ms(before[1] or before[2])))
     if _NUMBER.fullmatch(stripped):
         if len(stripped) < MILLISECONDS_DIGITS_MIN and stripped != "0":
             raise InvalidInputError(
@@ -117,6 +116,20 @@ def parse_moment(
     if _is_id(stripped):
         return MessageID.parse(stripped)
     return as_message_id(_parse_iso(stripped, text, local))
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds of a duration: a whole number of them, or as ``5s``, ``2m``, ``1m30s``, ``1d``.
+
+    Raises:
+        InvalidInputError: it can't be read.
+    """
+    stripped = text.strip()
+    if _NUMBER.fullmatch(stripped):
+        return int(stripped)
+    if _SPANS.fullmatch(stripped) is None:
+        raise InvalidInputError("a duration is milliseconds, or as 5s, 2m, 1m30s", duration=text)
+    return _span_ms(stripped)
 
 
 def is_relative(text: str) -> bool:
@@ -136,6 +149,10 @@ def is_time(moment: Moment) -> bool:
 def _is_id(stripped: str) -> bool:
     """Whether a text is an ID, and not the month of a year."""
     return bool(_ID.fullmatch(stripped)) and not re.fullmatch(r"\d{4}-\d\d", stripped)
+
+
+def _span_ms(text: str) -> int:
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text))
 
 
 def _now_ms() -> int:

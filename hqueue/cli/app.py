@@ -17,7 +17,7 @@ from hqueue import __version__
 from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
 from hqueue.cli.loading import InstalledCommands, installed_packages
 from hqueue.cli.output import flush_stdout
-from hqueue.cli.registering import add_command, unwrapped
+from hqueue.cli.registering import add_command, duration_option, unwrapped
 from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.errors import (
     HQueueError,
@@ -100,16 +100,16 @@ def options(
     transport: Annotated[str | None, typer.Option(help="buffered or framed.")] = None,
     protocol: Annotated[str | None, typer.Option(help="binary or compact.")] = None,
     connect_timeout_ms: Annotated[
-        int | None, typer.Option(help="Bound on opening a connection.")
+        int | None, duration_option("Bound on opening a connection.")
     ] = None,
     request_timeout_ms: Annotated[
-        int | None, typer.Option(help="Bound on one request to a gateway or server.")
+        int | None, duration_option("Bound on one request to a gateway or server.")
     ] = None,
     operation_timeout_ms: Annotated[
-        int | None, typer.Option(help="Bound on a whole operation with its retries.")
+        int | None, duration_option("Bound on a whole operation with its retries.")
     ] = None,
     clock_skew_ms_max: Annotated[
-        int | None, typer.Option(help="How far this machine's clock may be off.")
+        int | None, duration_option("How far this machine's clock may be off.")
     ] = None,
     verbose: Annotated[
         int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: debug.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 
-from hqueue.errors import HQueueError, Outcome
+from hqueue.errors import HQueueError, InvalidInputError, Outcome
 
-__all__ = ["add_command", "only_reads", "unwrapped"]
+__all__ = ["add_command", "duration_option", "only_reads", "unwrapped"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -25,6 +25,25 @@ def add_command(app: typer.Typer, name: str, command: Callable[..., object], pan
 
         text = escape(text)  # "[hub]" is no markup.
     app.command(name, rich_help_panel=panel, help=text)(command)
+
+
+def duration_option(help: str, *names: str, low_ms: int = 0) -> Any:
+    """An option that takes a duration, written as `hqueue.moment.parse_duration_ms` says, and gives
+    milliseconds.
+    """
+
+    def parse(text: str) -> int:
+        from hqueue.moment import parse_duration_ms  # noqa: PLC0415  (not needed for help)
+
+        try:
+            duration_ms = parse_duration_ms(str(text))
+        except InvalidInputError as exc:
+            raise typer.BadParameter(exc.text) from exc
+        if duration_ms < low_ms:
+            raise typer.BadParameter(f"this is less than {low_ms} ms")
+        return duration_ms
+
+    return typer.Option(*names, help=help, parser=parse, metavar="MS|5s|2m")
 
 
 def only_reads(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

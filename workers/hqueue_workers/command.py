@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, duration_option
 from hqueue.cli.session import session_of
 from hqueue_workers.hub.hub import Hub
 from hqueue_workers.hub.settings import HubSettings
@@ -47,17 +47,17 @@ def worker(
         int | None, typer.Option(help="Calls to one subscriber at a time.")
     ] = None,
     poll_ms_max: Annotated[
-        int | None, typer.Option(help="How often an idle partition is looked at.")
+        int | None, duration_option("How often an idle partition is looked at.")
     ] = None,
     pushed_bytes_max: Annotated[
         int | None,
         typer.Option(help="What may wait of what came with notifications; 0: believe none."),
     ] = None,
     checkpoint_ms: Annotated[
-        int | None, typer.Option(help="How often checkpoints are written.")
+        int | None, duration_option("How often checkpoints are written.")
     ] = None,
     drain_ms: Annotated[
-        int | None, typer.Option(help="How long calls under way are waited for at a stop.")
+        int | None, duration_option("How long calls under way are waited for at a stop.")
     ] = None,
     push: Annotated[
         bool | None, typer.Option(help="Deliver to subscribers, which is the default.")
@@ -77,7 +77,7 @@ def worker(
         int | None, typer.Option(help="Connections to the Thrift API.")
     ] = None,
     api_idle_ms: Annotated[
-        int | None, typer.Option(help="How long the API keeps an unused scanner or connection.")
+        int | None, duration_option("How long the API keeps an unused scanner or connection.")
     ] = None,
     scanners_max: Annotated[int | None, typer.Option(help="Scanners of the API.")] = None,
     scanner_bytes_max: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import add_command, duration_option
 from hqueue.cli.session import session_of
 from hqueue_workers.hub.hub import Hub
 from hqueue_workers.hub.settings import HubSettings
@@ -52,10 +52,10 @@ def hub(
         int | None, typer.Option(help="Calls to subscribers at a time, of each queue.")
     ] = None,
     session_ms: Annotated[
-        int | None, typer.Option(help="How long a subscriber's session may be silent.")
+        int | None, duration_option("How long a subscriber's session may be silent.")
     ] = None,
     balance_ms: Annotated[
-        int | None, typer.Option(help="How often load is told, and topics are given up.")
+        int | None, duration_option("How often load is told, and topics are given up.")
     ] = None,
     choice: Annotated[
         str | None, typer.Option(help="Which hub a topic goes to: by load, or uniform.")
@@ -64,7 +64,7 @@ def hub(
         str | None, typer.Option(help="Where subscribers may be called: private, any, or networks.")
     ] = None,
     drain_ms: Annotated[
-        int | None, typer.Option(help="How long calls under way are waited for at a stop.")
+        int | None, duration_option("How long calls under way are waited for at a stop.")
     ] = None,
     api_port: Annotated[
         int | None, typer.Option(help="Serve the Thrift API here, too; 0 for a free port.")

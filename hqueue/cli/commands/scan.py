@@ -10,7 +10,7 @@ import typer
 
 from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.output import Output
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.registering import add_command, duration_option, only_reads
 from hqueue.cli.session import session_of
 from hqueue.moment import MOMENT_HELP, parse_moment
 
@@ -68,7 +68,8 @@ LimitOption = Annotated[
     int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
 ]
 IdleOption = Annotated[
-    int | None, typer.Option("--idle-ms", min=1, help="Follow until nothing came for so long.")
+    int | None,
+    duration_option("Follow until nothing came for so long.", "--idle-ms", low_ms=1),
 ]
 
 
