@@ -162,7 +162,9 @@ class ThriftServer:
     def _refuse(self, begun: bytes, error: HQueueError) -> bytes:
         try:
             return self._processor.refuse(begun, self._as_declared(error))
-        except Exception:  # It is hung up on without a word then: its fault must not be the loop's.
+        except (
+            BaseException
+        ):  # It is hung up on without a word then: its fault must not be the loop's.
             return b""
 
     def _serve_calls(self) -> None:
