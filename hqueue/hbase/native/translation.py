@@ -37,6 +37,10 @@ _STATES: dict[str, tuple[type[HQueueError], str]] = {
     "TableExistsException": (QueueExistsError, "there is a table of that name already"),
     "TableNotEnabledException": (QueueDisabledError, "the queue is disabled"),
     "TableNotDisabledException": (QueueEnabledError, "the queue must be disabled first"),
+    "NamespaceNotFoundException": (
+        RequestRefusedError,
+        "there is no such namespace: HBase's shell creates it, by create_namespace",
+    ),
 }
 
 NOT_SERVED = frozenset(
@@ -87,7 +91,6 @@ _REFUSALS = frozenset(
         "FailedSanityCheckException",
         "IllegalArgumentException",
         "InvalidFamilyOperationException",
-        "NamespaceNotFoundException",
         "NoSuchColumnFamilyException",
         "UnsupportedOperationException",
     }

@@ -38,6 +38,11 @@ _STATES: tuple[tuple[str, type[HQueueError], str], ...] = (
     ("TableExistsException", QueueExistsError, "there is a table of that name already"),
     ("TableNotEnabledException", QueueDisabledError, "the queue is disabled"),
     ("TableNotDisabledException", QueueEnabledError, "the queue must be disabled first"),
+    (
+        "NamespaceNotFoundException",
+        RequestRefusedError,
+        "there is no such namespace: HBase's shell creates it, by create_namespace",
+    ),
 )
 _BARE_TEXTS = {
     "{table}": "TableNotFoundException",
@@ -49,7 +54,6 @@ _REFUSALS = (
     "IllegalArgumentException",
     "DoNotRetryIOException",
     "AccessDeniedException",
-    "NamespaceNotFoundException",
     "InvalidFamilyOperationException",
     "UnsupportedOperationException",
 )

@@ -170,7 +170,7 @@ _CLASSES = {
     QueueExistsError: "TableExistsException",
     QueueDisabledError: "TableNotEnabledException",
     QueueEnabledError: "TableNotDisabledException",
-    RequestRefusedError: "NamespaceNotFoundException",
+    RequestRefusedError: "UnsupportedOperationException",
 }
 _BARE_TEXTS: Mapping[type[HQueueError], str] = {
     QueueNotFoundError: "{table}",

@@ -392,6 +392,7 @@ ERRORS: list[tuple[str, bool, type[HQueueError], Outcome]] = [
      Outcome.NOT_APPLIED),
     (HBASE + "TableNotFoundException", True, QueueNotFoundError, Outcome.NOT_APPLIED),
     (HBASE + "TableExistsException", True, QueueExistsError, Outcome.NOT_APPLIED),
+    (HBASE + "NamespaceNotFoundException", True, RequestRefusedError, Outcome.NOT_APPLIED),
     (HBASE + "TableNotEnabledException", True, QueueDisabledError, Outcome.NOT_APPLIED),
     (HBASE + "TableNotDisabledException", True, QueueEnabledError, Outcome.NOT_APPLIED),
 ]  # fmt: skip

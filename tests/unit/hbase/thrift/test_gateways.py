@@ -197,6 +197,11 @@ def test_final_answers_are_final(error: Exception, kind: type[HQueueError]) -> N
     assert translated.facts["queue"] == "q"
 
 
+def test_a_namespace_that_is_not_there_is_named() -> None:
+    error = answered("o.a.h.h.NamespaceNotFoundException: n" + STACK, False)
+    assert "namespace" in translate_answer(error, "n:q", "createTable").text
+
+
 @pytest.mark.parametrize(
     "error",
     [
