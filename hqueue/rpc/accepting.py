@@ -136,6 +136,6 @@ class Acceptor:
         self.full = False
 
     def _close_spare(self) -> None:
-        if self._spare is not None:
-            os.close(self._spare)
-            self._spare = None
+        spare, self._spare = self._spare, None  # Closed twice, it may be somebody else's.
+        if spare is not None:
+            os.close(spare)
