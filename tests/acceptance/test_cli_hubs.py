@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hqueue
-from hqueue.cli.endpoints import Met, meet_hub
+from hqueue.cli.endpoints import Met, meet
 from tests.acceptance.commands import DEADLINE_S, Run, Running, Start, command
 from tests.support.backends import Backend
 from tests.support.hubs import HubThread
@@ -59,7 +59,7 @@ def test_what_is_published_lies_where_its_topic_is_said_to_lie(
 
 
 def test_a_hub_is_told_from_other_servers(hub: HubThread) -> None:
-    assert meet_hub(hub.address, 5) is Met.HUB
+    assert meet(hub.address, 5, Met.HUB) is Met.HUB
 
 
 def test_numbered_values_are_published_once_and_their_topic_is_moved_and_deleted(
