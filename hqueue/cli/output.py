@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from hqueue.cli.exits import OutputError
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Event
 
 __all__ = ["Output", "flush_stdout", "show_table", "write_json"]
 
@@ -44,7 +45,7 @@ class Output:
         self._lock = threading.Lock()
         self._dirty = False
         self._error: OSError | None = None
-        self._ended = threading.Event()
+        self._ended = Event()
         self._flusher: threading.Thread | None = None
 
     def __enter__(self) -> Output:

@@ -19,6 +19,7 @@ from hqueue.errors import ClosedError, HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 from hqueue.runtime.threads import try_start
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["Intake", "Portion"]
 
@@ -120,7 +121,7 @@ class Intake(Generic[KeyT]):
         self._asked = 0
         """Requests under way for partitions that are behind."""
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
         self._woken = False
         self._closed = False
         self._own: collections.deque[Callable[[], None]] = collections.deque()

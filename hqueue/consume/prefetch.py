@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from hqueue.log import Batch, PartitionReader
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.threads import try_start
+from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["PREFETCH_REQUESTS", "Prefetcher"]
 
@@ -29,7 +29,7 @@ class _Request:
     fetch: Fetch
     cursor: int
     expired: int
-    batches: concurrent.futures.Future[list[Batch]]
+    batches: InterruptibleFuture[list[Batch]]
 
 
 class Prefetcher:
@@ -108,7 +108,7 @@ class Prefetcher:
             if fetch is None:
                 return
             reader = fetch.reader
-            request = _Request(fetch, reader.cursor, reader.expired, concurrent.futures.Future())
+            request = _Request(fetch, reader.cursor, reader.expired, InterruptibleFuture())
             with self._lock:
                 if self._closed:
                     return

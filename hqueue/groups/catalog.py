@@ -14,6 +14,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.kinds import listed
 
@@ -103,7 +104,7 @@ class QueueCatalog:
         self._others: frozenset[str] = frozenset()
         self._last: Catalog | None = None
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
         self._due_ms = float("inf")
         self._closed = False
         self._faults = FaultLog(logger, clock)

@@ -15,6 +15,7 @@ from hqueue.runtime import ending
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import try_start
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["Committer", "OnCommit"]
 
@@ -55,7 +56,7 @@ class Committer:
         self._committing = threading.Lock()
         """Held by the thread that commits, and by no callback."""
         self._lock = threading.RLock()
-        self._less = threading.Condition(self._lock)
+        self._less = Condition(self._lock)
         self._later: collections.deque[_Later] = collections.deque()
         self._to_call: collections.deque[tuple[OnCommit, _Later, HQueueError | None]] = (
             collections.deque()

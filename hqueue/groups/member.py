@@ -32,6 +32,7 @@ from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["GroupMember"]
 
@@ -110,7 +111,7 @@ class GroupMember:
         """What was committed last of claims that were lost by a refused commit, in this session."""
         self._changes = Changes()
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
         self._pacing = Pacing(self._work, clock, idle_ms_max)
         self._certainty = Certainty(store, self._lock, clock)
         self._requests = threading.Lock()

@@ -16,6 +16,7 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["Registration"]
 
@@ -83,7 +84,7 @@ class Registration:
         self._faults = FaultLog(logger, clock)
         self._making = threading.Lock()
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
         try:
             self._make()
             self._own = OwnKeys(store, self._look, self._end_with_session)

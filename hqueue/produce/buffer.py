@@ -20,6 +20,7 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import try_start
+from hqueue.runtime.waiting import Condition
 from hqueue.settings.kinds import check_timeout_s
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
@@ -91,8 +92,8 @@ class BatchingBuffer(Generic[Target]):
         self._block_ms_max = block_ms_max
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
-        self._room = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
+        self._room = Condition(self._lock)
         self._open: dict[Target | None, PendingBatch[Target]] = {}
         self._sealed: collections.deque[PendingBatch[Target]] = collections.deque()
         self._busy: set[Target] = set()
@@ -121,8 +122,8 @@ class BatchingBuffer(Generic[Target]):
     def after_fork_in_child(self) -> None:
         self._closed = True
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
-        self._room = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
+        self._room = Condition(self._lock)
         self._threads, self._helping = [], []
         self._open.clear()
         self._sealed.clear()

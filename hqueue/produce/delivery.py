@@ -10,6 +10,8 @@ from hqueue.errors import ClosedError, Outcome
 from hqueue.format import Bodies, encode_values
 from hqueue.message import Headers
 from hqueue.message_id import MessageID, MessageIDs
+from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.waiting import InterruptibleFuture
 from hqueue.settings.kinds import check_timeout_s
 
 __all__ = ["BatchFuture", "Delivery", "DeliveryCallback", "PendingBatch", "Target"]
@@ -28,7 +30,7 @@ Target = TypeVar("Target")
 _IDs = TypeVar("_IDs", MessageID, Sequence[MessageID])
 
 
-class BatchFuture(concurrent.futures.Future[MessageIDs]):
+class BatchFuture(InterruptibleFuture[MessageIDs]):
     """What becomes of a batch: the IDs of its messages, or an error."""
 
     inherited = False
@@ -105,6 +107,8 @@ class Delivery(Generic[_IDs]):
         try:
             ids = self._known().result(check_timeout_s(timeout_s))
         except concurrent.futures.TimeoutError as exc:  # A class of its own before Python 3.11.
+            if is_interruption(exc):
+                raise
             raise TimeoutError("it is not known yet whether it is written") from exc
         return cast("_IDs", ids if self._index is None else ids[self._index])
 
@@ -117,6 +121,8 @@ class Delivery(Generic[_IDs]):
         try:
             return self._known().exception(check_timeout_s(timeout_s))
         except concurrent.futures.TimeoutError as exc:
+            if is_interruption(exc):
+                raise
             raise TimeoutError("it is not known yet whether it is written") from exc
 
     def _known(self) -> BatchFuture:

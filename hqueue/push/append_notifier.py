@@ -26,6 +26,7 @@ from hqueue.runtime.fork import register
 from hqueue.runtime.held import if_free
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.threads import try_start
+from hqueue.runtime.waiting import Event
 from hqueue.settings.addresses import zookeeper_servers
 
 __all__ = ["BATCH", "WORKER_SERVICE", "AppendNotifier", "row_of"]
@@ -71,7 +72,7 @@ class AppendNotifier:
         self._routes: dict[PartitionKey, _Route | None] = {}
         self._connections: dict[Address, _Connection] = {}
         self._waiting: set[_Route] = set()
-        self._work = threading.Event()
+        self._work = Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 

@@ -25,6 +25,7 @@ from hqueue.push.members import MemberPaths, connected_members
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import end, start
+from hqueue.runtime.waiting import Event
 
 __all__ = ["SubscriberMember"]
 
@@ -86,7 +87,7 @@ class SubscriberMember:
         """The calls under way, by their partition."""
         self._awaited: frozenset[int] = frozenset()
         """Those of which the last call is waited for."""
-        self._due = threading.Event()
+        self._due = Event()
         self._closed = self._failed = False
         self._faults = FaultLog(logger, clock)
         self._obstructed: Deadline | None = None

@@ -24,6 +24,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.stopping import stopping
+from hqueue.runtime.waiting import Event
 from hqueue.settings.addresses import PORT_MAX, is_host, zookeeper_servers
 from hqueue.settings.kinds import check_kind, check_timeout_s
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
@@ -81,7 +82,7 @@ class _Reception:
         self.server: ThriftServer | None = None
         self.failure: HQueueError | None = None
         self.ended = False
-        self.wanted_end = threading.Event()
+        self.wanted_end = Event()
         self._timeout_ms = timeout_ms
 
     def fail(self, error: HQueueError) -> None:

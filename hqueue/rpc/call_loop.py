@@ -19,6 +19,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.memory import give_back_freed
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.runtime.threads import end, start
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["LIGHT_BYTES", "CallLoop"]
 
@@ -88,7 +89,7 @@ class CallLoop:
         """When it is to be seen who wants to be accepted; infinite while the selector says so."""
         self._log = SeldomLog(logger)
         self._lock = threading.RLock()
-        self._quiet = threading.Condition(self._lock)
+        self._quiet = Condition(self._lock)
         self._back: list[ServedConnection] = []
         """Served, and the loop's again."""
         self._awake = False

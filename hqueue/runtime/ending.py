@@ -18,6 +18,7 @@ import atexit
 import logging
 import os
 import sys
+import threading
 import weakref
 from typing import Protocol
 
@@ -83,6 +84,9 @@ def register(item: EndAware) -> None:
     process = _here()
     process.items.add(item)
     process.hook()
+    # What is registered with `atexit` by one of its handlers, as this module by a program that uses
+    # the library first there, is never called.
+    process.ending = process.ending or not threading.main_thread().is_alive()
     if process.ending:
         item.at_end()
 

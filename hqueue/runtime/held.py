@@ -22,10 +22,9 @@ Raised there, an error passes ``with`` and ``finally`` by. These loops, and comp
 
 `tests/unit/runtime/test_guarded_loops.py` looks for them.
 
-The `__enter__` of a condition or a semaphore is written in Python: ``with condition:`` is as unsafe
-as `acquire`. A condition is made of a lock, and ``with lock:`` holds it; of an `RLock` where a
-program's thread waits for it, for what is interrupted there leaves the lock to nobody, and a `Lock`
-would be released for another's. `tests/unit/runtime/test_locks.py` looks for them.
+The `__enter__` of a semaphore is written in Python: ``with semaphore:`` is as unsafe as `acquire`.
+So are conditions, events and futures of the standard library; `hqueue.runtime.waiting` has others.
+`tests/unit/runtime/test_locks.py` looks for them.
 """
 
 from __future__ import annotations

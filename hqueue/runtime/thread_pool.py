@@ -12,6 +12,7 @@ from hqueue.errors import BufferFullError, ClosedError, HQueueError
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition, InterruptibleFuture
 
 __all__ = ["ThreadPool"]
 
@@ -29,7 +30,7 @@ class _Work:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
-        self.future: Future[Any] = Future()
+        self.future: Future[Any] = InterruptibleFuture()
 
     def run(self, forget: Callable[[Future[Any]], None]) -> None:
         future = self.future
@@ -78,7 +79,7 @@ class ThreadPool(Executor):
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Condition(self._lock)
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._unfinished: set[Future[Any]] = set()
         self._threads: set[int] = set()

@@ -11,6 +11,7 @@ from hqueue.errors import HQueueError, InvalidInputError
 from hqueue.message_id import MessageID
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.push.service import Consumption
+from hqueue.runtime.waiting import Event
 from hqueue.settings.addresses import Address
 from hqueue.settings.kinds import check_timeout_s
 
@@ -84,7 +85,7 @@ class TopicSubscription:
         self.kept: object | None = None
         """What lives for as long as this does."""
         self._client = client
-        self._ended = threading.Event()
+        self._ended = Event()
         self._on_end = on_end
 
     def __enter__(self) -> TopicSubscription:

@@ -33,6 +33,7 @@ from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.runtime.threads import start, try_start
+from hqueue.runtime.waiting import Condition
 from hqueue.settings.addresses import PORT_MAX, Address, is_host
 from hqueue.settings.kinds import check_flag
 from hqueue.settings.numbers import check_whole
@@ -78,7 +79,7 @@ class Subscriptions:
     def after_fork_in_child(self) -> None:
         self._session = secrets.token_hex(16)
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Condition(self._lock)
         self._closed = False
         self._all: dict[tuple[str, str, str], TopicSubscription] = {}
         self._listeners: dict[TopicSubscription, Listeners] = {}

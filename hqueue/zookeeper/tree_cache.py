@@ -13,6 +13,7 @@ from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata.ports import Record, SessionState
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition
 from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
@@ -59,7 +60,7 @@ class TreeCache:
         self._unreported = True
         self._closed = False
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
         self._listening = session.on_state(self._on_state, self._end)
         try:
             start(self._run, name="hqueue-tree-cache")

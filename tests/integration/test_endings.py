@@ -21,6 +21,8 @@ ENDINGS = {
     "daemon_thread": 0,
     "late_thread": 0,
     "exit_handlers": 0,
+    "first_used_in_a_late_thread": 0,
+    "first_used_by_an_exit_handler": 0,
     "os_fork": 0,
     "forked_child": 0,
     "served_child": 0,

@@ -98,6 +98,20 @@ def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(
     interrupted.sends(connect, each_place)
 
 
+@interrupted_everywhere(every=2)
+def test_what_was_sent_is_written_after_waits_for_it_were_interrupted_anywhere(
+    connect: Connect, each_place: EachPlace
+) -> None:
+    interrupted.flushes(connect, each_place)
+
+
+@interrupted_also_over_zookeeper(natively, in_memory, every=2)
+def test_a_client_whose_close_was_interrupted_anywhere_is_closed_again(
+    connect: Connect, each_place: EachPlace
+) -> None:
+    interrupted.closes_of_clients(connect, each_place)
+
+
 @interrupted_also_over_zookeeper(natively, in_memory, every=2)
 def test_a_consumer_goes_on_after_it_was_interrupted_anywhere_and_misses_nothing(
     connect: Connect, each_place: EachPlace

@@ -214,6 +214,55 @@ def sends(connect: Connect, each_place: EachPlace) -> None:
         numbers.check(queue)
 
 
+def flushes(connect: Connect, each_place: EachPlace) -> None:
+    """What was sent is written, and known to be, after waits for it were interrupted."""
+    numbers = Numbers()
+    with connect() as client:
+        queue = client.create_queue(QUEUE, partitions=1)
+        producers = [queue.producer(linger_ms=1)]
+        sent: list[tuple[Message, hqueue.Delivery[hqueue.MessageID]]] = []
+
+        def send() -> None:
+            message = numbers.message()
+            sent.append((message, producers[-1].send(message, partition=0)))
+
+        def flush() -> None:
+            assert sent[-1][1].exception(QUICK_S) is None
+            assert producers[-1].flush(QUICK_S)
+            assert producers[-1].close(QUICK_S)
+
+        send()
+        for where in each_place(flush):
+            quickly(flush, where)
+            producers.append(queue.producer(linger_ms=1))
+            send()
+        for message, delivery in sent:
+            delivery.result(0)
+            numbers.acknowledged.append((message.topic, message.value))
+        numbers.check(queue)
+
+
+def closes_of_clients(connect: Connect, each_place: EachPlace) -> None:
+    """A client whose close was interrupted is closed again."""
+    with contextlib.ExitStack() as stack:
+        clients: list[Client] = []
+
+        def open_another() -> None:
+            client = stack.enter_context(connect())
+            client.create_queue(QUEUE, partitions=1).put(Message("t", b""))
+            clients.append(client)
+
+        def close() -> None:
+            clients[-1].close()
+
+        open_another()
+        for where in each_place(close):
+            quickly(close, where)
+            open_another()
+        with raising(hqueue.ClosedError):
+            clients[-1].queue(QUEUE).put(Message("t", b""))
+
+
 def polls_and_commits(connect: Connect, each_place: EachPlace) -> None:
     """A consumer goes on after it was interrupted, and misses nothing: `poll` and `commit` at one
     place more each time; what a poll that raised has taken comes again.
@@ -359,7 +408,16 @@ def requests_side_by_side(each_place: EachPlace) -> None:
             quickly(both, where)
 
 
-SCENES = [puts, first_puts, sends, polls_and_commits, closes_of_consumers, subscriptions]
+SCENES = [
+    puts,
+    first_puts,
+    sends,
+    flushes,
+    closes_of_clients,
+    polls_and_commits,
+    closes_of_consumers,
+    subscriptions,
+]
 SCANS: list[dict[str, object]] = [{}, {"by_id": True}, {"follow": True, "idle_ms_max": 1}]
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import concurrent.futures._base
 import contextlib
 import dis
 import functools
@@ -34,6 +35,7 @@ import gc
 import inspect
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -59,6 +61,8 @@ _ASKING = (
 """What asks a generator for its next."""
 _INLINED = sys.version_info >= (3, 12)
 """Whether comprehensions run in the frame that they stand in."""
+_STANDARD = (threading.__file__, concurrent.futures._base.__file__)
+"""What of the standard library is written in Python, and takes locks for its callers."""
 _WAITS = ("acquire", "sendmsg", "sendall", "send", "recv", "recv_into", "poll", "connect", "sleep")
 
 
@@ -76,8 +80,8 @@ class _Point:
     """Calls the handler at the first place of this kind that was not come to before:
 
     after a call of what is written in C, where a function written in Python begins, and in what
-    waits. Calls that code of the library makes count, and what they wait in; what other libraries
-    do within themselves does not.
+    waits. Calls that code of the library makes count, what they wait in, and what `threading` and
+    `concurrent.futures` do for it; what other libraries do within themselves does not.
 
     Args:
         places: those that were come to. Each counts once when it is come to first by the same
@@ -95,9 +99,9 @@ class _Point:
         if event == "c_call":
             counts = argument.__name__ in _WAITS and _is_ours(frame, callers=3)
         elif event == "c_return":
-            counts = _is_ours(frame)
+            counts = _is_ours(frame) or _is_for_ours(frame)
         else:
-            counts = event == "call" and _is_ours(frame, callers=1)
+            counts = event == "call" and (_is_ours(frame, callers=1) or _is_for_ours(frame))
         if not counts or _is_freeing(frame):
             return
         name = getattr(argument, "__name__", "")
@@ -131,6 +135,11 @@ def _is_ours(frame: FrameType | None, callers: int = 0) -> bool:
             return True
         frame = None if frame is None else frame.f_back
     return False
+
+
+def _is_for_ours(frame: FrameType) -> bool:
+    """Whether the standard library takes and releases locks here for code of the library."""
+    return frame.f_code.co_filename in _STANDARD and _is_ours(frame, callers=4)
 
 
 def _is_freeing(frame: FrameType | None) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import queue as queues
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hqueue.errors import HQueueError, Outcome
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Event
 
 if TYPE_CHECKING:
     from hqueue.message import Message
@@ -79,7 +79,7 @@ class Shipment:
         self._deliveries: queues.SimpleQueue[tuple[Delivery[MessageID], int] | None] = (
             queues.SimpleQueue()
         )
-        self._abandoned = threading.Event()
+        self._abandoned = Event()
         self._settler = start(self._settle, name="hqueue-settler")
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hqueue.errors import HQueueError
 from hqueue.message_id import MessageID
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition
 
 if TYPE_CHECKING:
     from hqueue.message import Message, ReceivedMessage
@@ -93,7 +94,7 @@ class Reading:
         self.error: HQueueError | None = None
         self._ages_ms: list[int] = []
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Condition(self._lock)
 
     def take(self, message: ReceivedMessage) -> None:
         """Count a message that was read."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hqueue.cli.formats import printable
 from hqueue.errors import HQueueError
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ class Watch:
         self._delivered = delivered
         self._lines = LINES_MAX
         self._shown: dict[str, MessageID | None] = {"read": None, "delivered": None}
-        self._ended = threading.Event()
+        self._ended = Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Watch:

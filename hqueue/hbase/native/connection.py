@@ -13,6 +13,7 @@ from hqueue.hbase.native.receiving import Receiver
 from hqueue.hbase.native.wire import Answer, RemoteError, read_answer, request_front
 from hqueue.runtime.held import Held, if_free
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["REQUESTS_MAX", "Call", "Connection", "NoAnswerError", "UnsentError"]
 
@@ -84,7 +85,7 @@ class Connection:
         self._lock = threading.RLock()
         self._sending = threading.Lock()
         self._reading = threading.Lock()
-        self._room = threading.Condition(self._lock)
+        self._room = Condition(self._lock)
         self._calls: dict[int, Call] = {}
         """Those whose callers have not left."""
         self._given_up: set[int] = set()

@@ -9,6 +9,7 @@ import time
 from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.thrift.connection import Connection, Service, connect
 from hqueue.runtime.clock import Clock, bounded_ms
+from hqueue.runtime.waiting import Condition
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
 
@@ -69,7 +70,7 @@ class Gateway:
     def reset(self) -> None:
         """Start again with no connection and no history."""
         self._lock = threading.RLock()
-        self._returned = threading.Condition(self._lock)
+        self._returned = Condition(self._lock)
         self._idle: list[Connection] = []
         """In the order in which they were used."""
         self.uses: set[Use] = set()

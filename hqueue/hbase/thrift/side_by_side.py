@@ -9,6 +9,7 @@ from typing import TypeVar
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime.fork import register
 from hqueue.runtime.thread_pool import ThreadPool
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["THREADS", "SideBySide"]
 
@@ -56,7 +57,7 @@ class SideBySide:
         errors: list[BaseException] = []
         numbered = iter(enumerate(inputs))
         lock = threading.RLock()
-        changed = threading.Condition(lock)
+        changed = Condition(lock)
         begun = ended = 0
 
         def run() -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 from hqueue.metadata.managers.infos import HubInfo
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.fork import register
+from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["Availability"]
 
@@ -47,7 +48,7 @@ class Availability:
 
         The future's errors are the store's, and those of `run`.
         """
-        answer: Future[bool] = Future()
+        answer: Future[bool] = InterruptibleFuture()
         answer.set_running_or_notify_cancel()
         with self._lock:
             is_first = hub not in self._waiting

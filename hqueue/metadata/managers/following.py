@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, TypeAlias, TypeVar
 
+from hqueue.runtime.waiting import InterruptibleFuture
+
 __all__ = ["Steps", "follow"]
 
 Result = TypeVar("Result")
@@ -18,7 +20,7 @@ def follow(begin: Callable[[], Steps[Result]]) -> Future[Result]:
     """What comes of steps. The first is taken at once, each further one by the thread that ends
     what was waited for; so none of them should take long. It can't be cancelled.
     """
-    result: Future[Result] = Future()
+    result: Future[Result] = InterruptibleFuture()
     result.set_running_or_notify_cancel()
     _go_on(begin(), result, None)
     return result

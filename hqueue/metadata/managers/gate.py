@@ -39,6 +39,7 @@ from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held, NotHeldError
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["Gate"]
 
@@ -83,7 +84,7 @@ class Gate:
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = Condition(self._lock)
         self._asking = threading.Lock()
         self._faults = FaultLog(logger, self._clock)
         self._certainty = Certainty(self._session, self._lock, self._clock)

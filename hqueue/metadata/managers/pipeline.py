@@ -16,6 +16,7 @@ from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition, InterruptibleFuture
 
 __all__ = ["Pipeline"]
 
@@ -167,10 +168,10 @@ class _Lane(Generic[Input]):
         self._ask = ask
         self._wait_s = wait_s
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
         self._waiting: collections.deque[_Request] = collections.deque()
         self._under_way: set[str] = set()
-        self._idle_work = threading.Condition(self._lock)
+        self._idle_work = Condition(self._lock)
         self._asking = 0
         self._threads = 0
         self._idle = 0
@@ -179,7 +180,7 @@ class _Lane(Generic[Input]):
         self._closed = False
 
     def submit(self, key: str, what: Input, then: Callable[[Any], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
+        future: Future[Any] = InterruptibleFuture()
         with self._lock:
             roomy = self._work.wait_for(
                 lambda: self._closed or len(self._waiting) < WAITING_MAX, self._wait_s

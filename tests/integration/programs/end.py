@@ -126,6 +126,21 @@ def late_thread() -> None:
     send_in_a_thread(QUEUE)
 
 
+def first_used_in_a_late_thread() -> None:
+    """The main thread has ended before anything of the library is loaded."""
+
+    def run() -> None:
+        threading.main_thread().join()
+        send()
+
+    threading.Thread(target=run).start()
+
+
+def first_used_by_an_exit_handler() -> None:
+    """The library's own handler of `atexit` comes too late to be called."""
+    atexit.register(send)
+
+
 def exit_handlers() -> None:
     """Handlers of `atexit` that come before and after the library's own use everything."""
     from hqueue import Message, connect

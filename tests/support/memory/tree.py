@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from hqueue.metadata.ports import Guard, Record, Version
+from hqueue.runtime.waiting import Condition
 
 __all__ = ["Entry", "MemoryTree"]
 
@@ -32,7 +33,7 @@ class MemoryTree:
     """The records of a server. Used under the lock of `changed`."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition(threading.RLock())
+        self.changed = Condition(threading.RLock())
         """Notified of each change."""
         self.changes = 0
         self._entries: dict[str, Entry] = {}

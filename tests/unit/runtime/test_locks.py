@@ -22,6 +22,7 @@ FILES = {
 }
 OTHERWISE = {
     "hqueue/runtime/held.py": "the one place",
+    "hqueue/runtime/waiting.py": "a waiter's own, which nobody else waits for",
     "hqueue/runtime/threads.py": "its thread holds it for as long as it lives",
     "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
     "hqueue/hbase/native/connection.py": "a call's signal: what waits for it releases nothing",
@@ -29,8 +30,11 @@ OTHERWISE = {
     "hqueue_workers/hub/owning/region.py": "a topic's record, no lock",
     "hqueue_workers/hub/owning/topic_records.py": "an election, no lock",
 }
-MADE = {"Condition", "Semaphore", "BoundedSemaphore"}
+SERVED = {"hqueue/rpc/messages.py": "what a server answers; its threads run no handlers"}
+MADE = {"Semaphore", "BoundedSemaphore"}
 """Their `__enter__` is a function in Python."""
+STANDARD = {"threading.Condition", "threading.Event", "concurrent.futures.Future", "futures.Future"}
+"""What `hqueue.runtime.waiting` has in another way, for what a program's thread may wait for."""
 
 
 def acquisitions(tree: ast.AST) -> Iterator[int]:
@@ -58,21 +62,18 @@ def entered(tree: ast.AST) -> Iterator[int]:
                     yield node.lineno
 
 
-def conditions_of_other_locks(tree: ast.AST) -> Iterator[int]:
-    """The lines where a condition is made of what the file does not make as an `RLock`."""
-    assigned = [
-        (_name(target), node.value)
+def standard(tree: ast.AST) -> Iterator[int]:
+    """The lines where a condition, an event or a future of the standard library is made."""
+    names = {
+        each.asname or each.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-        for target in node.targets
-    ]
-    made = {name for name, call in assigned if ast.unparse(call.func) == "threading.RLock"}
-    made -= {name for name, call in assigned if ast.unparse(call.func) == "threading.Lock"}
-    for _, call in assigned:
-        if ast.unparse(call.func) == "threading.Condition" and not (
-            call.args and _name(call.args[0]) in made
-        ):
-            yield call.lineno
+        if isinstance(node, ast.ImportFrom)
+        for each in node.names
+        if f"{node.module}.{each.name}" in STANDARD
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in STANDARD | names:
+            yield node.lineno
 
 
 def _name(node: ast.expr) -> str:
@@ -87,7 +88,18 @@ def test_a_lock_is_held_by_with_or_by_what_the_library_has_for_it(name: str) -> 
     tree = ast.parse(FILES[name].read_text())
     assert name in OTHERWISE or not list(acquisitions(tree))
     assert not list(entered(tree))
-    assert not list(conditions_of_other_locks(tree))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FILES if name.startswith("hqueue/") and name not in SERVED]
+)
+def test_what_a_program_waits_for_may_be_interrupted(name: str) -> None:
+    assert not list(standard(ast.parse(FILES[name].read_text())))
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_each_future_of_a_server_is_one_still(name: str) -> None:
+    assert list(standard(ast.parse(FILES[name].read_text())))
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
@@ -100,7 +112,7 @@ def test_what_is_looked_for_is_found() -> None:
         "class A:\n"
         "    def __init__(self):\n"
         "        self._lock = threading.Lock()\n"
-        "        self._work = threading.Condition(self._lock)\n"
+        "        self._work = threading.Semaphore()\n"
         "    def f(self):\n"
         "        with self._work:\n"
         "            pass\n"
@@ -109,6 +121,7 @@ def test_what_is_looked_for_is_found() -> None:
         "        held.extend(map(lock.acquire, once))\n"
     )
     tree = ast.parse(text)
+    assert list(standard(ast.parse("from concurrent.futures import Future as F\nF()"))) == [2]
+    assert list(standard(ast.parse("threading.Event()"))) == [1]
     assert list(entered(tree)) == [6]
-    assert list(conditions_of_other_locks(tree)) == [4]
     assert sorted(acquisitions(tree)) == [9, 10]

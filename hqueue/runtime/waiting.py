@@ -1,0 +1,104 @@
+"""Conditions, events and futures that a handler of a signal may interrupt anywhere.
+
+Those of `threading` and of `concurrent.futures` are written in Python, so a handler that raises may
+end them between any two steps. Behind the step that takes their lock it stays taken for ever: the
+next `set` of an event, or a thread that has a result, waits for it. Behind the step that releases
+it for a wait, the block around finds it released, and raises a `RuntimeError` instead of what the
+handler raised. Here each of these steps is noted by the call that does it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import concurrent.futures
+import threading
+from itertools import starmap
+from typing import Any, TypeVar
+
+__all__ = ["Condition", "Event", "InterruptibleFuture"]
+
+Result = TypeVar("Result")
+
+_ONCE = ((),)
+"""The arguments of one call without any, for ``done.extend(starmap(call, _ONCE))``: that calls and
+notes that it did in one step."""
+
+
+class Condition(threading.Condition):
+    """A condition of an `RLock`. ``with condition:`` is as safe as ``with lock:``.
+
+    Args:
+        lock: its lock; one of its own if None.
+    """
+
+    __slots__ = ("__enter__", "__exit__")
+
+    def __init__(self, lock: threading.RLock | None = None) -> None:
+        lock = threading.RLock() if lock is None else lock
+        super().__init__(lock)
+        # The `with` statement looks them up in the class, finds the slots, and calls what lies
+        # there, which is written in C.
+        self.__enter__ = lock.__enter__  # type: ignore[method-assign]
+        self.__exit__ = lock.__exit__  # type: ignore[method-assign]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As `threading.Condition.wait`; what a handler raises passes through, with the lock held
+        as before.
+        """
+        if not self._is_owned():  # type: ignore[attr-defined]
+            raise RuntimeError("the lock of a condition is held when it is waited for")
+        waiter = _thread.allocate_lock()
+        waiter.acquire()
+        saved: list[Any] = []
+        notified = False
+        try:
+            self._waiters.append(waiter)  # type: ignore[attr-defined]
+            saved.extend(starmap(self._release_save, _ONCE))  # type: ignore[attr-defined]
+            notified = waiter.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        finally:
+            if saved:
+                self._acquire_restore(saved[0])  # type: ignore[attr-defined]
+            if not notified:
+                self._forget(waiter)
+        return notified
+
+    def _forget(self, waiter: _thread.LockType) -> None:
+        try:
+            self._waiters.remove(waiter)  # type: ignore[attr-defined]
+        except ValueError:  # It was notified a moment too late.
+            pass
+
+
+class Event:
+    """A flag that threads wait for. As `threading.Event`."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake all that wait for it."""
+        with self._changed:
+            self._is_set = True
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Have those that come wait again."""
+        self._is_set = False
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is set, no longer than so many seconds; whether it is."""
+        with self._changed:
+            return self._changed.wait_for(self.is_set, timeout_s)
+
+
+class InterruptibleFuture(concurrent.futures.Future[Result]):
+    """A future. As `concurrent.futures.Future`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._condition = Condition()
