@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hqueue import BufferFullError, Message
@@ -60,10 +60,12 @@ def numbered_messages(
 
 
 def newest_of(
-    messages: Iterable[Message], publishers_max: int | None = None, only: str | None = None
+    messages: Iterable[Message],
+    publishers_max: int | None = None,
+    only: Container[str] | None = None,
 ) -> dict[str, Newest]:
     """The newest numbered message of each publisher among some that were read; or of the `only`
-    one that is looked for.
+    ones that are looked for.
 
     Raises:
         BufferFullError: there are more publishers.
@@ -74,7 +76,7 @@ def newest_of(
             continue
         headers = dict(message.headers)
         name, number = headers.get(PUBLISHER, b"").decode("ascii", "replace"), _number_of(headers)
-        if number is None or not is_name(name) or (only is not None and name != only):
+        if number is None or not is_name(name) or (only is not None and name not in only):
             continue
         if name not in found or found[name].number < number:
             found[name] = Newest(number, int(message.id))  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 
@@ -13,17 +14,20 @@ from hqueue_workers.hub.writing.gathering import fenced
 from hqueue_workers.hub.writing.numbers import Numbers, newest_of
 from hqueue_workers.hub.writing.owned import OwnedTopic
 
-__all__ = ["Searches"]
+__all__ = ["THREADS", "Searches"]
 
 THREADS = 2
 
 Scan = Callable[[str, int, int], AbstractContextManager[Iterable[ReceivedMessage]]]
 
-_Key = tuple[OwnedTopic, int, str | None]
+_Key = tuple[OwnedTopic, int]
 
 
 class Searches:
     """Reads topics for what was numbered, each part once for all that wait for it. Thread-safe.
+
+    Of a topic with more publishers than can be remembered, one search looks for all those that have
+    asked before it began: so each costs the less, the more there are.
 
     A search is not bounded in time, for it may have much to read; it ends when the topic is left,
     or another hub's. Who gave up waiting for it finds it under way, or done.
@@ -36,6 +40,8 @@ class Searches:
         self._scan = scan
         self._lock = threading.Lock()
         self._under_way: dict[_Key, Future[None]] = {}
+        self._asked_for: dict[_Key, dict[str, Future[None]]] = {}
+        """In crowded topics: whom the next search looks for."""
         self._pool = ThreadPool(THREADS, "hqueue-hub-search")
         self._closed = False
 
@@ -47,17 +53,28 @@ class Searches:
 
         The future's errors are `FencedTopicError`, and the store's.
         """
-        key = owned, since, publisher if owned.crowded else None
+        key = owned, since
         with self._lock:
+            if self._closed:
+                raise StoreUnavailableError("the hub is ending")
+            if owned.crowded:
+                return self._ask_for(key, numbers, publisher)
             under_way = self._under_way.get(key)
             if under_way is None:
-                if self._closed:
-                    raise StoreUnavailableError("the hub is ending")
                 under_way = Future()
                 # It ends when the lock is free.
                 self._pool.submit(self._search, key, numbers, publisher, under_way)
                 self._under_way[key] = under_way
             return under_way
+
+    def _ask_for(self, key: _Key, numbers: Numbers, publisher: str) -> Future[None]:
+        """Have the next search look for one publisher, too. The lock is held."""
+        asked_for = self._asked_for.get(key)
+        if asked_for is None:
+            # It begins when the lock is free.
+            self._pool.submit(self._search_for, key, numbers)
+            asked_for = self._asked_for[key] = {}
+        return asked_for.setdefault(publisher, Future())
 
     def close(self) -> None:
         """Begin no other one, and end those under way."""
@@ -66,27 +83,31 @@ class Searches:
         self._pool.shutdown(wait=False)
 
     def _search(self, key: _Key, numbers: Numbers, publisher: str, done: Future[None]) -> None:
-        owned, since, only = key
+        owned, since = key
         error: BaseException | None = None
         try:
-            if only is None:
-                try:
-                    self._learn_all(owned, numbers, since)
-                except BufferFullError:
-                    owned.crowded = True
-                    only = publisher
-            if only is not None:
-                self._learn_one(owned, numbers, only, since)
+            try:
+                self._learn_all(owned, numbers, since)
+            except BufferFullError:
+                owned.crowded = True
+                self._learn_some(owned, numbers, {publisher}, since)
         except BaseException as exc:
             error = exc
-            if isinstance(exc, HQueueError):  # Whatever came of it, nothing was published.
-                exc.outcome = Outcome.NOT_APPLIED
         with self._lock:
             del self._under_way[key]
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+        _end(done, error)
+
+    def _search_for(self, key: _Key, numbers: Numbers) -> None:
+        owned, since = key
+        with self._lock:
+            asked_for = self._asked_for.pop(key)
+        error: BaseException | None = None
+        try:
+            self._learn_some(owned, numbers, asked_for.keys(), since)
+        except BaseException as exc:
+            error = exc
+        for done in asked_for.values():
+            _end(done, error)
 
     def _learn_all(self, owned: OwnedTopic, numbers: Numbers, since: int) -> None:
         until = owned.known_from
@@ -96,12 +117,15 @@ class Searches:
                 found = newest_of(read, publishers_max=numbers.publishers_max)
             numbers.learn(owned, since, until, found)
 
-    def _learn_one(self, owned: OwnedTopic, numbers: Numbers, publisher: str, since: int) -> None:
+    def _learn_some(
+        self, owned: OwnedTopic, numbers: Numbers, publishers: AbstractSet[str], since: int
+    ) -> None:
         until = owned.known_from
         if since < until:
             with self._scan(owned.name, since, until) as messages:
-                found = newest_of(self._while_owned(owned, messages), only=publisher)
-            numbers.learn_alone(owned, publisher, since, until, found.get(publisher))
+                found = newest_of(self._while_owned(owned, messages), only=publishers)
+            for publisher in publishers:
+                numbers.learn_alone(owned, publisher, since, until, found.get(publisher))
 
     def _while_owned(
         self, owned: OwnedTopic, messages: Iterable[ReceivedMessage]
@@ -112,3 +136,13 @@ class Searches:
             if self._closed:
                 raise StoreUnavailableError("the hub is ending")
             yield message
+
+
+def _end(done: Future[None], error: BaseException | None) -> None:
+    """Let those that wait know what came of a search."""
+    if error is None:
+        done.set_result(None)
+        return
+    if isinstance(error, HQueueError):  # Whatever came of it, nothing was published.
+        error.outcome = Outcome.NOT_APPLIED
+    done.set_exception(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 
@@ -37,10 +38,11 @@ from hqueue_workers.hub.writing.owned import (
     Published,
     UnknownNumbersError,
 )
-from hqueue_workers.hub.writing.searches import Searches
+from hqueue_workers.hub.writing.searches import THREADS, Searches
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
 from tests.support.stopping import stopped_at
+from tests.support.waiting import wait_for
 
 WAIT_S = 60.0
 QUEUE = "q"
@@ -410,4 +412,29 @@ def test_a_search_that_no_thread_was_there_for_is_begun_by_the_next_that_asks(
             searches.learn(owned, numbers, "me", 0)
     searches.learn(owned, numbers, "me", 0).result(WAIT_S)
     assert numbers.knows(owned, "me", 0)
+    searches.close()
+
+
+def test_one_search_looks_for_all_that_asked_before_it_began_where_there_are_too_many() -> None:
+    owned, numbers = topic(known_from=100), Numbers()
+    owned.crowded = True
+    scans: list[str] = []
+    may_begin = threading.Event()
+
+    @contextlib.contextmanager
+    def scan(name: str, since: int, until: int) -> Iterator[list[Message]]:
+        scans.append(name)
+        assert may_begin.wait(WAIT_S)
+        yield []
+
+    searches = Searches(scan)
+    first = searches.learn(owned, numbers, "first", 0)
+    wait_for(lambda: scans, "the first search")
+    others = [searches.learn(owned, numbers, f"p{n}", 0) for n in range(1_000)]
+    again = searches.learn(owned, numbers, "p0", 0)
+    may_begin.set()
+    for learned in (first, *others, again):
+        learned.result(WAIT_S)
+    assert all(numbers.knows(owned, name, 0) for name in ("first", "p0", "p999"))
+    assert len(scans) <= 2 * THREADS + 1
     searches.close()
