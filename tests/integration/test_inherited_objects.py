@@ -38,7 +38,7 @@ def held(*locks: Any) -> Iterator[None]:
     def hold() -> None:
         with contextlib.ExitStack() as stack:
             for lock in locks:
-                stack.enter_context(lock)
+                stack.enter_context(getattr(lock, "_lock", lock))  # Of a condition, too.
             taken.set()
             released.wait(BOUND_S)
 
@@ -157,7 +157,7 @@ def test_a_subscriber_is_nowhere_in_a_forked_child(client: hqueue.Client, shared
     )
     with subscriber:
         calls = all_calls(subscriber, {})
-        with held(subscriber._lock, vars(subscriber._reception.wanted_end)["_cond"]):
+        with held(subscriber._lock, subscriber._reception.wanted_end._changed):
             outcomes = in_child(calls)
         assert outcomes == {
             "name": "'s'", "address": "None", "partitions": REFUSED, "start": REFUSED,

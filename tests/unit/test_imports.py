@@ -87,7 +87,10 @@ def test_each_public_name_is_that_of_its_module_for_type_checkers_and_for_progra
 FRAME = {
     "hqueue",
     "hqueue.errors",
-    *(f"hqueue.runtime{module}" for module in ("", ".extras", ".fork", ".interrupts", ".threads")),
+    *(
+        f"hqueue.runtime{module}"
+        for module in ("", ".extras", ".fork", ".interrupts", ".threads", ".waiting")
+    ),
     *(
         f"hqueue.cli{module}"
         for module in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from hqueue.metadata.ports import (
     Version,
 )
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.threads import start
 from tests.support.memory.records import MemoryRecords
 from tests.support.memory.tree import MemoryTree
 
@@ -249,7 +249,7 @@ class _Watch:
         self._view: Mapping[str, Record] | None = None
         self._looked_at = -1
         self._closed = False
-        threading.Thread(target=self._run, name="memory-watch", daemon=True).start()
+        start(self._run, name="memory-watch")
 
     def close(self) -> None:
         with self._store.server.tree.changed:
