@@ -9,9 +9,11 @@ from typing import Literal
 
 from hqueue import groups, push
 from hqueue.errors import (
+    HQueueError,
     InvalidInputError,
     NotAQueueError,
     NoTopicPersistenceInfoError,
+    Outcome,
     QueueEnabledError,
     QueueExistsError,
     QueueNotFoundError,
@@ -121,6 +123,13 @@ class Client:
             QueueNotFoundError: there is no such table.
             NotAQueueError: there is, but it was not created as a queue.
         """
+        try:
+            return self._open(name)
+        except HQueueError as exc:
+            exc.outcome = Outcome.NOT_APPLIED  # Nothing is changed by looking.
+            raise
+
+    def _open(self, name: str) -> Queue:
         log = self.cluster.log(name)
         return Queue(log, self.cluster.coordinate, functools.partial(self._ranges_of, log.name))
 
@@ -171,10 +180,10 @@ class Client:
         except QueueExistsError:
             if not exist_ok:
                 raise
-            queue = self.queue(name)
+            queue = self._open(name)
             check_same_partitions(name, queue.partitions, partitions)
             return queue
-        return self.queue(name)
+        return self._open(name)
 
     def queue_exists(self, name: str) -> bool:
         """Whether there is a queue of this name; a table that is none doesn't count."""

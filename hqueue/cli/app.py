@@ -217,5 +217,6 @@ def _log_to_stderr(verbose: int) -> None:
     if verbose < 2:
         logging.getLogger("kazoo").setLevel(logging.ERROR)
     if not verbose:
-        # put reports it itself.
-        logging.getLogger("hqueue.produce.producer").setLevel(logging.ERROR)
+        # Commands say these themselves.
+        for name in ("hqueue.produce.producer", "hqueue.hbase.reachability"):
+            logging.getLogger(name).setLevel(logging.ERROR)

@@ -9,7 +9,7 @@ import typer
 
 from hqueue.cli.known import check_queue
 from hqueue.cli.session import session_of
-from hqueue.errors import HQueueError, InvalidInputError
+from hqueue.errors import HQueueError, HubUnavailableError, Outcome
 
 if TYPE_CHECKING:
     from hqueue.settings.addresses import Address
@@ -33,7 +33,7 @@ def hub_client(context: typer.Context, queue: str, hubs: str | None, publisher: 
     """A client of these hubs, or of those that are registered.
 
     Raises:
-        InvalidInputError: none is.
+        HubUnavailableError: none is.
         QueueNotFoundError: there is no such queue.
     """
     from hqueue.cli.absence import hub_absence  # noqa: PLC0415
@@ -63,5 +63,9 @@ def _registered(context: typer.Context, queue: str) -> tuple[Address, ...]:
         there = metadata.hubs.list()
     if not there:
         check_queue(session_of(context).client, queue)
-        raise InvalidInputError("no hub of this queue is available; start one, or give --hubs")
+        raise HubUnavailableError(
+            "no hub of this queue is available; start one, or give --hubs",
+            outcome=Outcome.NOT_APPLIED,
+            queue=queue,
+        )
     return tuple(sorted(there))

@@ -95,7 +95,7 @@ class FaultLog:
 
     def over(self, fault: str, text: str, *given: object) -> bool:
         """A fault is not there: the line is written if it was there before. Whether it was."""
-        if not self._faults:
+        if fault not in self._faults:
             return False  # Nearly always.
         now_ms = self._clock.monotonic_ms()
         with self._lock:

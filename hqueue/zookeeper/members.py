@@ -30,7 +30,8 @@ __all__ = ["Members", "Request"]
 
 logger = logging.getLogger(__name__)
 
-_CUT = "ZooKeeper"
+_faults = FaultLog(logger)
+"""Of all sessions of the process with the same ensemble."""
 
 Request = Callable[[KazooClient], Any]
 """Sends one request without waiting, and returns kazoo's asynchronous result."""
@@ -58,7 +59,6 @@ class Members:
         register(self)
 
     def _begin(self) -> None:
-        self._faults = FaultLog(logger)
         self.lock = threading.RLock()
         self._courier = Courier()
         self._waiters: list[queue.SimpleQueue[None]] = []
@@ -337,9 +337,9 @@ class Members:
         at = self._settings.zookeeper
         if state is SessionState.CONNECTED:
             if all(each.state in (None, SessionState.CONNECTED) for each in self._members):
-                self._faults.over(_CUT, "ZooKeeper at %s answers again", at)
+                _faults.over(at, "ZooKeeper at %s answers again", at)
         else:
-            self._faults.met(_CUT, "the connection to ZooKeeper at %s is cut", at)
+            _faults.met(at, "the connection to ZooKeeper at %s is cut", at)
 
     def _state_of_all(self) -> SessionState:
         """The state, by those members that were connected once."""

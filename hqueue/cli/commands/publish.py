@@ -79,9 +79,10 @@ def publish(
 ) -> None:
     """Publish messages to a topic through its hub: values given here, or what files or stdin hold.
 
-    Values given as arguments are one batch, all or none, and their IDs are printed. Files and stdin
-    are published as they are read, in their order. When something fails, reading ends, and stderr
-    says how many messages were published. With --hubs neither HBase nor ZooKeeper need be in reach.
+    Values given as arguments are one batch of the topic, all or none, and their IDs are printed.
+    Files and stdin are published as they are read, in their order. When something fails, reading
+    ends, and stderr says how many messages were published. With --hubs neither HBase nor ZooKeeper
+    need be in reach.
     """
     topic_bytes(topic)
     source = Source(
@@ -108,9 +109,11 @@ def publish(
                 return client.publish_many(topic, messages)
             return client.publish_once(topic, messages, number=number).ids
 
-        to = Destination(f"topic {printable(topic)} of {queue}", "published", producer)
+        # Documents have topics of their own.
+        where = "topics" if framing is Framing.JSON and not values else f"topic {printable(topic)}"
+        to = Destination(f"{where} of {queue}", "published", producer)
         if values:
-            send_values(source, send, to, print_ids=True, quiet=quiet)
+            send_values(source, send, to, print_ids=True, wanted=print_ids, quiet=quiet)
             return
         code = send_stream(source, to, print_ids=print_ids, quiet=quiet)
     if code:

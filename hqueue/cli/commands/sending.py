@@ -176,6 +176,7 @@ def send_values(
     *,
     print_ids: bool,
     quiet: bool,
+    wanted: bool = True,
 ) -> None:
     """Send the values that were given, all or none, and say so.
 
@@ -185,6 +186,8 @@ def send_values(
         to: where they go.
         print_ids: whether their IDs are printed.
         quiet: whether nothing is said of what succeeded.
+        wanted: whether somebody asked for the IDs: where nobody did, a stdout that does not take
+            them is no failure, by which a script would send all again.
     """
     messages = source.messages()
     _say_left_out(source.left_out)
@@ -197,6 +200,9 @@ def send_values(
             with Output() as out:
                 out.write("".join(f"{message_id}\n" for message_id in ids).encode())
             printed = True
+    except OutputError:
+        if wanted:
+            raise
     finally:
         if not quiet or not printed:  # What was written is said where its IDs can't be.
             repeated = len(messages) - len(ids)

@@ -18,16 +18,17 @@ from hqueue.cli.commands.scan import (
     PrintHeadersOption,
     PrintKeyOption,
 )
-from hqueue.cli.formats import Format, encoder, printable
+from hqueue.cli.formats import Encode, Format, encoder, printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.output import Output
+from hqueue.cli.registering import only_reads
 from hqueue.errors import HubUnavailableError
 from hqueue.runtime.stopping import stopping
 
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage
     from hqueue.push.listener import Status
-    from hqueue.topics import TopicSubscription
+    from hqueue.topics import HubClient, TopicSubscription
 
 __all__ = ["consume", "unsubscribe"]
 
@@ -72,24 +73,49 @@ def consume(
     A message is consumed after it was written; what was not comes again, to whoever attaches next.
     SIGINT and SIGTERM end it in order. With --hubs neither HBase nor ZooKeeper need be in reach.
     """
-    from hqueue.topics import SubscribeMode  # noqa: PLC0415  (not needed for help)
-
+    mode = "CREATE_OR_ATTACH" if create else "ATTACH"
+    # To attach changes nothing.
+    run = _consume if create else only_reads(_consume)
     encode = encoder(
         chosen,
         aligned=sys.stdout.isatty(),
         print_key=print_key,
         print_headers=print_headers,
     )
+    run(
+        lambda: hub_client(context, queue, hubs, "hqueue"),
+        (queue, topic, subscriber),
+        mode,
+        encode,
+        host=host,
+        limit=limit,
+        idle_ms=idle_ms,
+    )
+
+
+def _consume(
+    connect: Callable[[], HubClient],
+    of: tuple[str, str, str],
+    mode: str,
+    encode: Encode,
+    *,
+    host: str | None,
+    limit: int | None,
+    idle_ms: int | None,
+) -> None:
+    from hqueue.topics import SubscribeMode  # noqa: PLC0415  (not needed for help)
+
+    queue, topic, subscriber = of
     inbox = _Inbox()
     with (
-        hub_client(context, queue, hubs, "hqueue") as client,
+        connect() as client,
         Output(prompt=True, on_closed=inbox.stop) as out,
         stopping(inbox.stop),
         client.subscribe(
             topic,
             subscriber,
             inbox.receive,
-            mode=SubscribeMode.CREATE_OR_ATTACH if create else SubscribeMode.ATTACH,
+            mode=SubscribeMode[mode],
             explicit_consume=True,
             host=host,
         ) as subscription,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
+from hqueue.hbase import reachability
 from hqueue.hbase.native.connection import (
     REQUESTS_MAX,
     Call,
@@ -170,6 +171,7 @@ class Servers:
         except OSError as exc:
             if is_interruption(exc):
                 raise
+            reachability.unanswered(request.address, exc)
             return _silence(exc, request, table, sent=False)
 
     def _finish(
@@ -182,7 +184,9 @@ class Servers:
                 closed = ClosedError("the client is closed", outcome=Outcome.UNKNOWN)
                 closed.__cause__ = exc
                 return closed
+            reachability.unanswered(request.address, exc)
             return _silence(exc, request, table, sent=True)
+        reachability.answered(request.address)
         if isinstance(answer, RemoteError):
             error = translate_answer(answer, table, request.method.decode(), str(request.address))
             error.__cause__ = answer

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hqueue.errors import ClosedError
+from hqueue.hbase import reachability
 from hqueue.hbase.thrift.connection import Service
 from hqueue.hbase.thrift.gateway import Gateway, Run, Use
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS, translate_answer, translate_silence
@@ -126,6 +127,7 @@ class Gateways:
             if is_interruption(exc):
                 raise
             gateway.avoid()
+            reachability.unanswered(gateway.address, exc)
             raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc
         try:
             connection.socket.settimeout(
@@ -134,15 +136,18 @@ class Gateways:
             answer = request(connection.bulk_client if bulk else connection.client)
         except DECLARED_ERRORS as exc:
             gateway.keep(connection)
+            reachability.answered(gateway.address)
             raise translate_answer(exc, table, method) from exc
         except BaseException as exc:
             connection.close()  # It may hold half an answer.
             if is_interruption(exc):
                 raise
             gateway.avoid()
+            reachability.unanswered(gateway.address, exc)
             logger.debug("gateway %s failed", gateway.address, exc_info=True)
             raise translate_silence(exc, table, method, str(gateway.address), sent=True) from exc
         gateway.keep(connection)
+        reachability.answered(gateway.address)
         return answer
 
     def close(self) -> None:

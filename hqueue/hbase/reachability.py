@@ -1,0 +1,34 @@
+"""Says that a server of HBase, or a gateway, does not answer, and that it answers again: once each
+for a process, however many of its clients and threads meet it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from hqueue.runtime.seldom import FaultLog
+from hqueue.settings.addresses import Address, GatewayAddress
+
+__all__ = ["answered", "unanswered"]
+
+logger = logging.getLogger(__name__)
+
+QUIET_MS = 1_000.0
+"""It answers again when nobody was without an answer for so long: of several requests to a server
+that is slow, some are answered meanwhile."""
+
+PATIENCE_MS = 2_000.0
+"""A connection that was cut, and can be opened again, is no line."""
+
+_faults = FaultLog(logger, quiet_ms=QUIET_MS, patience_ms=PATIENCE_MS)
+
+
+def unanswered(address: Address | GatewayAddress, error: BaseException) -> None:
+    """A request had no answer, or could not be sent."""
+    reason = f"{type(error).__name__}: {error}"
+    _faults.met(str(address), "HBase does not answer at %s: %s", address, reason)
+
+
+def answered(address: Address | GatewayAddress) -> None:
+    """A request was answered."""
+    _faults.over(str(address), "HBase answers again at %s", address)
