@@ -51,6 +51,10 @@ test-all: setup  ## all tests but those with a command of their own below
 test-faults: setup  ## harm a cluster under load and check every message (FAULTS='--seed 1 --duration 600')
 	$(BIN)/python -m tests.faults $(FAULTS)
 
+.PHONY: explore
+explore: $(STAMP)  ## explore larger worlds of the models of groups, owners, push and moves; takes some 15 minutes
+	$(BIN)/python -m pytest -m larger --numprocesses auto --dist worksteal --quiet tests/model
+
 .PHONY: test-drivers
 test-drivers: setup  ## kill Spark drivers and tasks at every point of a write; takes some 30 minutes
 	$(BIN)/python -m pytest -m drivers tests/spark

@@ -26,8 +26,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-ELSEWHERE = "not kafka and not drivers"
-"""What needs an environment or half an hour of its own, and has its own commands."""
+ELSEWHERE = "not kafka and not drivers and not larger"
+"""What needs an environment or a quarter of an hour of its own, and has its own commands."""
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

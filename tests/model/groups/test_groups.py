@@ -60,7 +60,7 @@ def test_groups_keep_their_promises(bounds: Bounds, assignor: Assignor, eager: b
     explore(World(bounds, assignor, eager=eager), states_max=STATES_MAX)
 
 
-@pytest.mark.thorough("explores for minutes")
+@pytest.mark.larger
 @ASSIGNORS
 @pytest.mark.parametrize("bounds", LARGE.values(), ids=LARGE)
 def test_groups_keep_their_promises_when_more_happens(

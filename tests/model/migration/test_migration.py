@@ -43,7 +43,7 @@ def test_a_move_keeps_its_promises(bounds: Bounds) -> None:
     assert explore(World(bounds), states_max=STATES_MAX) > 50
 
 
-@pytest.mark.thorough("more of the same")
+@pytest.mark.larger
 @pytest.mark.parametrize("bounds", LARGER.values(), ids=LARGER)
 def test_a_move_keeps_its_promises_in_larger_worlds(bounds: Bounds) -> None:
     assert explore(World(bounds), states_max=STATES_MAX) > 50

@@ -31,7 +31,7 @@ def test_each_number_is_stored_once_and_acknowledged_when_it_is(bounds: Bounds) 
     assert explore(NumbersWorld(bounds), states_max=STATES_MAX) > 50
 
 
-@pytest.mark.thorough("more of the same")
+@pytest.mark.larger
 @pytest.mark.parametrize("bounds", LARGER.values(), ids=LARGER)
 def test_each_number_is_stored_once_in_larger_worlds(bounds: Bounds) -> None:
     assert explore(NumbersWorld(bounds), states_max=STATES_MAX) > 50

@@ -36,7 +36,7 @@ def test_take_overs_keep_every_message_and_their_order(bounds: Bounds) -> None:
     assert explore(World(bounds), states_max=STATES_MAX) > 50
 
 
-@pytest.mark.thorough("more of the same")
+@pytest.mark.larger
 @pytest.mark.parametrize("bounds", LARGER.values(), ids=LARGER)
 def test_take_overs_keep_every_message_in_larger_worlds(bounds: Bounds) -> None:
     assert explore(World(bounds), states_max=STATES_MAX) > 50

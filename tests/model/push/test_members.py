@@ -28,7 +28,7 @@ def test_no_two_calls_are_handled_at_the_same_time_over_members(bounds: Bounds) 
     assert explore(World(bounds), states_max=STATES_MAX) > 100
 
 
-@pytest.mark.thorough("explores for minutes")
+@pytest.mark.larger
 @pytest.mark.parametrize("bounds", LARGE.values(), ids=LARGE)
 def test_no_two_calls_are_handled_at_the_same_time_when_more_happens(bounds: Bounds) -> None:
     assert explore(World(bounds), states_max=STATES_MAX) > 100
