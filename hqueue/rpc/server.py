@@ -162,9 +162,7 @@ class ThriftServer:
     def _refuse(self, begun: bytes, error: HQueueError) -> bytes:
         try:
             return self._processor.refuse(begun, self._as_declared(error))
-        except (
-            BaseException
-        ):  # It is hung up on without a word then: its fault must not be the loop's.
+        except BaseException:  # It must not be the loop's: the caller is hung up on without a word.
             return b""
 
     def _serve_calls(self) -> None:
