@@ -91,6 +91,7 @@ class Listeners:
             raise InvalidInputError("a subscriber needs at least one listener")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        """The event loop's. It enters itself, too: an interrupted `start` leaves none unknown."""
         self._stopping = False
 
     def start(self) -> None:
@@ -105,15 +106,17 @@ class Listeners:
 
     def close(self) -> None:
         """End the event loop; whatever still runs in it is cancelled."""
-        if self._loop is None or self._thread is None:
+        if self._loop is None:
             return
-        with contextlib.suppress(TimeoutError, concurrent.futures.TimeoutError):
-            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(
-                self._timeout_ms / 1e3
-            )
+        if self._thread is not None:
+            with contextlib.suppress(TimeoutError, concurrent.futures.TimeoutError):
+                asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(
+                    self._timeout_ms / 1e3
+                )
         self._stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(self._timeout_ms / 1e3)
+        if self._thread is not None:
+            self._thread.join(self._timeout_ms / 1e3)
         if not self._loop.is_running():
             self._loop.close()
         self._loop = None
@@ -136,6 +139,7 @@ class Listeners:
         """Run the event loop, and run it again when a task that a listener left in it stops it:
         `SystemExit` does that.
         """
+        self._thread = threading.current_thread()
         while not self._stopping:
             call_foreign("a task of a listener", loop.run_forever)
 

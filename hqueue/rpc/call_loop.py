@@ -107,6 +107,7 @@ class CallLoop:
         self._selector = selectors.DefaultSelector()
         self._listens = False
         self._thread: threading.Thread | None = None
+        """It enters itself, too: an interrupted `start` leaves none that nobody knows."""
 
     def after_fork_in_child(self) -> None:
         # Kept open here, the port would stay taken after the parent's end.
@@ -167,6 +168,10 @@ class CallLoop:
                 self._wake.send(b"\0")
 
     def _watch(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._thread = threading.current_thread()
         self._selector.register(self._woken, selectors.EVENT_READ)
         wait_s: float = 0
         while True:

@@ -150,7 +150,7 @@ class ThriftServer:
                 after that.
         """
         drained = self._loop.close(drain_ms)
-        for _ in self._threads:
+        for _ in range(self._thread_count):
             self._ready.put(None)
         if drained:
             for thread in self._threads:

@@ -334,6 +334,11 @@ class Subscriptions:
 
     def _attend_to(self, hub: Address, queue: str) -> None:
         """Be told by a hub what it detached, until it delivers nothing to this client."""
+        this = threading.current_thread()
+        with self._lock:
+            # An interrupted caller left it to enter itself; another may have come before.
+            if self._attending.setdefault((hub, queue), this) is not this:
+                return
         while True:
             with self._lock:
                 here = any(s.hub == hub and s.queue == queue for s in self._all.values())

@@ -42,7 +42,7 @@ def said(
 ) -> Callable[[], list[str]]:
     """The lines so far."""
     monkeypatch.setattr(reachability, "_faults", FaultLog(reachability.logger))
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.WARNING, reachability.__name__)
     return lambda: [each.message for each in caplog.records if each.name == reachability.__name__]
 
 
