@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from hqueue.log.ports import Row
 from hqueue.metadata import Address, Coordination, PartitionKey, WorkerRecord
 from hqueue.metadata.append_keys import sign
 from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, AppendNotifier
+from hqueue.rpc import async_server
 from hqueue.rpc.async_server import AsyncConnection
 from hqueue_workers.delivery.notification_server import (
     BUFFERED_BYTES_MAX,
@@ -115,6 +117,12 @@ class Worker:
     def close(self) -> None:
         self.hang_up()
         self._listener.close()
+
+
+@pytest.fixture(autouse=True)
+def one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no event loop here in which a connection could go on at its next turn."""
+    monkeypatch.setattr(async_server, "TURN_MS", math.inf)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ NAME = "pooled"
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPool]:
+    wait_for(lambda: running() == 0, "those of other tests have ended")
     pool = ThreadPool(2, NAME)
     yield pool
     pool.shutdown(wait=False, cancel_futures=True)

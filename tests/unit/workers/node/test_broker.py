@@ -104,8 +104,6 @@ def test_a_queue_that_is_made_again_with_more_partitions_is_registered_with_thes
 def test_a_queue_that_is_missing_for_a_moment_stays_and_a_deleted_one_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_module, "GONE_AFTER_MS", 300.0)
-
     async def run() -> None:
         scene = Scene()
         told: list[Mapping[tuple[str, int], int]] = []
@@ -121,6 +119,7 @@ def test_a_queue_that_is_missing_for_a_moment_stays_and_a_deleted_one_goes(
                 await until(lambda looks=looks: scene.looks > looks + 1, "it was looked again")
             assert told[-1] == {("q", 0): 4}
             assert told.count({}) <= 1, "it never went away, but before it first came"
+            monkeypatch.setattr(broker_module, "GONE_AFTER_MS", 300.0)
             del scene.queues["q"]
             await until(lambda: told[-1] == {}, "it is deleted")
 
