@@ -376,9 +376,12 @@ def write_ranges(metadata: TopicMetadata, topic: str, version: Version) -> Versi
 @pytest.mark.servers
 @pytest.mark.thorough("a session that ends in the middle of a change is in `make check`")
 def test_a_hub_that_stood_still_past_its_session_goes_on_where_it_is_in_force(
-    server: object, connect: Open, queue_name: str, server_environment: dict[str, str]
+    server: object,
+    connect: Open,
+    queue_name: str,
+    migration: MetadataMigration,
+    server_environment: dict[str, str],
 ) -> None:
-    migration = connect().metadata_migration(queue_name)
     unknown = 0
     with Program("write_metadata", queue_name, "t", environment=server_environment) as program:
         program.await_ready()
