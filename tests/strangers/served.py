@@ -141,6 +141,7 @@ def hub_client() -> Iterator[tuple[Ports, Taken]]:
     subscribed: Any = SimpleNamespace(topic="t", subscriber="s", consumption=consumption)
     subscribed.consume = consumption.consume
     endpoint.add(subscribed)
+    endpoint.start()
     yield {"hub's client": endpoint.address.port}, _none
     endpoint.close(0)
 
