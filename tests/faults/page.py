@@ -149,7 +149,8 @@ judges no machine, if that call takes a second.
 What is left is Python's lock: a call of 300,000 structs is read in a thread beside all others, and
 a small call asks for the lock several times. It waits half a millisecond each time while a large
 call is read, not the 5 ms that are usual; nothing that computes in Python gives the lock up sooner.
-That is more than 5 times of alone, where alone is 1 ms: tens of milliseconds. In {seconds:.0f} s:
+So a small call takes tens of milliseconds while such calls are read, where alone it takes a few. In
+{seconds:.0f} s:
 
 """
 
