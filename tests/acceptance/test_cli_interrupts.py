@@ -1,4 +1,6 @@
-"""Ctrl-C ends a command with 130 and without a traceback, at whatever moment it comes."""
+"""Ctrl-C ends a command with 130 and without a traceback, at whatever moment it comes; SIGTERM ends
+a role in order.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,18 @@ sys.exit(main())
 MOMENTS_S = [0.0, 0.05, 0.1, 0.2, 0.4, 0.8]
 """No command ends by itself so soon: ZooKeeper is not there, and is waited for."""
 
+ENVIRONMENT = {**os.environ, "HQUEUE_CONFIG": os.devnull, "HQUEUE_ZOOKEEPER": "127.0.0.1:1"}
 
-@pytest.mark.parametrize("command", [["list"], ["worker"], ["hub", "q"], ["describe", "q"]])
+COMMANDS = [["list"], ["worker"], ["hub", "q"], ["describe", "q"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_at_each_of_several_moments(command: list[str], tmp_path: Path) -> None:
-    environment = {**os.environ, "HQUEUE_CONFIG": os.devnull, "HQUEUE_ZOOKEEPER": "127.0.0.1:1"}
     for moment_s in MOMENTS_S:
         begun = tmp_path / f"begun-{moment_s}"
         with subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *command, str(begun)],
-            env=environment,
+            env=ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -51,6 +56,33 @@ def test_at_each_of_several_moments(command: list[str], tmp_path: Path) -> None:
         assert b"Traceback" not in errors, errors
         assert b"Exception ignored" not in errors, errors
         assert process.returncode == 130, (moment_s, errors)
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "code"),
+    [
+        *((command, signal.SIGINT, 130) for command in COMMANDS),
+        (["worker"], signal.SIGTERM, 0),
+        (["hub", "q"], signal.SIGTERM, 0),
+    ],
+)
+def test_while_it_waits_for_zookeeper(
+    command: list[str], number: signal.Signals, code: int
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "hqueue", *command],
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert b"trying on" in said, said
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == code, errors
+    assert b"Traceback" not in errors, errors
 
 
 def test_ctrl_c_while_modules_are_loaded_ends_with_130_and_no_traceback() -> None:

@@ -39,12 +39,26 @@ async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
 
 async def run_until_signal(roles: Sequence[Role]) -> None:
     """Play roles until SIGTERM or SIGINT. The process may open as many files as it may allow itself
-    from now on.
+    from now on. A second Ctrl-C does not wait for what is under way.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came; the roles have ended.
+        Exception: the first one by which a role ended.
     """
     raise_file_limit()
     bound_arenas()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        interrupted = True
+        loop.remove_signal_handler(signal.SIGINT)  # Python's own is back.
+        stopping.set()
+
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
     await run_together(roles, stopping)
+    if interrupted:
+        raise KeyboardInterrupt

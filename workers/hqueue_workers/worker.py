@@ -70,6 +70,7 @@ class Worker:
         )
         self._share_bytes = SHARE_BYTES_MIN
         self._broker: BrokerRegistration | None = None
+        self._registration: Registration | None = None
         self._api: ApiServer | None = None
         self._claims: Claims[ServedPartition] = Claims(
             coordination=self._coordination,
@@ -96,7 +97,6 @@ class Worker:
         """
         runtime, settings = self._runtime, self._settings
         servers: list[AsyncServer | HealthServer] = []
-        registration: Registration | None = None
         try:
             if settings.push:
                 servers.append(self._listen_for_notifications())
@@ -107,11 +107,11 @@ class Worker:
                 )
                 runtime.start(self._api.run())
             if settings.push:
-                registration = await self._begin_push(self._record(servers[0].port))
+                await runtime.unless(stopping, self._begin_push(self._record(servers[0].port)))
             await self._runtime.until(stopping)
             ending = asyncio.ensure_future(self._end_api())
             try:
-                await self._end_push(registration)
+                await self._end_push()
             finally:
                 await ending
         finally:
@@ -125,22 +125,24 @@ class Worker:
             await self._end_api()
             await runtime.close()
 
-    async def _begin_push(self, record: WorkerRecord) -> Registration:
+    async def _begin_push(self, record: WorkerRecord) -> None:
         """Be a worker that others know, and serve partitions."""
         runtime, claims = self._runtime, self._claims
         broker = self._broker = await self._open_broker(record)
         for work in (self._lease, self._meter, self._keyring):
             runtime.start(work.run())
-        registration = await runtime.coordinate(lambda: self._register(record))
+        self._registration = await runtime.coordinate(
+            lambda: self._register(record), release=lambda late: late.close()
+        )
         await runtime.coordinate(claims.watch)
         runtime.start(claims.run(record.name))
         runtime.start(self._group_meter.run(record.name))
         runtime.start(broker.run())
         runtime.start(self._look_after(claims, record))
         ready.info("worker %s is ready; it takes notifications at %s", record.name, record.address)
-        return registration
 
-    async def _end_push(self, registration: Registration | None) -> None:
+    async def _end_push(self) -> None:
+        registration, self._registration = self._registration, None
         if registration is None or self._broker is None:
             return
         # The others plan without this one from now on, and claim what it releases.

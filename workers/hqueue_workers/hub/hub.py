@@ -17,7 +17,7 @@ from hqueue import (
     InvalidInputError,
     SettingsError,
 )
-from hqueue.metadata.managers import HubInfo
+from hqueue.metadata.managers import HubInfo, HubRegistration
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.limits import BATCH_BYTES_MAX
@@ -85,6 +85,8 @@ class Hub:
         self._parts: dict[str, Part] = {}
         self._service: HubService | None = None
         self._api: ApiServer | None = None
+        self._health: HealthServer | None = None
+        self._server: ThriftServer | None = None
         self._metrics = HubMetrics(self._figures, self._pending)
         self._metrics.registry.register(SkippedMessages(client.skipped_messages))
         self._pool = ThreadPool(RESOLVING_A_THREAD * settings.threads, "hqueue-hub-resolve")
@@ -104,64 +106,73 @@ class Hub:
             QueueNotFoundError: there is no such queue.
             HQueueError: it could not register, or can't go on.
         """
-        runtime, settings = self._runtime, self._settings
-        health: HealthServer | None = None
-        server: ThriftServer | None = None
+        runtime = self._runtime
         try:
-            listener = self._listen()
-            address = Address(settings.host, listener.getsockname()[1])
-            info = HubInfo(address, secrets.token_hex(8))
-            parts = Parts(
-                self._client,
-                settings,
-                self._authorizer,
-                lease=self._lease,
-                runtime=self._delivery,
-                metrics=self._metrics,
-                pool=self._pool,
-            )
-            try:
-                for queue in self._queues:
-                    self._parts[queue] = await runtime.read(lambda q=queue: parts.open(q, info))  # type: ignore[misc]
-                    await runtime.coordinate(self._parts[queue].metadata.settle)
-                    self._parts[queue].start()
-                health = self._serve_health()
-                if settings.api_port is not None:
-                    registry = self._metrics.registry
-                    self._api = ApiServer(
-                        self._client, settings, settings.drain_ms, runtime, registry
-                    )
-                    runtime.start(self._api.run())
-                server = self._serve(listener)
-            except BaseException:
-                listener.close()
-                raise
-            runtime.start(self._lease.run())
-            for part in self._parts.values():
-                await runtime.coordinate(lambda p=part: self._register(p, info))  # type: ignore[misc]
-                await runtime.coordinate(part.partitions.settle)
-            await self._lease.wait()
-            serving = server
-            serving.start()
-            runtime.start(self._look_after())
-            ready.info("the hub of %s is ready; it listens at %s", ", ".join(self._queues), address)
-            on_ready(address)
-            await runtime.until(stopping)
-            await runtime.read(lambda: self._end(serving))
-            server = None
+            address = await runtime.unless(stopping, self._begin())
+            if address is not None:
+                on_ready(address)
+                await runtime.until(stopping)
+                await runtime.read(self._end)
+                self._server = None
         finally:
             self._lease.close()
-            if health is not None:
-                health.close()
+            if self._health is not None:
+                self._health.close()
             if self._api is not None:
                 await self._api.close()
-            if server is not None:
-                await asyncio.to_thread(server.close, 0)
+            if self._server is not None:
+                await asyncio.to_thread(self._server.close, 0)
             for part in self._parts.values():
                 await asyncio.to_thread(part.close)
             self._pool.shutdown(wait=False, cancel_futures=True)
             await self._delivery.close()
             await runtime.close()
+
+    async def _begin(self) -> Address:
+        """Be a hub that others know, and serve; where it can be called."""
+        runtime, settings = self._runtime, self._settings
+        listener = self._listen()
+        try:
+            address = Address(settings.host, listener.getsockname()[1])
+            info = HubInfo(address, secrets.token_hex(8))
+            await self._open_parts(info)
+            self._health = self._serve_health()
+            if settings.api_port is not None:
+                registry = self._metrics.registry
+                self._api = ApiServer(self._client, settings, settings.drain_ms, runtime, registry)
+                runtime.start(self._api.run())
+            server = self._server = self._serve(listener)
+        except BaseException:
+            listener.close()
+            raise
+        runtime.start(self._lease.run())
+        for part in self._parts.values():
+            part.registration = await runtime.coordinate(
+                functools.partial(self._register, part, info), release=HubRegistration.close
+            )
+            await runtime.coordinate(part.partitions.settle)
+        await self._lease.wait()
+        server.start()
+        runtime.start(self._look_after())
+        ready.info("the hub of %s is ready; it listens at %s", ", ".join(self._queues), address)
+        return address
+
+    async def _open_parts(self, info: HubInfo) -> None:
+        parts = Parts(
+            self._client,
+            self._settings,
+            self._authorizer,
+            lease=self._lease,
+            runtime=self._delivery,
+            metrics=self._metrics,
+            pool=self._pool,
+        )
+        for queue in self._queues:
+            part = self._parts[queue] = await self._runtime.read(
+                functools.partial(parts.open, queue, info), release=Part.close
+            )
+            await self._runtime.coordinate(part.metadata.settle)
+            part.start()
 
     def _failed(self, failed: asyncio.Future[None]) -> None:
         """What ends delivery ends the hub."""
@@ -170,11 +181,11 @@ class Hub:
             assert error is not None
             self._runtime.fail(error)
 
-    def _register(self, part: Part, info: HubInfo) -> None:
+    def _register(self, part: Part, info: HubInfo) -> HubRegistration:
         def failed(error: HQueueError) -> None:
             self._runtime.call(lambda: self._runtime.fail(error))
 
-        part.registration = part.metadata.hubs.register(info, on_failure=failed)
+        return part.metadata.hubs.register(info, on_failure=failed)
 
     def _listen(self) -> socket.socket:
         settings = self._settings
@@ -284,7 +295,7 @@ class Hub:
             text = "can report the load of %s again"
             self._runtime.faults.over(f"load of {queue}", text, queue)
 
-    def _end(self, server: ThriftServer) -> None:
+    def _end(self) -> None:
         """Be chosen no more, release all topics, and answer what is under way: callers are sent
         elsewhere before they are hung up on.
         """
@@ -294,7 +305,8 @@ class Hub:
                 part.registration.close()
         for part in self._parts.values():
             part.region.close(drain_ms / 1e3)
-        server.close(drain_ms)
+        if self._server is not None:
+            self._server.close(drain_ms)
 
     def _lost(self) -> None:
         for part in self._parts.values():

@@ -56,13 +56,39 @@ class Runtime:
         self._coordinating = ThreadPool(4, "hqueue-worker-coordinate")
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def read(self, work: Callable[[], _Result]) -> _Result:
-        """Do in a thread what waits for HBase, or takes more than a moment."""
-        return await self._loop.run_in_executor(self._reading, work)
+    async def read(
+        self, work: Callable[[], _Result], release: Callable[[_Result], object] | None = None
+    ) -> _Result:
+        """Do in a thread what waits for HBase, or takes more than a moment.
 
-    async def coordinate(self, work: Callable[[], _Result]) -> _Result:
-        """Do in a thread what waits for the coordination service."""
-        return await self._loop.run_in_executor(self._coordinating, work)
+        Args:
+            work: what is done. A cancellation does not end it.
+            release: called with what it came to after a cancellation, by the thread.
+        """
+        return await _done_by(self._reading, work, release)
+
+    async def coordinate(
+        self, work: Callable[[], _Result], release: Callable[[_Result], object] | None = None
+    ) -> _Result:
+        """Do in a thread what waits for the coordination service. The arguments are `read`'s."""
+        return await _done_by(self._coordinating, work, release)
+
+    async def unless(
+        self, stopping: asyncio.Event, work: Coroutine[Any, Any, _Result]
+    ) -> _Result | None:
+        """Do what comes before all is ready. If `stopping` is set meanwhile it is cancelled: None.
+
+        What its threads wait for is bounded, and not waited for.
+        """
+        begun = asyncio.ensure_future(work)
+        wanted = asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait({begun, wanted}, return_when=asyncio.FIRST_COMPLETED)
+            return begun.result() if begun.done() else None
+        finally:
+            wanted.cancel()
+            begun.cancel()
+            await asyncio.wait({begun})
 
     def start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         """Let something go on beside. An error that it raises ends the worker."""
@@ -151,3 +177,19 @@ class Runtime:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.fail(error)
+
+
+async def _done_by(
+    pool: ThreadPool, work: Callable[[], _Result], release: Callable[[_Result], object] | None
+) -> _Result:
+    future = pool.submit(work)
+
+    def release_late(ended: Future[_Result]) -> None:
+        if release is not None and not ended.cancelled() and ended.exception() is None:
+            release(ended.result())
+
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        future.add_done_callback(release_late)
+        raise

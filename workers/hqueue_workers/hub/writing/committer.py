@@ -269,8 +269,8 @@ class Committer:
         try:
             closed_at = self._opened().close_ranges(epochs, max(floor for _, _, floor, _ in closes))
         except BaseException as exc:
+            self._see(exc)  # First: who is told, and tries again, finds the partition given up.
             self._fail(waiting, exc)
-            self._see(exc)
             return
         self._answer([(done, closed_at) for done in waiting])
 
@@ -297,8 +297,8 @@ class Committer:
             if isinstance(exc, HQueueError) and exc.outcome is Outcome.UNKNOWN:
                 self._in_doubt = batch
             self._end_publishes(batch)
-            self._fail([each.done for each in batch], exc)
             self._see(exc)
+            self._fail([each.done for each in batch], exc)
             return
         if base is None:
             return

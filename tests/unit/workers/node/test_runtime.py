@@ -1,0 +1,85 @@
+"""What a role begins is given up when the role is told to end first, and nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from hqueue.runtime.waiting import Event
+from hqueue_workers.node.runtime import Runtime
+
+
+def test_what_was_acquired_too_late_is_released() -> None:
+    may_go, released = Event(), Event()
+    values: list[str] = []
+
+    def acquire() -> str:
+        may_go.wait(30)
+        return "acquired"
+
+    def release(value: str) -> None:
+        values.append(value)
+        released.set()
+
+    async def run() -> None:
+        runtime, stopping = Runtime(1), asyncio.Event()
+
+        async def begin() -> None:
+            asyncio.get_running_loop().call_soon(stopping.set)
+            await runtime.coordinate(acquire, release)
+            raise AssertionError("it was cancelled")
+
+        assert await runtime.unless(stopping, begin()) is None
+        await runtime.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    may_go.set()
+    assert released.wait(30)
+    assert values == ["acquired"]
+
+
+def test_what_was_acquired_in_time_is_not_released() -> None:
+    async def run() -> str | None:
+        runtime = Runtime(1)
+        work = runtime.read(lambda: "read", lambda _: pytest.fail("it was released"))
+        value = await runtime.unless(asyncio.Event(), work)
+        await runtime.close()
+        return value
+
+    assert asyncio.run(run()) == "read"
+
+
+def test_an_error_of_what_begins_is_raised() -> None:
+    def fail() -> None:
+        raise ValueError("it failed")
+
+    async def run() -> None:
+        runtime = Runtime(1)
+        try:
+            await runtime.unless(asyncio.Event(), runtime.read(fail))
+        finally:
+            await runtime.close()
+
+    with pytest.raises(ValueError, match="it failed"):
+        asyncio.run(run())
+
+
+def test_a_cancelled_call_that_fails_late_is_heard_of_by_nobody() -> None:
+    may_go, ended = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        may_go.wait(30)
+        ended.set()
+        raise ValueError("it failed")
+
+    async def run() -> None:
+        runtime, stopping = Runtime(1), asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, stopping.set)
+        assert await runtime.unless(stopping, runtime.read(fail, print)) is None
+        await runtime.close()
+
+    asyncio.run(run())
+    may_go.set()
+    assert ended.wait(30)
