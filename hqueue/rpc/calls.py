@@ -235,7 +235,7 @@ def call_head(data: bytes) -> tuple[str, int] | None:
     return data[_HEAD.size : end].decode("latin-1"), int(_SEQID.unpack_from(data, end)[0])
 
 
-def check_call(data: bytes, containers_max: int) -> None:
+def check_call(data: bytes | bytearray, containers_max: int) -> None:
     """See that bytes are one call, from the first to the last, as `CallWalk` sees it.
 
     Raises:

@@ -29,7 +29,7 @@ class QuickCall(Protocol):
 class Request(NamedTuple):
     """A whole request."""
 
-    data: bytes
+    data: bytes | bytearray
     """Its bytes; empty where `answer` has read them."""
     weight: int
     """The memory that it takes while it is handled, about: counted before anything is made."""
@@ -41,7 +41,7 @@ class Request(NamedTuple):
     @property
     def begun(self) -> bytes:
         """Its first bytes, as many as the head of a call may have."""
-        return self.head or self.data[:HEAD_BYTES_MAX]
+        return self.head or bytes(self.data[:HEAD_BYTES_MAX])
 
 
 class Gatherer(Protocol):
@@ -85,8 +85,11 @@ class _Received:
     def add(self, data: bytes) -> None:
         self._received += data
 
-    def _take(self, start: int, end: int) -> bytes:
+    def _take(self, start: int, end: int) -> bytes | bytearray:
         """These bytes; they and those before them are forgotten."""
+        if not start and end == len(self._received):  # As it mostly is. No copy of a large one.
+            whole, self._received = self._received, bytearray()
+            return whole
         with memoryview(self._received) as view, view[start:end] as taken:
             data = bytes(taken)
         self._forget(end)

@@ -15,7 +15,7 @@ from hqueue.rpc.calls import call_head
 from hqueue.runtime.memory import without_collection
 from hqueue.runtime.turns import short_turns
 
-__all__ = ["Processor", "Reasoned", "RefusedCallError", "encode_call"]
+__all__ = ["Processor", "Reasoned", "RefusedCallError", "encode_call", "forget_frames"]
 
 
 LARGE_BYTES = 16 * 1024
@@ -58,7 +58,7 @@ class Processor:
         self._processor = _Processor(service, handler)
         self._decodes_texts = decodes_texts
 
-    def answer(self, call: bytes) -> bytes:
+    def answer(self, call: bytes | bytearray) -> bytes:
         """The reply to a call, which a `CallWalk` has found whole; empty where none is wanted.
 
         Raises:
@@ -67,7 +67,7 @@ class Processor:
         _, finish = self.begin(call)
         return finish()
 
-    def begin(self, call: bytes) -> tuple[Future[Any] | None, Callable[[], bytes]]:
+    def begin(self, call: bytes | bytearray) -> tuple[Future[Any] | None, Callable[[], bytes]]:
         """Let the handler begin a call. A handler may return a future in place of its answer: then
         the reply can be made when that is done, without waiting. Else it can be made at once.
 
@@ -132,6 +132,18 @@ class Processor:
         return TCyBinaryProtocol(memory, decode_response=self._decodes_texts)  # type: ignore[no-untyped-call]
 
 
+def forget_frames(error: BaseException) -> None:
+    """Have a handled error, and those that it came of, forget the frames that they came through.
+
+    These refer to the error mostly, so all that a call was made of would be kept until Python looks
+    for cycles: of a large one 360,000 objects, in a tenth of a second in which nothing else runs.
+    """
+    came: BaseException | None = error
+    while came is not None and came.__traceback__ is not None:
+        came.__traceback__ = None
+        came = came.__context__
+
+
 @contextmanager
 def _reading_much() -> Iterator[None]:
     with without_collection(), short_turns():
@@ -154,10 +166,12 @@ class _Processor(TProcessor):
             result.success = answer()
         except TApplicationException as exc:
             self.send_exception(oprot, api, exc, seqid)
+            forget_frames(exc)
             return
         except Exception as exc:
             if not self.handle_exception(exc, result):
                 raise
+            forget_frames(exc)
         if not result.oneway:
             self.send_result(oprot, api, result, seqid)
 

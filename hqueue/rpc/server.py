@@ -15,7 +15,7 @@ from hqueue.rpc.call_loop import LIGHT_BYTES, CallLoop
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import OBJECT_BYTES
 from hqueue.rpc.gathering import CallGatherer, QuickCall
-from hqueue.rpc.messages import Processor, RefusedCallError
+from hqueue.rpc.messages import Processor, RefusedCallError, forget_frames
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.fork import register
 from hqueue.runtime.threads import end, start
@@ -188,6 +188,7 @@ class ThriftServer:
                 answer = self._answer(connection)
             except BaseException as exc:  # Whatever it sent, it must not end this thread.
                 connection.reason = f"{type(exc).__name__}: {exc}"
+                forget_frames(exc)
                 return True
             if answer is None:
                 return False
@@ -196,14 +197,16 @@ class ThriftServer:
                 return True
             connection.passed_bytes = 0
             connection.request = connection.gathered()
-            stays = 4 * self._free >= self._thread_count and not self._loop.closing
-            if connection.request is None and stays and connection.reason is None:
-                waiting = select.poll()
-                waiting.register(connection.sock, select.POLLIN)
-                if waiting.poll(STAY_MS):
-                    connection.request = connection.receive()
-            request = connection.request
-            if request is None or request.weight > LIGHT_BYTES or not stays:
+            if connection.request is not None or connection.reason is not None:
+                # Calls that came together are served in turn with those of others. One after
+                # another they would keep Python's lock from all, for as many as there are.
+                return True
+            if 4 * self._free < self._thread_count or self._loop.closing:
+                return True
+            waiting = select.poll()
+            waiting.register(connection.sock, select.POLLIN)
+            request = connection.request = connection.receive() if waiting.poll(STAY_MS) else None
+            if request is None or request.weight > LIGHT_BYTES:
                 return True
 
     def _answer(self, connection: ServedConnection) -> bytes | None:

@@ -11,7 +11,7 @@ from hqueue.runtime.fork import register
 
 __all__ = ["short_turns"]
 
-TURN_S = 0.0005
+TURN_S = 0.0002
 
 
 class _Turns:
@@ -60,7 +60,7 @@ _turns = _Turns()
 
 @contextlib.contextmanager
 def short_turns() -> Iterator[None]:
-    """Work for long without keeping others: threads take turns every half a millisecond meanwhile.
+    """Work for long without keeping others: threads take turns five times a millisecond meanwhile.
 
     A thread that has waited for a socket asks for Python's lock when it goes on, and gets it from
     one that computes after Python's switch interval, which is 5 ms. A small call asks several

@@ -142,14 +142,14 @@ structs, connection storms, and answers that nobody reads, all at once. Beside t
 calls every 20 ms. Each role runs over stores in memory. The same attack goes on at a port of
 another process first, which reads and does nothing: what the honest caller waits for then is the
 machine, which has two cores for caller, role and strangers. A port gives way if the 99th of 100
-calls takes more than 5 times as long as alone, and as beside that attack elsewhere (and as 25 ms),
+calls takes more than 5 times as long as alone, and as beside that attack elsewhere (and as 5 ms),
 if the process takes 512 MiB or a core, or logs more than a line a second; in `make test-all`, which
 judges no machine, if that call takes a second.
 
-What is left is Python's lock: a call of 300,000 structs is read in a thread beside all others, and
-a small call asks for the lock several times. It waits half a millisecond each time while a large
-call is read, not the 5 ms that are usual; nothing that computes in Python gives the lock up sooner.
-So a small call takes tens of milliseconds while such calls are read, where alone it takes a few. In
+What is left is single steps of C code, which keep Python's lock from all other threads: to read a
+text of 4 MiB takes 1 to 3 ms, and to free what 300,000 structs were made of takes 13. Between such
+steps a thread gives the lock up five times a millisecond while a large call is read. So a call that
+takes 0.8 to 1.5 ms alone takes 6 to 12 ms beside this attack: 4 to 9 times as long. In
 {seconds:.0f} s:
 
 """

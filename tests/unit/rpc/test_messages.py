@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from thriftpy2.thrift import TApplicationException, TClient
 from thriftpy2.transport import TCyMemoryBuffer
 
 from hqueue.rpc.calls import check_call
-from hqueue.rpc.messages import Processor, Reasoned, RefusedCallError, encode_call
+from hqueue.rpc.messages import Processor, Reasoned, RefusedCallError, encode_call, forget_frames
 from hqueue.rpc.services import load
 
 SUBSCRIBER: Any = load("subscriber").HQueueSubscriberService
@@ -81,3 +83,39 @@ def test_a_call_that_is_refused_is_told_why() -> None:
 def test_what_a_handler_did_not_mean_to_raise_is_no_answer() -> None:
     with pytest.raises(ZeroDivisionError):
         asked(Handler(ZeroDivisionError()))
+
+
+class Refusing:
+    """Raises an error that refers to itself by its frames, as handlers' errors do."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self._error = error
+        self.got: list[weakref.ref[Any]] = []
+
+    def consumeMessages(self, messages: Any) -> int:  # noqa: N802  (the IDL's)
+        self.got += map(weakref.ref, messages)
+        try:
+            raise ValueError(messages)
+        except ValueError as exc:
+            raised = self._error("refused")
+            raise raised from exc
+
+
+@pytest.mark.parametrize("error", [RefusedCallError, ValueError])
+def test_nothing_of_a_refused_call_waits_for_python_to_look_for_cycles(
+    error: type[Exception],
+) -> None:
+    handler = Refusing(error)
+    messages = [load("subscriber").TMessage(value=b"v") for _ in range(3)]
+    sent = TCyMemoryBuffer()
+    client_of(TCyMemoryBuffer(), sent)._send("consumeMessages", messages=messages)
+    call = sent.getvalue()
+    gc.disable()
+    try:
+        try:
+            Processor(SUBSCRIBER, handler).answer(call)
+        except ValueError as exc:
+            forget_frames(exc)
+        assert [one() for one in handler.got] == [None] * 3
+    finally:
+        gc.enable()

@@ -57,3 +57,22 @@ def test_collection_stands_still_while_anybody_needs_that_and_no_longer() -> Non
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_was_made_meanwhile_is_looked_through_with_all_there_is_and_not_before() -> None:
+    with without_collection():
+        made = [[number] for number in range(2_000)]
+    young = {id(each) for age in (0, 1) for each in gc.get_objects(generation=age)}
+    assert not young & {id(each) for each in made}
+    assert not gc.get_freeze_count()
+
+
+def test_what_the_process_has_frozen_stays_so() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with without_collection():
+            pass
+        assert gc.get_freeze_count() >= frozen // 2
+    finally:
+        gc.unfreeze()

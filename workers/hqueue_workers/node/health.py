@@ -84,7 +84,7 @@ class HealthServer:
 
     def _asked(self, connection: AsyncConnection, request: Request) -> None:
         connection.wait()
-        method, _, rest = request.data.partition(b" ")
+        method, _, rest = bytes(request.data).partition(b" ")
         path = rest.split(b" ", 1)[0].split(b"?", 1)[0].decode(errors="replace")
         if method not in (b"GET", b"HEAD") or path not in self._pages:
             missing = Answer(404, "text/plain", b"there are: %a\n" % sorted(self._pages))
