@@ -9,8 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 
 from hqueue.metadata import Address
-from hqueue_workers.delivery.cursor import Call
-from hqueue_workers.delivery.wire import Reply, ReplyError, call_head, call_tail, read_reply
+from hqueue_workers.delivery.wire import Call, Reply, ReplyError, call_head, call_tail, read_reply
 
 __all__ = ["Connection", "ConnectionPool", "NoAnswerError", "NotCalledError"]
 

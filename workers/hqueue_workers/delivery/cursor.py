@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections.abc import Callable
 from operator import attrgetter
 
@@ -11,27 +10,10 @@ from hqueue import Queue
 from hqueue.settings.limits import CALL_HEADERS_MAX
 from hqueue_workers.delivery.scanner import MessageScanner
 from hqueue_workers.delivery.segment import EncodedSlice, Segment, SubscriptionFilter
+from hqueue_workers.delivery.wire import Call
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Call", "SubscriberCursor"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Call:
-    """Messages for one call, encoded. IDs as integers.
-
-    It covers the IDs ``[start, end)``; without messages it only says that nothing wanted lies
-    there.
-    """
-
-    start: int
-    end: int
-    first: int
-    """The ID of its first message."""
-    ordinal: int
-    """How many messages the partition had before `end`."""
-    count: int
-    parts: tuple[bytes, ...]
+__all__ = ["SubscriberCursor"]
 
 
 class SubscriberCursor:

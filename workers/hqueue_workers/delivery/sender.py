@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from hqueue import DeadLetter, HQueueError, Queue
+from hqueue import HQueueError, Queue
 from hqueue.message_id import timestamp_of
 from hqueue.metadata import DeliveryOptions
 from hqueue.push import Status
+from hqueue_workers.delivery.caller import Called, Caller
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
-from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
-from hqueue_workers.delivery.cursor import Call, SubscriberCursor
-from hqueue_workers.delivery.wire import Reply, decode_messages
+from hqueue_workers.delivery.connection_pool import ConnectionPool
+from hqueue_workers.delivery.cursor import SubscriberCursor
+from hqueue_workers.delivery.tries import UNTRIED
+from hqueue_workers.delivery.wire import Call
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["MessageSender", "backoff_ms", "status_of"]
+__all__ = ["MessageSender"]
 
 PAUSE_MS_MIN, PAUSE_MS_MAX = 1_000.0, 30_000.0
 """The pauses after a failure that is none of the subscriber's."""
@@ -56,17 +58,13 @@ class MessageSender:
         self.checkpoint = checkpoint
         self.ordinal: int | None = None
         """How many messages the partition had before what is delivered next, if that is known."""
-        self._queue = queue
+        self._caller = Caller(queue, options, lease, runtime)
         self._pool = pool
         self._options = options
         self._lease = lease
         self._runtime = runtime
         self._metrics = metrics
-        self._attempts = 0
-        self._failures = 0
-        self._reason = ""
-        """What the subscriber said last of why the messages that come next are not done."""
-        self._repeat_to: int | None = None
+        self._tries = UNTRIED
         self._behind_ms = float("-inf")
         """What the monotonic clock is behind the newest message's time, when it came."""
         self._calling = self._stopping = False
@@ -125,22 +123,12 @@ class MessageSender:
             due_ms = timestamp_of(first) + self._options.delay_ms
             await self._runtime.sleep_ms(due_ms - self._now_ms())
         await self._lease.wait()
-        pause_ms = 0.0
         self._calling = True
         try:
-            async with self._pool.connection() as connection:
-                call = await self.cursor.take(self._repeat_to, self._is_due)
-                reply = Reply(Status.DONE)
-                if call is not None and call.count:
-                    reply = await connection.call(call, self._options.timeout_ms / 1e3)
-            if call is not None:
-                pause_ms = await self._answered(call, reply)
-        except NoAnswerError as exc:
-            pause_ms = self._unanswered(call, exc)
+            pause_ms = await self._call()
         finally:
             self._calling = False
         if pause_ms and not self._stopping:
-            del call
             await self._runtime.sleep_ms(pause_ms)
 
     def _is_due(self, message_id: int) -> bool:
@@ -159,85 +147,51 @@ class MessageSender:
         clock = self._runtime.clock
         return max(clock.wall_ms(), clock.monotonic_ms() + self._behind_ms)
 
-    async def _answered(self, call: Call, reply: Reply) -> float:
-        """Take in an answer; the pause until the call is made again, 0 if it is not."""
-        self._failures = 0
-        self._over("calling", "subscriber %s of %s answers again")
-        status = status_of(reply)
-        if status is Status.DONE:
+    async def _call(self) -> float:
+        """Make a call, and do what follows; the pause until it is made again, 0 if it is not."""
+        until = self._tries.end
+        called = await self._caller.call(
+            self._pool, lambda: self.cursor.take(until, self._is_due), self._tries
+        )
+        if called is None:
+            return 0.0
+        call, decision, error = called
+        self._tries = decision.tries
+        if error is not None:
+            self._metrics.unanswered()
+            if self._lease.holds:
+                self._met("calling", "subscriber %s of %s gives no answer: %s", error)
+            return decision.pause_ms
+        if call.count:
+            self._over("calling", "subscriber %s of %s answers again")
+        if decision.status is Status.DONE:
             if call.count:
                 self._metrics.delivered(call.count, self._age_ms(call))
             self._pass(call)
             return 0.0
-        self._attempts += 1
-        if status is Status.REJECT:
-            await self._dead_letter(call, "rejected by the subscriber", reply.reason)
-            return 0.0
-        self._reason = reply.reason or self._reason
-        self._metrics.retried(call.count)
-        attempts_max = self._options.attempts_max
-        if attempts_max is not None and self._attempts >= attempts_max:
-            await self._dead_letter(call, "the subscriber's attempts are used up", self._reason)
-            return 0.0
-        self._repeat_to = call.end
-        return self._backoff_ms(self._attempts)
-
-    def _unanswered(self, call: Call | None, error: NoAnswerError) -> float:
-        """Take in that there was no answer; the pause until the call is made again."""
-        self._failures += 1
-        self._metrics.unanswered()
-        if self._lease.holds:
-            self._met("calling", "subscriber %s of %s gives no answer: %s", error)
-        self._repeat_to = self._repeat_to if call is None else call.end
-        return self._backoff_ms(self._failures)
-
-    def _backoff_ms(self, times: int) -> float:
-        return backoff_ms(self._options, times)
+        if decision.status is Status.RETRY:
+            self._metrics.retried(call.count)
+        if decision.dead is not None:
+            await self._bury(called)
+        return decision.pause_ms
 
     def _age_ms(self, call: Call) -> float:
         return max(0, self._runtime.clock.wall_ms() - timestamp_of(call.first))
 
     def _pass(self, call: Call) -> None:
         """Go on after a call that is done with."""
-        self._attempts, self._reason, self._repeat_to = 0, "", None
+        self._tries = self._tries.passed()
         self.ordinal = call.ordinal
         self.checkpoint.advance(call.end)
         self.cursor.advance(call.end)
 
-    async def _dead_letter(self, call: Call, why: str, said: str) -> None:
+    async def _bury(self, called: Called) -> None:
         """Put the messages of a call to the dead letters; then go on after it.
-
-        Args:
-            call: the call.
-            why: why they go there.
-            said: what the subscriber said of it; empty if nothing.
 
         Raises:
             HQueueError: they could not be written. The call will be made again.
         """
-        subscriber = self.checkpoint.key.subscriber
-        reason = f"{why}: {said}" if said else why
-        letters = [
-            DeadLetter(message, subscriber, reason, self._attempts)
-            for message in decode_messages(b"".join(call.parts))
-        ]
-        self._repeat_to = call.end
-        await self._lease.wait()
-        await self._runtime.read(lambda: self._queue.dead_letters.put(letters))
-        self._metrics.rejected(call.count)
-        self._pass(call)
+        await self._caller.bury(self.checkpoint.key.subscriber, called)
+        self._metrics.rejected(called.call.count)
+        self._pass(called.call)
         await self.checkpoint.write()
-
-
-def backoff_ms(options: DeliveryOptions, times: int) -> float:
-    """The pause before a call is made again that failed so many times."""
-    doubled: int = options.backoff_ms_min * 2 ** min(times - 1, 40)
-    return min(doubled, options.backoff_ms_max)
-
-
-def status_of(reply: Reply) -> Status:
-    """A reply's status; what is none means that the call is to be made again."""
-    try:
-        return Status(reply.status)
-    except ValueError:
-        return Status.RETRY

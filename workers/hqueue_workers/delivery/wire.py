@@ -15,6 +15,7 @@ faster than building Thrift's objects first.
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from hqueue.message import Headers
 from hqueue.settings.limits import REASON_LENGTH_MAX, SEQUENCE_BITS, SEQUENCE_MAX
 
 __all__ = [
+    "Call",
     "Reply",
     "ReplyError",
     "call_head",
@@ -53,6 +55,24 @@ _WORD = struct.Struct(">i")
 
 call_tail = b"\0"
 """What follows the messages of a call."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """Messages for one call, encoded. IDs as integers.
+
+    It covers the IDs ``[start, end)``; without messages it only says that nothing wanted lies
+    there.
+    """
+
+    start: int
+    end: int
+    first: int
+    """The ID of its first message."""
+    ordinal: int
+    """How many messages the partition had before `end`."""
+    count: int
+    parts: tuple[bytes, ...]
 
 
 class Reply(NamedTuple):

@@ -93,7 +93,7 @@ class Parts:
                 log.topic_past(),
                 ranges_of,
                 runtime=self._runtime,
-                may_send=lambda: self._lease.holds,
+                lease=self._lease,
                 may_reach=Networks(self._settings.callback_networks).have,
                 store=store,
                 moved=moved,

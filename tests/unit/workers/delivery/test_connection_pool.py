@@ -19,8 +19,7 @@ from hqueue_workers.delivery.connection_pool import (
     ConnectionPool,
     NoAnswerError,
 )
-from hqueue_workers.delivery.cursor import Call
-from hqueue_workers.delivery.wire import METHOD, Reply
+from hqueue_workers.delivery.wire import METHOD, Call, Reply
 
 Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

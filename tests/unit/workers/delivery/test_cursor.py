@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hqueue_workers.delivery.cursor import Call, SubscriberCursor, _slice_at
+from hqueue_workers.delivery.cursor import SubscriberCursor, _slice_at
 from hqueue_workers.delivery.segment import EncodedSlice
+from hqueue_workers.delivery.wire import Call
 from tests.support.cursor_doubles import BYTES_MAX, Scene, Subscriber, play, until
 from tests.support.doubles import Rows
 from tests.support.worker_doubles import settle

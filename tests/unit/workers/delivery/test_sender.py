@@ -21,9 +21,9 @@ from hqueue import (
 from hqueue.metadata import Checkpoint, Checkpoints, DeliveryOptions, SubscriptionKey
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
-from hqueue_workers.delivery.cursor import Call, SubscriberCursor
+from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.sender import MessageSender
-from hqueue_workers.delivery.wire import Reply, encode_message
+from hqueue_workers.delivery.wire import Call, Reply, encode_message
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics, Metrics
 from tests.support.worker_doubles import SteppedRuntime, settle

@@ -9,18 +9,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
-from hqueue import Address, DeadLetter, HQueueError, MessageID, Queue, ReceivedMessage
+from hqueue import Address, HQueueError, MessageID, Queue, ReceivedMessage
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push import Status
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.settings.limits import HEADER_ROOM_BYTES
+from hqueue_workers.delivery.caller import Called, Caller
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
-from hqueue_workers.delivery.cursor import Call
-from hqueue_workers.delivery.sender import backoff_ms, status_of
-from hqueue_workers.delivery.wire import Reply, encode_message
+from hqueue_workers.delivery.wire import Call, encode_message
 from hqueue_workers.hub.metrics import HubMetrics
 from hqueue_workers.hub.subscribing.subscription import Subscription
+from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Delivering", "Past"]
@@ -85,7 +85,7 @@ class Delivering:
         past: tells what topics had before.
         ranges_of: where a topic lies.
         runtime: what it runs on.
-        may_send: whether the hub's session certainly lives: asked before each piece that is sent.
+        lease: whether the hub's session certainly lives: asked before each piece that is sent.
         may_reach: whether an IP address may be called: anybody can name one.
         store: stores a subscription's mark.
         moved: told of a subscription whose mark is to be stored before long.
@@ -100,7 +100,7 @@ class Delivering:
         ranges_of: Callable[[str], Sequence[LogRange]],
         *,
         runtime: Runtime,
-        may_send: Callable[[], bool],
+        lease: Lease,
         may_reach: Callable[[str], bool],
         store: Callable[[Subscription], Awaitable[object]],
         moved: Callable[[Subscription], object],
@@ -113,7 +113,8 @@ class Delivering:
         self._ranges_of = ranges_of
         self._forgetting = False
         self._runtime = runtime
-        self._may_send = may_send
+        self._lease = lease
+        self._caller = Caller(queue, OPTIONS, lease, runtime)
         self._may_reach = may_reach
         self._store = store
         self._moved = moved
@@ -204,7 +205,9 @@ class Delivering:
     def _place(self, address: Address) -> _Place:
         place = self._places.pop(address, None)
         if place is None:
-            place = _Place(ConnectionPool(address, self._may_send, CONNECTIONS, self._may_reach))
+            place = _Place(
+                ConnectionPool(address, lambda: self._lease.holds, CONNECTIONS, self._may_reach)
+            )
         self._places[address] = place  # The last that was used is the last.
         if len(self._places) > IDLE_POOLS_MAX:
             for unused, other in list(self._places.items())[: len(self._places) - IDLE_POOLS_MAX]:
@@ -220,31 +223,48 @@ class Delivering:
         await self._drop(subscription)
         if subscription.left or subscription.room <= 0:
             return 0.0
-        messages, end = await self._take(subscription)
-        if subscription.left or subscription.position >= end:
-            return 0.0
-        if not messages:
-            subscription.delivered((), end)
-            return 0.0
-        ids = [int(each.id) for each in messages]
-        call = Call(
-            ids[0], end, ids[0], 0, len(ids), tuple([encode_message(each) for each in messages])
-        )
-        try:
-            async with place.pool.connection() as connection:
-                reply = await connection.call(call, OPTIONS.timeout_ms / 1e3)
-        except NoAnswerError as exc:
+        ids: list[int] = []
+
+        async def take() -> Call | None:
+            messages, end = await self._take(subscription)
+            if subscription.left or subscription.position >= end:
+                return None
+            ids.extend([int(each.id) for each in messages])
+            parts = tuple([encode_message(each) for each in messages])
+            return Call(subscription.position, end, ids[0] if ids else end, 0, len(ids), parts)
+
+        called = await self._caller.call(place.pool, take, subscription.tries)
+        return 0.0 if called is None else await self._called(subscription, place, called, ids)
+
+    async def _called(
+        self, subscription: Subscription, place: _Place, called: Called, ids: list[int]
+    ) -> float:
+        """Do what follows from a call of messages with these IDs; the pause before the next."""
+        call, decision, error = called
+        if error is not None:
             place.silent = True
-            self._note_uncalled(place, exc)
-            subscription.failures += 1
-            subscription.repeat(end)
-            level = logging.INFO if subscription.failures == 1 else logging.DEBUG
-            logger.log(level, "no answer from %s: %s", subscription.subscriber, exc)
-            return backoff_ms(OPTIONS, subscription.failures)
-        place.silent = place.uncalled = False
+            self._note_uncalled(place, error)
+            subscription.repeat(decision.tries)
+            level = logging.INFO if decision.tries.failures == 1 else logging.DEBUG
+            logger.log(level, "no answer from %s: %s", subscription.subscriber, error)
+            return decision.pause_ms
+        if ids:
+            place.silent = place.uncalled = False
         if subscription.over:
             return 0.0
-        return await self._answered(subscription, messages, end, reply)
+        subscription.repeat(decision.tries)
+        if decision.status is Status.DONE:
+            self._metrics.delivered.inc(len(ids))
+            subscription.delivered(ids, call.end)
+            return 0.0
+        if decision.status is Status.RETRY:
+            self._metrics.retried.inc(len(ids))
+        if decision.dead is not None:
+            await self._caller.bury(subscription.subscriber, called)
+            self._metrics.dead_letters.inc(len(ids))
+            if not subscription.over:
+                subscription.passed(ids, call.end)
+        return decision.pause_ms
 
     def _note_uncalled(self, place: _Place, error: NoAnswerError) -> None:
         """Say once of an address that it is not called, and why: its subscribers hear nothing."""
@@ -256,37 +276,10 @@ class Delivering:
                 error,
             )
 
-    async def _answered(
-        self, subscription: Subscription, messages: list[ReceivedMessage], end: int, reply: Reply
-    ) -> float:
-        subscription.failures = 0
-        ids = [int(each.id) for each in messages]
-        status = status_of(reply)
-        if status is Status.DONE:
-            self._metrics.delivered.inc(len(ids))
-            subscription.delivered(ids, end)
-            return 0.0
-        subscription.attempts += 1
-        subscription.repeat(end)
-        if status is Status.RETRY:
-            self._metrics.retried.inc(len(ids))
-            return backoff_ms(OPTIONS, subscription.attempts)
-        why = "rejected by the subscriber"
-        reason = f"{why}: {reply.reason}" if reply.reason else why
-        letters = [
-            DeadLetter(each, subscription.subscriber, reason, subscription.attempts)
-            for each in messages
-        ]
-        await self._runtime.read(lambda: self._queue.dead_letters.put(letters))
-        self._metrics.dead_letters.inc(len(ids))
-        if not subscription.over:
-            subscription.passed(ids, end)
-        return 0.0
-
     async def _take(self, subscription: Subscription) -> tuple[list[ReceivedMessage], int]:
         """The messages of the next call, and the ID below which nothing else lies before them."""
         feed, position = subscription.feed, subscription.position
-        until = feed.end if subscription.repeat_to is None else subscription.repeat_to
+        until = feed.end if subscription.tries.end is None else subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
         if position >= feed.kept_from:
             return _cut(_kept(subscription, until), count, until)
@@ -322,7 +315,7 @@ class Delivering:
     async def _drop(self, subscription: Subscription) -> None:
         """Pass over the oldest of what waits, if that is more than the subscriber wants."""
         bound = subscription.preferences.message_bound
-        if bound is None or subscription.repeat_to is not None:
+        if bound is None or subscription.tries.end is not None:
             return
         feed, position, end = subscription.feed, subscription.position, subscription.feed.end
         topic, queue = feed.owned.name, self._queue

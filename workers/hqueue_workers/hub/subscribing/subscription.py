@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hqueue import Address, Message
 from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.metadata.ports import Version
+from hqueue_workers.delivery.tries import UNTRIED, Tries
 from hqueue_workers.hub.writing.owned import OwnedTopic, Publish, held_bytes
 
 __all__ = ["Delivery", "Feed", "Kept", "Recent", "Subscription"]
@@ -127,9 +128,9 @@ class Subscription:
     """
 
     __slots__ = (
-        "attempts", "consumed", "delivery", "ended", "failures", "feed", "left", "looked",
-        "outstanding", "over", "position", "preferences", "queued", "reason", "repeat_to",
-        "running", "since", "stored", "subscriber", "tried", "version", "waiting",
+        "consumed", "delivery", "ended", "feed", "left", "looked", "outstanding", "over",
+        "position", "preferences", "queued", "running", "since", "stored", "subscriber", "tried",
+        "tries", "version", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -158,10 +159,8 @@ class Subscription:
         """Messages from `position` on; None if they are not counted."""
         self.outstanding: collections.deque[int] | None = None
         """Delivered, and not consumed: where only `consume` moves the mark."""
-        self.repeat_to: int | None = None
-        """Where the call ended that is to be made once more."""
-        self.attempts = self.failures = 0
-        self.reason = ""
+        self.tries = UNTRIED
+        """Of the call that comes next."""
         self.queued = False
         """Whether its turn comes, or a pause ends, without anybody's doing."""
         self.running = False
@@ -198,14 +197,15 @@ class Subscription:
         """Whether its mark is to be stored."""
         return self.consumed > self.stored
 
-    def repeat(self, end: int) -> None:
-        """Make the call that ended there once more."""
-        self.repeat_to = end if end > self.position else None
+    def repeat(self, tries: Tries) -> None:
+        """Make the call once more that these were tries of, unless it need not be by now."""
+        is_ahead = tries.end is not None and tries.end > self.position
+        self.tries = tries if is_ahead else tries.passed()
 
     def delivered(self, ids: Sequence[int], end: int) -> None:
         """The subscriber has these messages, and nothing else lies below `end` for it."""
         self.position = max(self.position, end)
-        self.repeat_to, self.attempts, self.reason = None, 0, ""
+        self.tries = self.tries.passed()
         if self.waiting is not None:
             self.waiting = max(0, self.waiting - len(ids))
         if not ids:
@@ -220,7 +220,7 @@ class Subscription:
     def passed(self, ids: Sequence[int], end: int) -> None:
         """These messages need not be delivered: they were dropped, or are dead letters."""
         self.position = max(self.position, end)
-        self.repeat_to, self.attempts, self.reason = None, 0, ""
+        self.tries = self.tries.passed()
         if self.waiting is not None:
             self.waiting = max(0, self.waiting - len(ids))
         if ids and not self.outstanding:
@@ -233,7 +233,8 @@ class Subscription:
             self.outstanding.popleft()
             count += 1
         if message_id >= self.position:  # It needs not get what lies between.
-            self.position, self.waiting, self.repeat_to = message_id + 1, None, None
+            self.position, self.waiting = message_id + 1, None
+            self.tries = self.tries.passed()
         if message_id > self.consumed:
             self._move(message_id, max(1, count))
 
