@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -17,16 +17,24 @@ from hqueue import __version__
 from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
 from hqueue.cli.loading import InstalledCommands, installed_packages
 from hqueue.cli.output import flush_stdout
-from hqueue.cli.registering import add_command, duration_option, unwrapped
+from hqueue.cli.registering import add_command, unwrapped
 from hqueue.cli.session import PROGRAM, Session, session_of
+from hqueue.cli.setting_options import options_of
 from hqueue.errors import (
     HQueueError,
     HubUnavailableError,
     InvalidInputError,
     StoreUnavailableError,
 )
+from hqueue.settings.connection import Settings
 
 __all__ = ["app", "main", "run"]
+
+_CONNECTION = (
+    "hbase", "hbase_masters", "gateways", "zookeeper", "zookeeper_root", "transport", "protocol",
+    "connect_timeout_ms", "request_timeout_ms", "operation_timeout_ms", "clock_skew_ms_max",
+)  # fmt: skip
+"""The settings of a connection that are options; the others stand in files and the environment."""
 
 STDOUT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """How writing help fails: it does not go through `hqueue.cli.output`."""
@@ -74,43 +82,11 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
+@options_of(Settings, _CONNECTION)
 def options(
     context: typer.Context,
     *,
-    hbase: Annotated[
-        str | None,
-        typer.Option(
-            help="native, straight to HBase's servers, or gateways; left out it is gateways where "
-            "some are given."
-        ),
-    ] = None,
-    hbase_masters: Annotated[
-        str | None,
-        typer.Option(
-            help="HBase's masters, to find its servers without ZooKeeper: host:port, with commas "
-            "between."
-        ),
-    ] = None,
-    gateways: Annotated[
-        str | None,
-        typer.Option(help="Thrift gateways: host:thrift1_port/thrift2_port, with commas between."),
-    ] = None,
-    zookeeper: Annotated[str | None, typer.Option(help="ZooKeeper's connection string.")] = None,
-    zookeeper_root: Annotated[str | None, typer.Option(help="hqueue's ZooKeeper node.")] = None,
-    transport: Annotated[str | None, typer.Option(help="buffered or framed.")] = None,
-    protocol: Annotated[str | None, typer.Option(help="binary or compact.")] = None,
-    connect_timeout_ms: Annotated[
-        int | None, duration_option("Bound on opening a connection.")
-    ] = None,
-    request_timeout_ms: Annotated[
-        int | None, duration_option("Bound on one request to a gateway or server.")
-    ] = None,
-    operation_timeout_ms: Annotated[
-        int | None, duration_option("Bound on a whole operation with its retries.")
-    ] = None,
-    clock_skew_ms_max: Annotated[
-        int | None, duration_option("How far this machine's clock may be off.")
-    ] = None,
+    given: Mapping[str, Any],
     verbose: Annotated[
         int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: debug.")
     ] = 0,
@@ -124,19 +100,6 @@ def options(
     or from the local server that runs (hqueue local start).
     """
     session = session_of(context)
-    given = {
-        "hbase": hbase,
-        "hbase_masters": hbase_masters,
-        "gateways": gateways,
-        "zookeeper": zookeeper,
-        "zookeeper_root": zookeeper_root,
-        "transport": transport,
-        "protocol": protocol,
-        "connect_timeout_ms": connect_timeout_ms,
-        "request_timeout_ms": request_timeout_ms,
-        "operation_timeout_ms": operation_timeout_ms,
-        "clock_skew_ms_max": clock_skew_ms_max,
-    }
     named = {name: value for name, value in given.items() if value is not None}
     if session.in_shell:
         if named or verbose:

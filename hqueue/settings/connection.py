@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.settings.addresses import Address, GatewayAddress, master_address, zookeeper_servers
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.fields import check_fields
 from hqueue.settings.kinds import check_kind, check_mapping
 from hqueue.settings.loading import (
     HUB_PREFIX,
@@ -27,7 +28,6 @@ from hqueue.settings.loading import (
     local_connection_file,
     user_file,
 )
-from hqueue.settings.numbers import read_whole
 
 __all__ = ["AccessRule", "Credential", "Settings", "found_settings", "setting_source"]
 
@@ -99,8 +99,6 @@ def _listed(
     return tuple(item if isinstance(item, kind) else parse(str(item)) for item in value)
 
 
-_SWITCH = {"true": True, "1": True, "false": False, "0": False}
-
 NATIVE = "native"
 GATEWAYS = "gateways"
 
@@ -114,8 +112,8 @@ _CHOICES = {
 
 _PATHS = {"zookeeper_root": "/hqueue", "hbase_znode_parent": "/hbase"}
 
-_LEAST = {"broker_id": 0}
-"""What a whole number is at least, where that is not 1."""
+_BOUNDS = {"broker_id": (0, None)}
+"""Of whole numbers; 1 and no greatest where there are none."""
 
 _LISTED: Mapping[str, tuple[type[Any], Callable[[str], Any]]] = {
     "hbase_masters": (Address, master_address),
@@ -134,16 +132,18 @@ class Settings:
     native where ``hbase_masters`` are given, else gateways where ``gateways`` are, else native."""
 
     hbase_masters: tuple[Address, ...] = ()
-    """HBase's masters, all of them: ``host:port``, 16000 where no port is written. They say where
-    its servers are: HBase's own ``hbase.masters``. Left out ZooKeeper says it. Only natively."""
+    """HBase's masters, all of them: ``host:port``, with commas between, 16000 where no port is
+    written. They say where its servers are: HBase's own ``hbase.masters``. Left out ZooKeeper says
+    it. Only natively."""
 
     hbase_znode_parent: str = "/hbase"
     """The ZooKeeper node below which HBase says where its servers are: its own
     ``zookeeper.znode.parent``. Only natively, without ``hbase_masters``."""
 
     gateways: tuple[GatewayAddress, ...] = ()
-    """The Thrift gateways. The one on a partition's region host is preferred. Left out it is that
-    of this machine, if HBase is spoken to through gateways."""
+    """The Thrift gateways: ``host:thrift1_port/thrift2_port``, with commas between. The one on a
+    partition's region host is preferred. Left out it is that of this machine, if HBase is spoken to
+    through gateways."""
 
     zookeeper: str = "127.0.0.1:2181"
     """ZooKeeper's connection string."""
@@ -192,7 +192,7 @@ class Settings:
     """The bound on one request to a gateway or server. A slower answer counts as none."""
 
     operation_timeout_ms: int = 60_000
-    """The bound on a whole put or read with all its retries: no error is raised earlier for a
+    """The bound on a whole put or read with all its retries. No error is raised earlier for a
     fault that may pass, and no wait is longer."""
 
     gateway_retry_ms: int = 2_000
@@ -216,21 +216,7 @@ class Settings:
         for name, (kind, parse) in _LISTED.items():
             object.__setattr__(self, name, _listed(name, kind, parse, getattr(self, name)))
         self._choose_hbase()
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type == "int":
-                low = _LEAST.get(field.name, 1)
-                number = read_whole(value, low, error=SettingsError, setting=field.name)
-                object.__setattr__(self, field.name, number)
-            elif field.type == "bool":
-                value = _SWITCH.get(value.strip().lower()) if isinstance(value, str) else value
-                if not isinstance(value, bool):
-                    raise SettingsError(
-                        "this setting is true or false", **_at(field, getattr(self, field.name))
-                    )
-                object.__setattr__(self, field.name, value)
-            elif field.type == "str" and not (isinstance(value, str) and value):
-                raise SettingsError("this setting is a text", **_at(field, value))
+        check_fields(self, _BOUNDS, empty_texts=False)
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 choice = " or ".join(map(repr, known))
@@ -318,7 +304,3 @@ def _find(environ: Mapping[str, str]) -> FoundSettings:
         environ, ENVIRONMENT_PREFIX, without=(WORKER_PREFIX, HUB_PREFIX, *_NOT_SETTINGS)
     )
     return found
-
-
-def _at(field: dataclasses.Field[Any], value: object) -> dict[str, Any]:
-    return {"setting": field.name, "value": value}

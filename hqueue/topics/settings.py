@@ -10,7 +10,7 @@ from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
-from hqueue.settings.numbers import read_whole
+from hqueue.settings.fields import check_fields
 
 __all__ = ["HubClientSettings", "HubOptions", "hub_addresses"]
 
@@ -73,9 +73,7 @@ class HubClientSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hubs", hub_addresses(self.hubs))
-        for name, (low, high) in _BOUNDS.items():
-            number = read_whole(getattr(self, name), low, high, error=SettingsError, setting=name)
-            object.__setattr__(self, name, number)
+        check_fields(self, _BOUNDS)
         try:
             check_name(self.publisher)
             if self.queue is not None:

@@ -95,10 +95,18 @@ FRAME = {
         f"hqueue.cli{module}"
         for module in (
             *("", ".app", ".exits", ".loading", ".output", ".registering", ".session", ".streams"),
+            ".setting_options",
+        )
+    ),
+    *(
+        f"hqueue.settings{module}"
+        for module in (
+            *("", ".addresses", ".attributes", ".connection", ".fields", ".kinds", ".kubernetes"),
+            *(".limits", ".loading", ".names", ".numbers"),
         )
     ),
 }
-"""What each command is run by."""
+"""What each command is run by; settings, for its own options are those of a connection."""
 
 
 def run_command(*arguments: str) -> str:

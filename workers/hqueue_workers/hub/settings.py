@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from hqueue import InvalidInputError, SettingsError
 from hqueue.settings.addresses import PORT_MAX
+from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_hub_settings
-from hqueue.settings.numbers import read_whole
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByRules
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 from hqueue_workers.node.networks import Networks
@@ -82,7 +82,7 @@ class HubSettings(ApiSettings):
     """What may wait to be appended. Beyond it publishes are refused as busy."""
 
     balance_ms: int = 10_000
-    """How often the hub tells its load, claims partitions, and gives up topics where it has more
+    """How often the hub reports its load, claims partitions, and sheds topics where it has more
     than its share."""
 
     choice: str = BY_LOAD
@@ -100,7 +100,7 @@ class HubSettings(ApiSettings):
     larger."""
 
     session_ms: int = 60_000
-    """A subscriber's session of which the hub hears nothing for so long is over."""
+    """How long a subscriber's session may be silent before it is over."""
 
     authorizer: str = "all"
     """Who may do what, by the names that callers give and nobody proves: ``all``, everybody
@@ -108,11 +108,11 @@ class HubSettings(ApiSettings):
     allow``."""
 
     creators: str = "*"
-    """With ``rules``: who may create topics. Names with commas between; one that ends with ``*``
+    """With ``rules``: who may create topics: names with commas between; one that ends with ``*``
     stands for all that begin so."""
 
     administrators: str = ""
-    """With ``rules``: who may do everything with every topic. Names as for `creators`."""
+    """With ``rules``: who may do everything with every topic: names as for `creators`."""
 
     callback_networks: str = "private"
     """Where subscribers may have their messages delivered, whose addresses anybody can name:
@@ -120,16 +120,7 @@ class HubSettings(ApiSettings):
     ones, or ``any``."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name == "api_port" and value is None:
-                continue
-            if field.name in _BOUNDS:
-                low, high = _BOUNDS[field.name]
-                number = read_whole(value, low, high, error=SettingsError, setting=field.name)
-                object.__setattr__(self, field.name, number)
-            elif not isinstance(value, str):
-                raise SettingsError("this setting is a text", setting=field.name, value=value)
+        check_fields(self, _BOUNDS)
         self.make_authorizer()
         Networks(self.callback_networks)
         if self.choice not in (BY_LOAD, UNIFORM):

@@ -10,8 +10,8 @@ from hqueue import InvalidInputError, SettingsError
 from hqueue.metadata import check_name
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.attributes import check_queue_name
+from hqueue.settings.fields import check_fields
 from hqueue.settings.loading import load_worker_settings
-from hqueue.settings.numbers import read_whole
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 
 __all__ = ["WorkerSettings"]
@@ -28,7 +28,6 @@ _BOUNDS = {
     "drain_ms": (0, 600_000),
     **API_BOUNDS,
 }
-_SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +78,8 @@ class WorkerSettings(ApiSettings):
     """How often an idle partition is looked at that no producer notified of."""
 
     pushed_bytes_max: int = 8 * 1024 * 1024
-    """What may wait of the batches that came with notifications, of each queue. With 0 they count
-    for nothing, and every message is read from HBase before it is delivered."""
+    """What may wait of the batches that came with notifications, of each queue; with 0 they
+    count for nothing, and every message is read from HBase before it is delivered."""
 
     checkpoint_ms: int = 1_000
     """How often checkpoints are written: what a worker that is killed delivered since then comes
@@ -91,26 +90,15 @@ class WorkerSettings(ApiSettings):
     the end of the Thrift API."""
 
     push: bool = True
-    """Whether it delivers to subscribers. Without, it is no worker to others, claims no partition
-    and needs no ZooKeeper: it serves the Thrift API alone."""
+    """Whether it delivers to subscribers, as it does by default. Without, it is no worker to
+    others, claims no partition and needs no ZooKeeper: it serves the Thrift API alone."""
 
     hub_queues: str = ""
     """The queues that this process is a hub of, too: names, with commas between; none if empty. The
     hub's own settings are `HubSettings`."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name == "api_port" and value is None:
-                continue
-            if field.name == "push":
-                object.__setattr__(self, field.name, _read_switch(value, field.name))
-            elif field.name in _BOUNDS:
-                low, high = _BOUNDS[field.name]
-                number = read_whole(value, low, high, error=SettingsError, setting=field.name)
-                object.__setattr__(self, field.name, number)
-            elif not isinstance(value, str):
-                raise SettingsError("this setting is a text", setting=field.name, value=value)
+        check_fields(self, _BOUNDS)
         if not (self.push or self.hub_queue_names) and self.api_port is None:
             raise SettingsError("a worker without push, api_port and hub_queues has nothing to do")
         if not self.listen_host:
@@ -146,11 +134,3 @@ class WorkerSettings(ApiSettings):
         """
         loaded: WorkerSettings = load_worker_settings(cls, arguments, environ)
         return loaded
-
-
-def _read_switch(value: object, setting: str) -> bool:
-    """A setting that is on or off; from the environment it comes as a text."""
-    read = _SWITCH.get(value.strip().lower()) if isinstance(value, str) else value
-    if not isinstance(read, bool):
-        raise SettingsError("this setting is true or false", setting=setting, value=value)
-    return read
