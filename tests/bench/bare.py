@@ -14,10 +14,11 @@ import happybase
 from hqueue import Message, Settings
 from hqueue.format import encode_bodies, encode_header, rowkey
 from hqueue.hbase.native.cells import put_cells
+from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Meta, RegionMap
 from hqueue.hbase.native.requests import has_value
-from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.zookeeper_registry import ZooKeeperRegistry
 from hqueue.hbase.schema import BATCH, LOG, MESSAGE
 from hqueue.zookeeper import ZooKeeperNodes

@@ -13,9 +13,9 @@ import pytest
 import hqueue
 import hqueue.connecting
 import hqueue.hbase.native
+from hqueue.hbase.native.exchanges import CLIENT, MASTER
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.requests import has_value
-from hqueue.hbase.native.servers import CLIENT, MASTER
 from hqueue.hbase.native.store import NativeStore
 from hqueue.hbase.native.wire import request_front
 from hqueue.settings.addresses import Address

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import hqueue.hbase.native
 from hqueue import Settings
+from hqueue.hbase.native.exchanges import CLIENT
 from hqueue.hbase.native.opening import OpenSocket, open_socket
-from hqueue.hbase.native.servers import CLIENT
 from hqueue.hbase.native.store import NativeStore
 from hqueue.local import LocalServer
 from hqueue.settings.addresses import Address

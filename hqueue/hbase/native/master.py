@@ -6,9 +6,10 @@ import secrets
 from typing import Any
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
+from hqueue.hbase.native.exchanges import MASTER, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
-from hqueue.hbase.native.servers import MASTER, Request, Servers
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer, translate_answer
 from hqueue.hbase.native.wire import RemoteError
 from hqueue.runtime.clock import LAST_TRY_MS, Clock, Deadline

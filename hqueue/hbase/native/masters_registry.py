@@ -13,9 +13,10 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.hbase.native.exchanges import REGISTRY, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
-from hqueue.hbase.native.servers import REGISTRY, Request, Servers
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer
 from hqueue.runtime.clock import bounded_ms
 from hqueue.settings.addresses import Address

@@ -8,10 +8,11 @@ from typing import Any
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import Cell, CellReader, put_cells
+from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.scanning import Range, Scanning
-from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.stretches import read_stretches
 from hqueue.hbase.native.translation import NotServedError, reads_answer, translate_answer
 from hqueue.hbase.native.wire import Answer, RemoteError, varint

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from hqueue.hbase.native.cells import Cell, CellReader
+from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import FRAME_BYTES_MAX, Answer
 from hqueue.settings.addresses import Address
 

@@ -5,21 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
-from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
-from hqueue.hbase import reachability
-from hqueue.hbase.native.connection import (
-    REQUESTS_MAX,
-    Call,
-    Connection,
-    NoAnswerError,
-    UnsentError,
-)
+from hqueue.errors import ClosedError, HQueueError
+from hqueue.hbase.native.calls import REQUESTS_MAX, NoAnswerError, UnsentError
+from hqueue.hbase.native.connection import BlockingCall, Connection
+from hqueue.hbase.native.exchanges import Request, answered, unanswered, unsent
+from hqueue.hbase.native.links import Link
 from hqueue.hbase.native.opening import OpenSocket, open_socket
-from hqueue.hbase.native.translation import translate_answer, translate_silence
-from hqueue.hbase.native.wire import Answer, RemoteError
+from hqueue.hbase.native.wire import Answer
 from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held
@@ -27,37 +21,15 @@ from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
 
-__all__ = ["CLIENT", "MASTER", "REGISTRY", "Request", "Servers"]
-
-CLIENT = "ClientService"
-"""Rows, at region servers."""
-
-MASTER = "MasterService"
-"""Administration, at the active master."""
-
-REGISTRY = "ClientMetaService"
-"""Where the cluster's first servers are, and what it is called: at any master."""
+__all__ = ["Servers"]
 
 
-class Request(NamedTuple):
-    """A request to one server."""
+class _Server(Link[Connection]):
+    """The connection to one server's service, opened by one thread."""
 
-    address: Address
-    method: bytes
-    message: bytes
-    cells: Sequence[bytes] = ()
-    cell_bytes: int = 0
-    service: str = CLIENT
-
-
-class _Server:
-    """The connection to one server's service, if there is one."""
-
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
         self.opening = threading.Lock()
-        self.connection: Connection | None = None
-        self.failed_s = float("-inf")
-        self.failure: OSError | None = None
 
 
 class Servers:
@@ -132,7 +104,7 @@ class Servers:
         """
         self.check_open()
         ends_s = time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
-        under_way: deque[tuple[Request, tuple[Connection, Call] | HQueueError]] = deque()
+        under_way: deque[tuple[Request, tuple[Connection, BlockingCall] | HQueueError]] = deque()
         answers: list[Answer | HQueueError] = []
 
         def finish() -> None:
@@ -163,7 +135,7 @@ class Servers:
 
     def _begin(
         self, request: Request, table: str, ends_s: float
-    ) -> tuple[Connection, Call] | HQueueError:
+    ) -> tuple[Connection, BlockingCall] | HQueueError:
         method, message, cells = request.method, request.message, request.cells
         try:
             connection = self._connection(request.address, request.service, ends_s)
@@ -171,27 +143,16 @@ class Servers:
         except OSError as exc:
             if is_interruption(exc):
                 raise
-            reachability.unanswered(request.address, exc)
-            return _silence(exc, request, table, sent=False)
+            return unsent(request, table, exc)
 
     def _finish(
-        self, request: Request, table: str, connection: Connection, call: Call
+        self, request: Request, table: str, connection: Connection, call: BlockingCall
     ) -> Answer | HQueueError:
         try:
-            answer = connection.finish(call)
+            said = connection.finish(call)
         except NoAnswerError as exc:
-            if self._closed:
-                closed = ClosedError("the client is closed", outcome=Outcome.UNKNOWN)
-                closed.__cause__ = exc
-                return closed
-            reachability.unanswered(request.address, exc)
-            return _silence(exc, request, table, sent=True)
-        reachability.answered(request.address)
-        if isinstance(answer, RemoteError):
-            error = translate_answer(answer, table, request.method.decode(), str(request.address))
-            error.__cause__ = answer
-            return error
-        return answer
+            return unanswered(request, table, exc, closed=self._closed)
+        return answered(request, table, said)
 
     def _connection(self, address: Address, service: str, ends_s: float) -> Connection:
         """The connection to a server; opened if there is none that can be used.
@@ -200,46 +161,31 @@ class Servers:
             OSError: it can't be opened within ``connect_timeout_ms``.
         """
         with self._lock:
-            server = self._servers.setdefault((address, service), _Server())
-        connection = server.connection
-        if connection is not None and self._is_good(connection):
+            server = self._servers.get((address, service))
+            if server is None:
+                server = self._servers[address, service] = _Server(self.settings)
+        connection = server.good()
+        if connection is not None:
             return connection
         asked_s = time.monotonic()
         late = UnsentError("the connection is not opened in time")
         with Held(server.opening, ends_s - time.monotonic(), lambda: late):
-            connection = server.connection
-            if connection is not None and self._is_good(connection):
-                return connection
-            if server.failure is not None and server.failed_s >= asked_s:
-                raise UnsentError(str(server.failure)) from server.failure
+            connection = server.good()
             if connection is not None:
-                connection.retire()
-                server.connection = None
-            left_s = min(self.settings.connect_timeout_ms / 1e3, ends_s - time.monotonic())
+                return connection
+            left_s = server.begin_opening(asked_s, ends_s)
             try:
-                opened = self._opener(address, service, max(0.001, left_s))
+                opened = self._opener(address, service, left_s)
             except OSError as exc:
                 if not is_interruption(exc):
-                    server.failed_s, server.failure = time.monotonic(), exc
+                    server.failed(exc)
                 raise
-            server.failure = None
             try:
-                server.connection = Connection(opened)
+                connection = Connection(opened)
+                server.opened(connection)
             except BaseException:
                 opened.close()
                 raise
             if self._closed:
-                server.connection.close()
-            return server.connection
-
-    def _is_good(self, connection: Connection) -> bool:
-        idle_ms = (time.monotonic() - connection.used_s) * 1e3
-        return idle_ms <= self.settings.connection_idle_ms and connection.usable
-
-
-def _silence(error: OSError, request: Request, table: str, *, sent: bool) -> StoreUnavailableError:
-    silence = translate_silence(
-        error, table, request.method.decode(), str(request.address), sent=sent
-    )
-    silence.__cause__ = error
-    return silence
+                connection.close()
+            return connection

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import put_cells
+from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.requests import (
@@ -33,7 +34,7 @@ from hqueue.hbase.native.requests import (
     deletion,
     has_value,
 )
-from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import NotServedError, reads_answer
 from hqueue.hbase.native.wire import Answer as Reply
 from hqueue.hbase.native.wire import varint

@@ -6,8 +6,9 @@ import contextlib
 import os
 
 from hqueue import Settings
+from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.servers import Request, Servers
+from hqueue.hbase.native.servers import Servers
 from tests.support.scripted_server import Asked, ScriptedServer, answer
 
 

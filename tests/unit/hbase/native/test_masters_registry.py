@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hqueue import ClosedError, Outcome, RequestRefusedError, Settings, StoreUnavailableError
+from hqueue.hbase.native.exchanges import REGISTRY
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry
-from hqueue.hbase.native.servers import REGISTRY, Servers
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import LENGTH
 from hqueue.settings.addresses import Address
 from tests.support.registries import Named, NamingMaster

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hqueue.hbase.native.receiving import INBOX_BYTES, Receiver
+from hqueue.hbase.native.framing import INBOX_BYTES
+from hqueue.hbase.native.receiving import Receiver
 from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH
 
 Pair = tuple[socket.socket, Receiver]

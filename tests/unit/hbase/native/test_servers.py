@@ -23,10 +23,12 @@ from hqueue import (
     StoreUnavailableError,
 )
 from hqueue.errors import HQueueError
-from hqueue.hbase.native.connection import REQUESTS_MAX, Call, Connection
+from hqueue.hbase.native.calls import REQUESTS_MAX
+from hqueue.hbase.native.connection import BlockingCall, Connection
+from hqueue.hbase.native.exchanges import CLIENT, Request
 from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.servers import CLIENT, Request, Servers
+from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import NotServedError
 from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH, RemoteError, varint
 from hqueue.settings.addresses import Address
@@ -171,13 +173,13 @@ def test_one_that_waits_reads_on_for_one_that_is_not_there(
 ) -> None:
     came: list[Asked] = []
     sleeps, left = threading.Event(), threading.Event()
-    wait = Call.wait
+    wait = BlockingCall.wait
 
-    def sleep(call: Call) -> None:
+    def sleep(call: BlockingCall) -> None:
         sleeps.set()
         wait(call)
 
-    monkeypatch.setattr(Call, "wait", sleep)
+    monkeypatch.setattr(BlockingCall, "wait", sleep)
 
     def script(asked: Asked) -> Iterator[bytes]:
         came.append(asked)
@@ -190,7 +192,7 @@ def test_one_that_waits_reads_on_for_one_that_is_not_there(
 
     connection = Connection(open_socket(serve(script).address, CLIENT, 30))
 
-    def begin(bound_s: float) -> Call:
+    def begin(bound_s: float) -> BlockingCall:
         return connection.begin(b"Get", b"", [], 0, time.monotonic() + bound_s)
 
     with contextlib.closing(connection), ThreadPoolExecutor(2) as pool:
@@ -318,9 +320,7 @@ def test_a_promised_length_takes_no_memory(servers: Servers, serve: Serve) -> No
         ask(servers, server, b"", SHORT_MS)
     (connection,) = [each.connection for each in servers._servers.values()]
     assert connection is not None
-    frame = connection._receiver._frame
-    assert frame is not None
-    assert len(frame) <= 1 << 20
+    assert 0 < connection._receiver._frames.held_bytes <= 1 << 20
 
 
 def test_what_can_not_be_sent_is_not_applied(servers: Servers) -> None:

@@ -1,0 +1,185 @@
+"""The requests of one connection: how many may be under way, which answer belongs to which, and
+what becomes of those that are answered late or never.
+
+There is no I/O here and no waiting: `hqueue.hbase.native.connection` drives it with threads that
+block, `hqueue.hbase.native.async_connection` from an event loop.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from hqueue.hbase.native.wire import Answer, RemoteError, request_front
+
+__all__ = ["REQUESTS_MAX", "Call", "Calls", "NoAnswerError", "UnsentError"]
+
+REQUESTS_MAX = 256
+"""Requests under way on a connection. Those that were given up count until they are answered."""
+
+CALL_NUMBER_MAX = 2**31 - 1
+LEAVE_S = 1.0
+"""A caller has left by then, after the time of its request."""
+
+
+class UnsentError(ConnectionError):
+    """The request never left this process as a whole: the server can't have done it."""
+
+
+class NoAnswerError(ConnectionError):
+    """The request was sent, and no answer came: the server may have done it, or may do it yet."""
+
+
+class Call(abc.ABC):
+    """A request under way.
+
+    Args:
+        ends_s: when it is given up, by `time.monotonic`.
+    """
+
+    def __init__(self, ends_s: float) -> None:
+        self.number = 0
+        self.ends_s = ends_s
+        self.sent_s = 0.0
+        self.awaited = False
+        """Whether its caller waits for the answer: others may still be sending, and would not read.
+        """
+        self.result: Answer | RemoteError | BaseException | None = None
+
+    @property
+    def left_s(self) -> float:
+        """The time that is left for it; none at 0 and below."""
+        return self.ends_s - time.monotonic()
+
+    @abc.abstractmethod
+    def wake(self) -> None:
+        """Let its caller look at `result` again. Never raises, and doesn't wait."""
+
+    def front(self, method: bytes, message: bytes, cell_bytes: int) -> bytes:
+        """Its frame up to its cell block. The server is asked for no more time than is left."""
+        left_ms = max(1, int(self.left_s * 1e3))
+        return request_front(self.number, method, message, cell_bytes, left_ms)
+
+    def answer(self) -> Answer | RemoteError:
+        """Its answer, once its time is over or it has a result.
+
+        Raises:
+            NoAnswerError: none came in time, or the connection ended.
+        """
+        result = self.result
+        if result is None:
+            raise NoAnswerError("no answer in time")
+        if isinstance(result, BaseException) and not isinstance(result, RemoteError):
+            raise NoAnswerError(str(result)) from result
+        return result
+
+
+Under = TypeVar("Under", bound=Call)
+
+
+class Calls(Generic[Under]):
+    """The requests of one connection. One caller at a time: its driver sees to that."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[int, Under] = {}
+        """Those whose callers have not left."""
+        self._given_up: set[int] = set()
+        """The numbers of those that may still be answered, and that nobody waits for."""
+        self._number = 0
+        self.failure: BaseException | None = None
+        """Why the connection ended."""
+        self.retired = False
+        """Whether the connection will be used for no further request."""
+        self.heard_s = self.used_s = time.monotonic()
+
+    def has_room(self) -> bool:
+        """Whether one more request may be under way. Without a connection none is, and there is."""
+        if len(self._under_way) + len(self._given_up) < REQUESTS_MAX:
+            return True
+        self.bury()
+        return len(self._under_way) + len(self._given_up) < REQUESTS_MAX
+
+    def add(self, call: Under) -> None:
+        """Give a request its number. `leave` must follow.
+
+        Raises:
+            UnsentError: the connection ended.
+        """
+        if self.failure is not None:
+            raise UnsentError("the connection is closed") from self.failure
+        self._number = call.number = self._number % CALL_NUMBER_MAX + 1
+        self._under_way[call.number] = call
+
+    def deliver(self, number: int, result: Answer | RemoteError) -> bool:
+        """An answer came: give it to its caller, or throw it away where that has left; whether
+        that made room.
+
+        Raises:
+            ValueError: no request has that number.
+        """
+        call = self._under_way.get(number)
+        if call is not None:
+            call.result = call.result or result
+            call.wake()
+            return False
+        if number not in self._given_up:
+            raise ValueError("an answer to a request that was never made")
+        self._given_up.remove(number)
+        return True
+
+    def leave(self, call: Under) -> bool:
+        """A caller goes, with an answer or without; whether it was there, which made room."""
+        if self._under_way.get(call.number) is not call:
+            return False
+        self.used_s = time.monotonic()
+        self._drop(call)
+        return True
+
+    def bury(self) -> None:
+        """Give up requests whose callers were interrupted: their time is over."""
+        over_s = time.monotonic() - LEAVE_S
+        for call in [each for each in self._under_way.values() if each.ends_s < over_s]:
+            self._drop(call)
+
+    def fail(self, failure: BaseException) -> bool:
+        """The connection ended: nobody gets an answer any more. Whether this is how it ended, and
+        not an earlier failure.
+        """
+        is_first = self.failure is None
+        if self.failure is None:
+            self.failure = failure
+        for call in self._under_way.values():
+            call.result = call.result or self.failure
+            call.wake()
+        self._given_up.clear()
+        return is_first
+
+    def waiting(self) -> Iterator[Under]:
+        """The requests whose callers wait for an answer, the oldest first."""
+        return (each for each in self._under_way.values() if each.awaited and each.result is None)
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent on the connection, as far as it is known."""
+        return self.failure is None and not self.retired
+
+    @property
+    def silent(self) -> bool:
+        """Whether no answer can come: an idle connection that has something to read has ended."""
+        return not self._under_way and not self._given_up
+
+    @property
+    def over(self) -> bool:
+        """Whether the connection must be closed: nobody uses it, and nobody will."""
+        return not self._under_way and not self.usable
+
+    def _drop(self, call: Under) -> None:
+        """Nobody waits for this one."""
+        if call.result is None and call.sent_s:
+            self._given_up.add(call.number)
+            # A server that is gone says nothing any more; one that is slow has said something.
+            silent = self.heard_s < call.sent_s
+            self.retired |= silent or len(self._given_up) > REQUESTS_MAX // 2
+        self._under_way.pop(call.number, None)

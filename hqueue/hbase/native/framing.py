@@ -1,0 +1,88 @@
+"""Taking frames apart as their bytes come, whatever they come from."""
+
+from __future__ import annotations
+
+from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH
+
+__all__ = ["INBOX_BYTES", "Frames"]
+
+INBOX_BYTES = 64 * 1024
+"""What is read at once where small answers come."""
+
+
+class Frames:
+    """The frames of a stream of bytes, one after the other. It does no I/O: its driver reads into
+    `space`, reports how much came with `add`, and takes whole frames with `next`.
+
+    Memory grows as bytes arrive: a length that is promised allocates no more than a frame that came
+    has had.
+    """
+
+    def __init__(self) -> None:
+        self._inbox = bytearray(INBOX_BYTES)
+        self._view = memoryview(self._inbox)
+        self._low = self._high = 0
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._length = 0
+        self._largest = INBOX_BYTES
+        """The longest frame that has come: room for as much need not grow, which costs copies."""
+        self._space: memoryview | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the frame that is not whole yet."""
+        return 0 if self._frame is None else len(self._frame)
+
+    def space(self) -> memoryview:
+        """Where the next bytes belong, never empty. Valid until the next call of any method but
+        `add`; `next` must have returned None before.
+        """
+        if self._frame is None:
+            left = self._high - self._low
+            self._view[:left] = self._view[self._low : self._high]
+            self._low, self._high = 0, left
+            return self._view[left:]
+        if self._space is not None:
+            self._space.release()  # A bytearray can't grow while somebody looks into it.
+        if self._filled == len(self._frame):
+            self._frame += bytes(min(self._filled, self._length - self._filled))
+        self._space = memoryview(self._frame)[self._filled :]
+        return self._space
+
+    def add(self, count: int) -> None:
+        """So many bytes came into the last `space`."""
+        if self._frame is None:
+            self._high += count
+        else:
+            self._filled += count
+
+    def next(self) -> bytearray | None:
+        """The next frame without its length; None while it is not whole.
+
+        Raises:
+            ValueError: what came is no frame.
+        """
+        if self._frame is None and not self._begin():
+            return None
+        if self._filled < self._length:
+            return None
+        frame, self._frame, self._space = self._frame, None, None
+        self._largest = max(self._largest, self._length)
+        return frame
+
+    def _begin(self) -> bool:
+        """Take in a frame's length, and what came of it; whether the length is there."""
+        there = self._high - self._low - LENGTH.size
+        if there < 0:
+            return False
+        (length,) = LENGTH.unpack_from(self._inbox, self._low)
+        if not 0 < length <= FRAME_BYTES_MAX:
+            raise ValueError("a frame's length is out of range")
+        self._low += LENGTH.size
+        self._length = length
+        self._filled = min(there, length)
+        self._frame = bytearray(min(length, self._largest))
+        self._frame[: self._filled] = self._view[self._low : self._low + self._filled]
+        self._low += self._filled
+        return True
