@@ -18,7 +18,6 @@ from hqueue.errors import (
 from hqueue.groups.assignors import Assignment, Assignor
 from hqueue.groups.changes import Changes
 from hqueue.groups.members import GroupMembers
-from hqueue.groups.membership import Membership, Steps
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.groups.pacing import Pacing
 from hqueue.groups.paths import GroupPaths
@@ -26,6 +25,8 @@ from hqueue.groups.plan import GroupPlan
 from hqueue.groups.planning import Planning
 from hqueue.metadata import MetadataStore, PartitionKey, SessionState
 from hqueue.metadata.certainty import Certainty
+from hqueue.metadata.claimant import Claimant
+from hqueue.metadata.claiming import Steps
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import NEW, Watch
 from hqueue.metadata.registration import Registration
@@ -51,7 +52,7 @@ class GroupMember:
         consumer: its ID, which no other has.
         streams: how many streams it has of each queue.
         assignor: who gets what.
-        eager: as `Membership` takes it.
+        eager: as `Claimant` takes it.
         writer: how its commits are signed: by a name that no other process has, or had. Its ID if
             that is one.
         static: whether its ID outlives it: its place is kept until its session is over, for a
@@ -101,10 +102,8 @@ class GroupMember:
         self._on_idle = on_idle
         self._clock = clock
         self._faults = FaultLog(logger, clock)
-        self._owners = Owners(store, paths, "consumer")
         self._offsets = GroupOffsets(store, paths) if commits else None
         self._planning = Planning(consumer, assignor, led=not eager)
-        self._membership = Membership(eager=eager)
         self._plan = GroupPlan(store, paths)
         self._known: dict[PartitionKey, Offset] = {}
         self._refused_at: dict[PartitionKey, Position] = {}
@@ -114,20 +113,19 @@ class GroupMember:
         self._work = Condition(self._lock)
         self._pacing = Pacing(self._work, clock, idle_ms_max)
         self._certainty = Certainty(store, self._lock, clock)
-        self._requests = threading.Lock()
-        """Held while claims are made, released or looked after: a release that takes so long that
-        the session is lost must not find what was claimed with the next one."""
         self._closed = self._abandoned = self._left = False
         self._group = GroupMembers(store, paths, clock)
-        self._watches: list[Watch] = []
+        self._watches: list[Watch | Claimant] = []
         joined: list[Registration] = []
         try:
             # As one step, so that no interruption leaves one that nobody closes.
             join = partial(self._group.join, streams=streams, on_failure=self._fail, static=static)
             joined.extend(map(join, (consumer,)))
             self._registration = joined[0]
-            self._guard = self._owners.guard(consumer, self._look)
-            self._watches.append(self._guard)
+            owners = Owners(store, paths, "consumer")
+            self._claimant = Claimant(owners, consumer, self._lock, self._look, eager=eager)
+            self._claiming = self._claimant.claiming
+            self._watches.append(self._claimant)
             self._watches.append(store.on_state(self._on_state, self._end))
             self._watches.append(self._group.watch(self._on_members))
             if not eager:
@@ -175,14 +173,14 @@ class GroupMember:
         claim, though of this same member, whose session was over meanwhile.
         """
         with self._lock:
-            counting = self._membership.held - self._changes.lost
+            counting = self._claiming.held - self._changes.lost
             self._known |= {key: assigned[key] for key in counting & assigned.keys()}
 
     @property
     def held(self) -> Collection[PartitionKey]:
         """What it has or may have: also what is being claimed, or given up."""
         with self._lock:
-            return self._membership.held
+            return self._claiming.held
 
     @property
     def certain_until_ms(self) -> float:
@@ -206,7 +204,7 @@ class GroupMember:
             return False
         with self._lock:
             # The session may have been lost since then: that is noticed for both at once.
-            return self._certainty.still_holds(for_ms) and self._membership.owns(key)
+            return self._certainty.still_holds(for_ms) and self._claiming.owns(key)
 
     def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
         """Commit offsets of what it has accepted, in few round trips; those that were refused:
@@ -242,24 +240,18 @@ class GroupMember:
         Raises:
             StoreUnavailableError: they are still its own, perhaps. To be called again.
         """
-        with self._requests:
-            with self._lock:
-                # Others of these were lost since, and are perhaps claimed again.
-                revoked = set(filter(self._membership.revokes, partitions))
-            self._owners.release(revoked)
-            with self._lock:
-                for key in revoked:
-                    self._membership.released(key)
-                for key in revoked - self._membership.held:
-                    self._known.pop(key, None)
-                self._pacing.notify()
+        released = self._claimant.release(partitions)
+        with self._lock:
+            for key in released - self._claiming.held:
+                self._known.pop(key, None)
+            self._pacing.notify()
 
     def leave(self) -> None:
         """Leave the group, and claim nothing any more; what it has is `Changes.revoked`, and stays
         its own until it is released. Then `close` it. Never raises.
         """
         with self._lock:
-            self._membership.leave()
+            self._claiming.leave()
             self._pacing.notify()
         self._registration.close()
 
@@ -288,7 +280,7 @@ class GroupMember:
     def _give_up_claims(self) -> None:
         if self._store.state is SessionState.CONNECTED:  # Else it is not waited for.
             try:
-                self._owners.release(self._membership.held)
+                self._claimant.give_up()
             except ClosedError:
                 pass  # They went with the session.
             except HQueueError as exc:
@@ -331,7 +323,7 @@ class GroupMember:
             self._work.notify_all()
 
     def _lose(self) -> None:
-        lost = self._membership.lost()
+        lost = self._claiming.lost()
         self._certainty.begin(None)
         self._known.clear()
         self._refused_at.clear()
@@ -351,12 +343,12 @@ class GroupMember:
         """
         with self._lock:
             current = set(filter(lambda key: self._known.get(key) is refused[key], refused))
-            gone = self._membership.taken_away(current)
+            gone = self._claiming.taken_away(current)
             if not gone:
                 return
             for key in gone:
                 self._refused_at[key] = self._known.pop(key).position
-            self._membership.doubt(gone)
+            self._claiming.doubt(gone)
             self._tell_lost(gone)
             self._pacing.notify()
         logger.warning("commits are refused: claimed again if still wanted: %s", sorted(gone)[:10])
@@ -399,7 +391,7 @@ class GroupMember:
                 self._on_change()
             try:
                 done = self._carry_out(steps, session_id)
-                done &= session_id is None or self._look_after_claims(session_id)
+                done &= session_id is None or self._look_after_claims()
                 if done and session_id is not None:
                     self._faults.over("claims", "a group can be asked again")
                 if plan is not None:
@@ -415,9 +407,9 @@ class GroupMember:
 
     def _steps(self) -> Steps:
         """What is to be done now."""
-        self._membership.want(self._planning.wanted(), regrouped=self._planning.regrouped)
+        self._claiming.want(self._planning.wanted(), regrouped=self._planning.regrouped)
         self._planning.regrouped = False
-        steps = self._membership.steps()
+        steps = self._claiming.steps()
         self._changes.revoked |= steps.revoke
         for key in steps.revoke:
             self._changes.assigned.pop(key, None)
@@ -441,63 +433,41 @@ class GroupMember:
     def _carry_out(self, steps: Steps, session_id: int | None) -> bool:
         """Release what is in doubt, and claim; whether all of it was had."""
         taken: dict[PartitionKey, Offset] = {}
-        claimed: Collection[PartitionKey] = ()
-        doubtful: frozenset[PartitionKey] = frozenset()
+
+        def take_over(claimed: Collection[PartitionKey]) -> Collection[PartitionKey]:
+            taken.update(self._take_over(claimed, session_id))
+            return taken.keys()
+
         try:
-            with self._requests:
-                if steps.release:
-                    self._owners.release(steps.release)
-                if steps.claim:
-                    claimed = self._owners.claim(self.consumer, steps.claim)
-            if claimed:
-                taken = self._take_over(claimed, session_id)
+            owned = self._claimant.carry_out(steps, take_over)
         except ClosedError:
             raise
         except HQueueError as exc:
             self._faults.met("claims", "a group can't be asked now: %s", exc)
-            doubtful = steps.release | steps.claim
-        with self._lock:
-            here = self._certainty.session_id == session_id
-            if not here:  # Some of it may be the next session's.
-                doubtful = steps.claim
-            doubtful |= frozenset(claimed) - taken.keys()
-            # What was lost meanwhile is in doubt.
-            for key in steps.claim & self._membership.claiming:
-                if key in taken and here:
-                    self._membership.claimed(key)
-                    self._changes.assigned[key] = taken[key]
-                else:
-                    self._membership.refused(key)
-            self._membership.doubt(doubtful)
-        refused = steps.claim - taken.keys()
-        if taken:
+            return False
+        with self._lock:  # What was lost meanwhile is not claimed again but by this thread.
+            for key in filter(self._claiming.owns, owned):
+                self._changes.assigned[key] = taken[key]
+        if owned:
             self._on_change()
-        return not (refused or doubtful)
+        return owned == steps.claim
 
-    def _look_after_claims(self, session_id: int) -> bool:
-        """Take notice of claims that another hand took away: others may have these partitions.
-        Whether all are there.
-        """
+    def _look_after_claims(self) -> bool:
+        """Take notice of claims that another hand took away. Whether all are there."""
         try:
-            with self._requests:
-                with self._lock:
-                    claims = self._membership.claims
-                gone = self._guard.lost(claims)
-                with self._lock:
-                    if not gone or self._certainty.session_id != session_id:
-                        return True
-                    gone = set(self._membership.taken_away(gone))
-                    for key in gone:
-                        self._known.pop(key, None)
-                    self._tell_lost(gone)
+            gone = self._claimant.look_after()
         except ClosedError:
             raise
         except HQueueError as exc:
             text = "it is not known now whether claims are there: %s"
             self._faults.met("claims", text, exc)
             return False
-        logger.warning("claims were removed by another hand: %s", sorted(gone)[:10])
-        return False
+        if gone:
+            with self._lock:
+                for key in gone:
+                    self._known.pop(key, None)
+                self._tell_lost(gone)
+        return not gone
 
     def _take_over(
         self, claimed: Collection[PartitionKey], session_id: int | None

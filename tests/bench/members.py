@@ -71,7 +71,7 @@ class Participant:
         self._closed = True
         self._noticed.set()
         self._thread.join()
-        for key in self._member._membership.owned:
+        for key in self._member._claiming.owned:
             self._note(ENDED, key)
         self._member.close()
         self._store.close()

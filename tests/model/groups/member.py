@@ -6,9 +6,9 @@ import copy
 import dataclasses
 from collections.abc import Iterable
 
-from hqueue.groups.membership import Membership, Steps
 from hqueue.groups.planning import Planning
 from hqueue.metadata import PartitionKey
+from hqueue.metadata.claiming import Claiming, Steps
 
 from .commits import Commit, Known
 from .offsets import Offsets
@@ -22,7 +22,7 @@ Plan = tuple[tuple[PartitionKey, str], ...]
 class Member:
     """A member as it is."""
 
-    membership: Membership
+    claiming: Claiming
     planning: Planning
     session: int
     seen_members: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class Member:
     def copied(self) -> Member:
         return dataclasses.replace(
             self,
-            membership=_copied(self.membership),
+            claiming=_copied(self.claiming),
             planning=copy.copy(self.planning),
             begun=self.begun.copy(),
             late=self.late.copy(),
@@ -66,11 +66,11 @@ class Member:
         done before.
         """
         return (
-            sorted(self.membership._stages.items(), key=str),
-            sorted(self.membership._outdated),
-            sorted(self.membership._doubtful),
-            sorted(self.membership._wanted),
-            self.membership.leaving,
+            sorted(self.claiming._stages.items(), key=str),
+            sorted(self.claiming._outdated),
+            sorted(self.claiming._doubtful),
+            sorted(self.claiming._wanted),
+            self.claiming.leaving,
             sorted((self.planning._plan or {}).items()),
             self.planning._stands,
             self.planning.regrouped,
@@ -117,9 +117,9 @@ class Member:
 
     def next_steps(self) -> Steps:
         """What is to be done now."""
-        membership = _copied(self.membership)
-        membership.want(self.planning.wanted(), regrouped=self.planning.regrouped)
-        return membership.steps()
+        claiming = _copied(self.claiming)
+        claiming.want(self.planning.wanted(), regrouped=self.planning.regrouped)
+        return claiming.steps()
 
     def requests(self) -> Iterable[PartitionKey]:
         """The partitions of which the next request may be made: what was handed out of one is
@@ -128,6 +128,11 @@ class Member:
         for key, stage in self.begun.items():
             if not (stage == "release" and self.commits and key in self.known):
                 yield key
+
+    def answer(self, key: PartitionKey, *, owned: bool = False, doubtful: bool = False) -> None:
+        """Its claim of a partition ends so."""
+        asked = Steps(frozenset([key]), session=self.claiming.session)
+        self.claiming.answered(asked, [key] * owned, [key] * doubtful)
 
     # What its consumer does.
 
@@ -160,13 +165,13 @@ class Member:
 
     def forget(self) -> None:
         """What it had was its session's."""
-        self.membership.lost()
+        self.claiming.lost()
         for each in (self.read, self.assigned, self.known):
             each.clear()
 
 
-def _copied(membership: Membership) -> Membership:
-    other = copy.copy(membership)
-    other._stages = membership._stages.copy()
-    other._outdated = membership._outdated.copy()
+def _copied(claiming: Claiming) -> Claiming:
+    other = copy.copy(claiming)
+    other._stages = claiming._stages.copy()
+    other._outdated = claiming._outdated.copy()
     return other

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from hqueue.groups.membership import Membership
 from hqueue.groups.offsets import GroupOffsets
 from hqueue.groups.planning import Planning
+from hqueue.metadata.claiming import Claiming
 
 __all__ = ["ALL_RULES", "Bounds", "Rules", "ViolationError"]
 
@@ -40,7 +40,7 @@ class Rules:
     claims_again_what_was_refused: bool = True
     doubts_what_got_no_answer: bool = True
     """A claim whose answer was lost is released, or claimed again."""
-    member: type[Membership] = Membership
+    member: type[Claiming] = Claiming
     planning: type[Planning] = Planning
     offsets: type[GroupOffsets] = GroupOffsets
     """What becomes of a commit without an answer, and of one that was refused."""

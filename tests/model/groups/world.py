@@ -25,7 +25,7 @@ class World:
     Args:
         bounds: what may happen at most.
         assignor: of the members.
-        eager: as `Membership` takes it.
+        eager: as `Claiming` takes it.
         rules: those that are kept.
     """
 
@@ -100,7 +100,7 @@ class World:
                 yield from (("release", name, key) for key in member.late)
                 yield from self._steps_of_commits(name, member)
             if member.alive and member.leased and self._commits and faults:
-                owned = member.membership.owned
+                owned = member.claiming.owned
                 yield from (("commit", name, key) for key in member.known if key in owned)
             if faults and not gone and member.alive:
                 yield from self._faults(name, member)
@@ -128,7 +128,7 @@ class World:
             yield "miss", name, None
         if self._left["delay"] and member.plans():
             yield "delay", name, None
-        if self._left["leave"] and not member.membership.leaving:
+        if self._left["leave"] and not member.claiming.leaving:
             yield "leave", name, None
 
     def _steps_of_commits(self, name: str, member: Member) -> Iterator[Action]:
@@ -151,7 +151,7 @@ class World:
         steps = member.next_steps()
         if (steps.claim - member.refused) or steps.revoke or steps.release or member.plans():
             yield "step", name, None
-        elif member.membership.leaving and not (member.membership.held or member.commits):
+        elif member.claiming.leaving and not (member.claiming.held or member.commits):
             yield "depart", name, None
 
     def perform(self, action: Action) -> None:
@@ -176,10 +176,10 @@ class World:
     def _join(self, name: str) -> None:
         self._late.discard(name)
         self._sessions += 1
-        membership = self.rules.member(eager=self._eager)
+        claiming = self.rules.member(eager=self._eager)
         planning = self.rules.planning(name, self._assignor, led=not self._eager)
         planning.see_partitions(dict.fromkeys(self.keys))
-        self.members[name] = Member(membership, planning, self._sessions)
+        self.members[name] = Member(claiming, planning, self._sessions)
         self.present[name] = self._sessions
 
     def _see_members(self, name: str) -> None:
@@ -215,14 +215,13 @@ class World:
         if plan is not None:
             self._write_plan(tuple(sorted(plan.items())))
         wanted = member.planning.wanted()
-        member.membership.want(wanted, regrouped=member.planning.regrouped)
+        member.claiming.want(wanted, regrouped=member.planning.regrouped)
         member.planning.regrouped = False
-        doubtful = member.membership.held
-        steps = member.membership.steps()
+        doubtful = member.claiming.held
+        steps = member.claiming.steps()
         for key in sorted(steps.claim):
             if key in member.refused:  # It is not asked for now.
-                member.membership.refused(key)
-                member.membership.doubt({key} & doubtful)
+                member.answer(key, doubtful=key in doubtful)
             else:
                 member.begun[key] = "create"
         member.begun |= dict.fromkeys(sorted(steps.revoke), "release")
@@ -261,8 +260,7 @@ class World:
             if (lives and member.leased) or not self.rules.asks_for_its_session_before_it_bumps:
                 member.begun[key] = "bump"
             else:
-                self._refuse(member, key)
-                self._doubt_claim(member, key)
+                self._refuse(member, key, doubtful=self.rules.doubts_what_got_no_answer)
         elif self.rules.bumps_compare_the_version and (
             member.read[key][0] != self._offsets.versions[key]
         ):
@@ -274,9 +272,9 @@ class World:
         member.read[key] = self._offsets.versions[key], self._offsets.positions[key]
         member.begun[key] = "ask"
 
-    def _refuse(self, member: Member, key: PartitionKey) -> None:
+    def _refuse(self, member: Member, key: PartitionKey, *, doubtful: bool = False) -> None:
         member.refused.add(key)
-        member.membership.refused(key)
+        member.answer(key, doubtful=doubtful)
 
     def _bump(self, name: str, member: Member, key: PartitionKey) -> None:
         """The version of an offset is counted up, and the partition is consumed from there."""
@@ -285,7 +283,7 @@ class World:
         if self.present.get(name) == member.session and before:
             raise ViolationError(f"{name} begins {key} before an offset that was committed")
         member.assigned[key] = self._offsets.bump(name, key, member.claims[key], position)
-        member.membership.claimed(key)
+        member.answer(key, owned=True)
         # To accept that later would keep a consumer from committing, and nothing else.
         if not (member.commits and self.rules.commits_for_what_it_accepted_only):
             member.accept()
@@ -297,7 +295,7 @@ class World:
         """A consumer gives up what it was to give up."""
         member = self.members[name]
         member.late.discard(key)
-        revokes = member.membership.revokes(key)
+        revokes = member.claiming.revokes(key)
         if self.rules.releases_what_is_revoked_only and not revokes:
             return
         mine = self.owners.get(key) == (name, member.session)
@@ -305,7 +303,7 @@ class World:
             self.owners.pop(key, None)
         if revokes:
             member.known.pop(key, None)
-            member.membership.released(key)
+            member.claiming.released(key)
 
     def _lose(self, name: str, key: PartitionKey) -> None:
         """A claim is made, but its answer gets lost."""
@@ -313,12 +311,7 @@ class World:
         member = self.members[name]
         del member.begun[key]
         self.owners[key] = name, member.session
-        member.membership.refused(key)
-        self._doubt_claim(member, key)
-
-    def _doubt_claim(self, member: Member, key: PartitionKey) -> None:
-        if self.rules.doubts_what_got_no_answer:
-            member.membership.doubt([key])
+        member.answer(key, doubtful=self.rules.doubts_what_got_no_answer)
 
     def _commit(self, name: str, key: PartitionKey) -> None:
         """One more message is handed out, and to be committed, whatever becomes of the session."""
@@ -420,7 +413,7 @@ class World:
     def _leave(self, name: str) -> None:
         """It closes: it gives up what it has, and departs when that is done."""
         self._left["leave"] -= 1
-        self.members[name].membership.leave()
+        self.members[name].claiming.leave()
 
     def _depart(self, name: str) -> None:
         self._end(name)
@@ -438,7 +431,7 @@ class World:
             able = [
                 name
                 for name, member in self.members.items()
-                if member.alive and (member.leased or not leased) and key in member.membership.owned
+                if member.alive and (member.leased or not leased) and key in member.claiming.owned
             ]
             if len(able) > 1:
                 raise ViolationError(f"{' and '.join(able)} hand out messages of {key}")
@@ -454,7 +447,7 @@ class World:
         if self._assignor(view) != view.owners:
             raise ViolationError(f"it settles with {dict(view.owners)}")
         for key, name in view.owners.items():
-            if key not in self.members[name].membership.owned:
+            if key not in self.members[name].claiming.owned:
                 raise ViolationError(f"{name} has {key}, and does not know it")
             if not self._can_commit(name, key):
                 raise ViolationError(f"{name} has {key}, and can't commit")

@@ -206,7 +206,7 @@ def test_a_claim_that_it_does_not_know_of_is_released(
     settle(first, second, shares=(2, 2))
     taken = next(iter(first.positions))
     # As if the answer to its claim had been lost, and then it was another's turn.
-    first.member._membership.refused(taken)
+    first.member._claiming.taken_away([taken])
     first.positions.pop(taken)
     first.member.see_partitions(PARTITIONS)
     settle(first, second, shares=(2, 2))
@@ -228,7 +228,7 @@ def test_a_claim_under_way_while_its_session_was_taken_for_over_is_made_again(
 ) -> None:
     first = join("a")
     settle(first, shares=(4,))
-    with stopped_at(first.member._owners, "claim", after=True) as (claimed, go_on):
+    with stopped_at(first.member._claimant._owners, "claim", after=True) as (claimed, go_on):
         first.session.expire()
         assert claimed.wait(60)
         first.session.lose_sight()
@@ -250,14 +250,15 @@ def test_a_release_that_outlasts_the_session_leaves_what_was_claimed_after_it(
 
     wait_for(asked, "it is to give up two")
     owners = Owners(metadata_server.open(), PATHS, "consumer")
-    release, under_way, go_on = first.member._owners.release, threading.Event(), threading.Event()
+    claims = first.member._claimant._owners
+    release, under_way, go_on = claims.release, threading.Event(), threading.Event()
 
     def slow(partitions: Collection[PartitionKey]) -> None:
         under_way.set()
         assert go_on.wait(30)
         release(partitions)
 
-    monkeypatch.setattr(first.member._owners, "release", slow)
+    monkeypatch.setattr(claims, "release", slow)
     releasing = threading.Thread(target=first.member.release, args=(revoked,))
     releasing.start()
     assert under_way.wait(30)

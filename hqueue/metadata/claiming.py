@@ -1,20 +1,20 @@
-"""What a member of a group does next: which partitions it claims, and which it gives up. Pure: its
-driver makes the requests, and says what became of them.
+"""Which partitions one claims and gives up: a member of a group, a worker, a hub. Pure: its driver
+makes the requests (`hqueue.metadata.claimant`), and says what became of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from hqueue.metadata import PartitionKey
+from hqueue.metadata.records import PartitionKey
 
-__all__ = ["Membership", "Steps"]
+__all__ = ["Claiming", "Steps"]
 
 
 class _Stage(enum.Enum):
-    """How far this member is with a partition."""
+    """How far its owner is with a partition."""
 
     CLAIMING = enum.auto()
     OWNED = enum.auto()
@@ -26,26 +26,29 @@ class Steps:
     """What is to be done now, in any order."""
 
     claim: frozenset[PartitionKey] = frozenset()
-    """To be claimed. Each ends with `Membership.claimed` or `Membership.refused`."""
+    """To be claimed. Each ends with `Claiming.answered`."""
     revoke: frozenset[PartitionKey] = frozenset()
     """To be given up, as soon as what was handed out of them is done with. Each ends with
-    `Membership.released`."""
+    `Claiming.released`."""
     release: frozenset[PartitionKey] = frozenset()
     """To be released at once: it may have them, and does not know it. If that fails:
-    `Membership.doubt`."""
+    `Claiming.doubt`."""
+    session: int = dataclasses.field(default=0, compare=False)
+    """By which of the owner's sessions: counted in `Claiming.lost`."""
 
 
-class Membership:
-    """Brings what a member has to what it is to have. Not thread-safe.
+class Claiming:
+    """Brings what one has to what it is to have. Not thread-safe.
 
     It claims what it is to have, whoever has that now, and gives up only what it has itself: so a
     partition changes hands when its owner lets go, or when that owner's session ends. What it is
-    to have may be out of date, and other members may follow another plan: the service decides who
-    has a partition.
+    to have may be out of date, and others may follow another plan: the service decides who has a
+    partition.
 
     What was refused is claimed again: its owner gives it up sooner or later. What it may have, and
     is not to have any more, is released: what it claimed without an answer, and what it had when it
-    took its session for over, which may live on.
+    took its session for over, which may live on. An answer counts for the session that asked: what
+    comes when that is over is in doubt.
 
     Args:
         eager: when the group changes, give up everything before anything is claimed, as seed 004
@@ -54,6 +57,7 @@ class Membership:
 
     def __init__(self, *, eager: bool = False) -> None:
         self._eager = eager
+        self._session = 0
         self._wanted: frozenset[PartitionKey] = frozenset()
         self._stages: dict[PartitionKey, _Stage] = {}
         self._outdated: set[PartitionKey] = set()
@@ -63,27 +67,32 @@ class Membership:
         """Whether it gives up everything, and claims nothing any more."""
 
     @property
+    def session(self) -> int:
+        """Counts the sessions that were lost."""
+        return self._session
+
+    @property
     def owned(self) -> frozenset[PartitionKey]:
-        """What it may consume, for as long as its session is certain to live."""
+        """What it may use, for as long as its session is certain to live."""
         return self._at(_Stage.OWNED)
 
     def owns(self, key: PartitionKey) -> bool:
         """Whether `owned` has this one."""
         return self._stages.get(key) is _Stage.OWNED
 
-    def revokes(self, key: PartitionKey) -> bool:
-        """Whether it is giving this one up."""
-        return self._stages.get(key) is _Stage.REVOKING
-
     @property
-    def claiming(self) -> frozenset[PartitionKey]:
-        """What `steps` named to be claimed, while it is not said what became of that."""
-        return self._at(_Stage.CLAIMING)
+    def revoking(self) -> frozenset[PartitionKey]:
+        """What it is giving up: `steps` named it, and it is not released yet."""
+        return self._at(_Stage.REVOKING)
+
+    def revokes(self, key: PartitionKey) -> bool:
+        """Whether `revoking` has this one."""
+        return self._stages.get(key) is _Stage.REVOKING
 
     @property
     def claims(self) -> frozenset[PartitionKey]:
         """What it has claimed: also what it is giving up."""
-        return self.owned | self._at(_Stage.REVOKING)
+        return self.owned | self.revoking
 
     @property
     def held(self) -> frozenset[PartitionKey]:
@@ -110,6 +119,7 @@ class Membership:
         in doubt: after a long cut the same session may come back, and with it its claims.
         """
         owned = self.claims
+        self._session += 1
         self.doubt(self._stages)
         self._stages.clear()
         return owned
@@ -130,22 +140,40 @@ class Membership:
         revoke = self.owned - stay
         self._put(revoke, _Stage.REVOKING)
         claim: frozenset[PartitionKey] = frozenset()
-        if not self._eager or not self._at(_Stage.REVOKING):
+        if not self._eager or not self.revoking:
             claim = wanted - self._stages.keys()
             self._put(claim, _Stage.CLAIMING)
         release, self._doubtful = self._doubtful - self._stages.keys(), frozenset()
-        return Steps(claim, revoke, release)
+        return Steps(claim, revoke, release, self._session)
 
-    def claimed(self, key: PartitionKey) -> None:
-        """A claim that `steps` named is this member's now."""
-        self._stages[key] = _Stage.OWNED
-        self._outdated.discard(key)
+    def answered(
+        self,
+        steps: Steps,
+        owned: Collection[PartitionKey],
+        doubtful: Collection[PartitionKey] = (),
+    ) -> frozenset[PartitionKey]:
+        """What `steps` named to be claimed and released was asked for; what it owns by that.
 
-    def refused(self, key: PartitionKey) -> None:
-        """A claim that `steps` named is another's; `steps` names it again, if it still is to be
-        claimed. So the driver waits a little before it asks.
+        What it does not own `steps` names to be claimed again, if it still is to be had: another
+        has it. So the driver waits a little before it asks.
+
+        Args:
+            steps: what was asked for.
+            owned: the claims that are this owner's now, and may be used.
+            doubtful: what it may have besides. Where nothing is known, all that was asked for.
         """
-        del self._stages[key]
+        if steps.session != self._session:  # Some of it may be the next session's.
+            self.doubt(steps.claim.union(doubtful))
+            return frozenset()
+        # What was taken out of the stages meanwhile is lost.
+        for key in steps.claim & self._at(_Stage.CLAIMING):
+            if key in owned:
+                self._stages[key] = _Stage.OWNED
+                self._outdated.discard(key)
+            else:
+                del self._stages[key]
+        self.doubt(doubtful)
+        return frozenset(filter(self.owns, steps.claim))
 
     def doubt(self, keys: Iterable[PartitionKey]) -> None:
         """It may have these claims, and does not know it: `steps` claims or releases them."""
