@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 
 from hqueue.errors import HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 
 __all__ = ["SEVERAL_ROWS", "Fetch", "Fetcher", "Pace", "Poll", "fetch_once"]
@@ -37,28 +38,26 @@ Poll = Callable[[Sequence[PartitionReader], int], Iterator[list[Batch]]]
 """Asks once for up to so many next batches of each of some readers, as `hqueue.Queue.poll`."""
 
 
+NO_PAUSE = Backoff(0.0, 0.0)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
     """How often a partition's tail is looked at: without a pause if nothing else is said.
 
     Args:
-        pause_ms_min: the pause after the first answer without a batch.
-        pause_ms_max: the longest such pause.
-        growth: by what the pause is multiplied with each further one.
+        idle: the pauses after answers without a batch.
+        failed: the pauses after errors.
         after_batch_ms: the pause after an answer with a batch.
-        failed_ms_min, failed_ms_max: the first and the longest pause after an error.
         check_every_ms: how often the end of the log itself is looked at while nothing comes, in
             case the log goes on elsewhere.
         gather_share: where one partition is asked for, those that are due within this share of
             their own pause are asked for along with it: in fewer requests.
     """
 
-    pause_ms_min: float = 0.0
-    pause_ms_max: float = 0.0
-    growth: float = 1.0
+    idle: Backoff = NO_PAUSE
+    failed: Backoff = NO_PAUSE
     after_batch_ms: float = 0.0
-    failed_ms_min: float = 0.0
-    failed_ms_max: float = 0.0
     check_every_ms: float = 0.0
     gather_share: float = 0.0
 
@@ -132,12 +131,11 @@ class Fetch:
         return moved
 
     def _pause_ms(self, moved: bool, error: HQueueError | None) -> float:
-        pace, grown_ms = self.pace, self.pause_ms * self.pace.growth
         if error is not None:
-            return min(max(pace.failed_ms_min, grown_ms), pace.failed_ms_max)
+            return self.pace.failed.longer(self.pause_ms)
         if moved:
-            return pace.after_batch_ms
-        return min(max(pace.pause_ms_min, grown_ms), pace.pause_ms_max)
+            return self.pace.after_batch_ms
+        return self.pace.idle.longer(self.pause_ms)
 
 
 FetchT = TypeVar("FetchT", bound=Fetch)

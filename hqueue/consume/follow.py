@@ -9,6 +9,7 @@ from hqueue.consume.polling import poll
 from hqueue.errors import HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.ports import ReadPort
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 
 __all__ = ["follow"]
@@ -39,13 +40,10 @@ def follow(
     While a queue is truncated it is disabled for some seconds, and missing for a moment: so both
     are errors only when they last for an operation's bound.
     """
+    pauses = Backoff(PAUSE_MS_MIN, PAUSE_MS_MAX, growth=1.5)
     pace = Pace(
-        pause_ms_min=PAUSE_MS_MIN,
-        pause_ms_max=PAUSE_MS_MAX,
-        growth=1.5,
-        after_batch_ms=0.0,
-        failed_ms_min=PAUSE_MS_MIN,
-        failed_ms_max=PAUSE_MS_MAX,
+        idle=pauses,
+        failed=pauses,
         check_every_ms=CHECK_TAIL_EVERY_MS,
         gather_share=1.0,  # One request for all costs no more than one for some.
     )

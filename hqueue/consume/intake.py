@@ -17,6 +17,7 @@ from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
 from hqueue.runtime.threads import try_start
 from hqueue.runtime.waiting import Condition
@@ -24,11 +25,8 @@ from hqueue.runtime.waiting import Condition
 __all__ = ["Intake", "Portion"]
 
 PACE = Pace(
-    pause_ms_min=2.0,
-    pause_ms_max=100.0,
-    growth=1.5,
-    failed_ms_min=100.0,
-    failed_ms_max=2_000.0,
+    idle=Backoff(2.0, 100.0, growth=1.5),
+    failed=Backoff(100.0, 2_000.0, growth=1.5),
     check_every_ms=5_000.0,
     gather_share=1.0,  # One request for all costs no more than one for some.
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Clock
 
 __all__ = ["Pacing"]
 
-RETRY_MS_MIN = 10.0
-RETRY_MS_MAX = 250.0
-"""How long what was refused, or could not be asked for, is left alone: at first for the least,
-since its owner is giving it up, and for twice as long each time."""
+RETRIES = Backoff(10.0, 250.0)
+"""How long what was refused, or could not be asked for, is left alone: not for long at first, since
+its owner is giving it up."""
 GATHER_MS = 100.0
 """How long the members stay the same before anything is planned: of many that join at once all are
 seen then, and nothing moves twice."""
@@ -58,9 +58,7 @@ class Pacing:
 
     def settle(self, *, done: bool) -> None:
         """All was done; or not, and the rest is due a little later."""
-        self._retry_ms = (
-            None if done else min(2 * (self._retry_ms or RETRY_MS_MIN / 2), RETRY_MS_MAX)
-        )
+        self._retry_ms = None if done else RETRIES.longer(self._retry_ms or 0.0)
 
     def wait(self, closed: Callable[[], bool]) -> None:
         """Until something is to be done, or done again; or it is `idle` or closed."""

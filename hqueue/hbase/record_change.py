@@ -7,7 +7,7 @@ import enum
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.record_cells import VERSION, Cells, Mark, history_column
 from hqueue.hbase.record_rows import Answer, RowUpdate
-from hqueue.hbase.record_steps import Look, Work, insist
+from hqueue.hbase.record_steps import Look, Work
 from hqueue.runtime.clock import Deadline
 
 __all__ = ["RowChange"]
@@ -53,7 +53,7 @@ class RowChange:
                 record since. The outcome is unknown if a request may have been done.
         """
         try:
-            fate = yield from insist(self._try, deadline)
+            fate = yield from deadline.insist(self._try)
         except HQueueError as exc:
             exc.outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED
             raise

@@ -7,8 +7,7 @@ is done with one record is written down as if it were alone, and a thousand need
 from __future__ import annotations
 
 import dataclasses
-import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
@@ -16,14 +15,12 @@ from hqueue.hbase.record_cells import Cells
 from hqueue.hbase.record_rows import RowPort, RowUpdate
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.steps import Pause
 
-__all__ = ["TOGETHER_MAX", "Look", "Pause", "Work", "Worked", "insist", "work_together"]
+__all__ = ["TOGETHER_MAX", "Look", "Work", "Worked", "work_together"]
 
 TOGETHER_MAX = 1_024
 """Records that are worked on at once; the others wait."""
-
-PAUSE_MS = 50
-PAUSE_MS_MAX = 1_000
 
 
 class Look(NamedTuple):
@@ -31,12 +28,6 @@ class Look(NamedTuple):
 
     key: bytes
     history: bool = False
-
-
-class Pause(NamedTuple):
-    """Asks to be let go on after so long; the answer is None."""
-
-    duration_ms: float
 
 
 Step = Look | Pause | RowUpdate
@@ -64,21 +55,6 @@ class _Running(Generic[Result]):
         self.step: Step = Pause(0.0)
         self.due_ms = 0.0
         self.ended = False
-
-
-def insist(attempt: Callable[[], Work[Result]], deadline: Deadline) -> Work[Result]:
-    """Work until an attempt returns; again, after a growing, random pause, while one raises
-    `StoreUnavailableError`. When the deadline has passed, the last error is raised.
-    """
-    pause_ms = PAUSE_MS
-    while True:
-        try:
-            return (yield from attempt())
-        except StoreUnavailableError:
-            if deadline.expired:
-                raise
-        yield Pause(min(random.uniform(0, pause_ms), deadline.remaining_ms))
-        pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
 
 def work_together(

@@ -23,15 +23,15 @@ from hqueue.hbase.record_rows import RowPort, RowUpdate
 from hqueue.hbase.record_steps import (
     TOGETHER_MAX,
     Look,
-    Pause,
     Work,
-    insist,
     work_together,
 )
 from hqueue.metadata.fields import FieldChange, Fields, Found
 from hqueue.metadata.outcomes import answers_of, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Version
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.steps import Pause
 
 __all__ = ["RowRecords"]
 
@@ -42,9 +42,8 @@ PAGE_BYTES = 4 * 1024 * 1024
 TRIES_MAX = 100
 """How often a record may be changed by others while it is changed whatever its version."""
 
-HIDDEN_MS = 2
-HIDDEN_MS_MAX = 100
-"""The pause until a row is tried again that delete markers hide; doubled each time."""
+HIDDEN = Backoff(2.0, 100.0)
+"""The pauses until a row is tried again that delete markers hide."""
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
@@ -202,7 +201,7 @@ class RowRecords:
         change = FieldChange(fields, NEW)
         vacant = Mark.first(self._clock.wall_ms())
         update = RowUpdate(row, None, encode(vacant, {}, whole=False))
-        hidden_ms = HIDDEN_MS
+        pauses = HIDDEN.pauses()
         while True:
             yield from self._harmless(update, deadline)
             there = yield from self._look(row, deadline)
@@ -217,8 +216,7 @@ class RowRecords:
                 raise StoreUnavailableError(
                     "what was deleted here hides what is created", path=row.decode()
                 )
-            yield Pause(min(hidden_ms, deadline.remaining_ms))
-            hidden_ms = min(2 * hidden_ms, HIDDEN_MS_MAX)
+            yield Pause(min(next(pauses), deadline.remaining_ms))
 
     def _delete(self, row: bytes, version: Version, deadline: Deadline) -> Work[bool]:
         if version == NEW:
@@ -264,7 +262,7 @@ class RowRecords:
             return (yield step)
 
         try:
-            return (yield from insist(attempt, deadline))
+            return (yield from deadline.insist(attempt))
         except HQueueError as exc:
             exc.outcome = Outcome.NOT_APPLIED
             raise

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-import tenacity
-
 from hqueue.errors import (
     ClosedError,
     HQueueError,
@@ -17,6 +15,8 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.runtime.backoff import Backoff
+from hqueue.runtime.steps import Pause, Work, carry_out
 
 __all__ = [
     "LAST_TRY_MS",
@@ -30,7 +30,11 @@ __all__ = [
     "monotonic_s_of",
 ]
 
+StepT = TypeVar("StepT")
 Result = TypeVar("Result")
+
+RETRIES = Backoff(50.0, 1_000.0, spread=(0.0, 1.0))
+"""The pauses between the tries of an operation."""
 
 
 class Clock(Protocol):
@@ -137,35 +141,33 @@ class Deadline:
             _under_way.ends_ms = outer
 
     def _run_again(self, operation: Callable[[], Result], first: StoreUnavailableError) -> Result:
-        failure: StoreUnavailableError | None = first
-        tries = Tries()
-        tries.note(first)
+        failed = [first]
 
-        def next_try() -> Result:
-            nonlocal failure
-            if failure is not None:
-                failure = None
-                raise first
+        def attempt() -> Work[Pause, Result]:
+            if failed:
+                raise failed.pop()
+            return operation()
+            yield
+
+        return carry_out(self.insist(attempt), lambda step: self._clock.sleep_ms(step.duration_ms))
+
+    def insist(self, attempt: Callable[[], Work[StepT, Result]]) -> Work[StepT | Pause, Result]:
+        """`run` for an operation that is work: in as many attempts as it takes, with a pause
+        between two.
+        """
+        tries, pauses = Tries(), RETRIES.pauses()
+        while True:
             try:
-                return operation()
+                return (yield from attempt())
             except StoreUnavailableError as exc:
                 tries.note(exc)
+                if self.expired:
+                    tries.conclude(exc)
+                    raise
+            except (RequestRefusedError, ClosedError) as exc:
+                tries.conclude(exc)
                 raise
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(StoreUnavailableError),
-            stop=lambda _: self.expired,
-            wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
-            sleep=lambda seconds: self._clock.sleep_ms(
-                min(float(seconds) * 1e3, self.remaining_ms)
-            ),
-            reraise=True,
-        )
-        try:
-            return retrying(next_try)
-        except (StoreUnavailableError, RequestRefusedError, ClosedError) as exc:
-            tries.conclude(exc)
-            raise
+            yield Pause(min(next(pauses), self.remaining_ms))
 
 
 class Tries:

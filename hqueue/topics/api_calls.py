@@ -19,6 +19,7 @@ from hqueue.errors import (
 )
 from hqueue.rpc.connection import ThriftError
 from hqueue.rpc.services import load
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Clock, Deadline, Tries
 from hqueue.runtime.interrupts import is_interruption
 from hqueue.settings.addresses import Address
@@ -29,7 +30,7 @@ from hqueue.topics.structs import text_of
 
 __all__ = ["ApiCalls"]
 
-PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 2_000.0
+RETRIES = Backoff(20.0, 2_000.0, spread=(0.5, 1.5))
 
 
 class ApiCalls:
@@ -85,8 +86,7 @@ class ApiCalls:
             HubUnavailableError: none did it in time.
             HQueueError: otherwise, as the IDL's error says.
         """
-        deadline, tries = self.deadline(), Tries()
-        pause_ms = PAUSE_MS_MIN
+        deadline, tries, pauses = self.deadline(), Tries(), RETRIES.pauses()
         while True:
             try:
                 if self._closed:
@@ -101,9 +101,7 @@ class ApiCalls:
                 unknown = exc.outcome is Outcome.UNKNOWN and not repeatable
                 if unknown or deadline.expired:
                     raise
-            # At random, so that callers which were refused together don't come back together.
-            self._clock.sleep_ms(min(pause_ms * (0.5 + random.random()), deadline.remaining_ms))
-            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+            self._clock.sleep_ms(min(next(pauses), deadline.remaining_ms))
 
     def call_at(
         self, at: Address, queue: str, method: Callable[[Any], Any], deadline: Deadline

@@ -22,6 +22,7 @@ from hqueue.errors import (
 )
 from hqueue.rpc.connection import Connection, ThriftError
 from hqueue.rpc.services import load
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Clock, Deadline, Tries
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
@@ -33,7 +34,7 @@ from hqueue.topics.structs import text_of
 
 __all__ = ["HubCalls", "Method", "publish_call"]
 
-PAUSE_MS_MIN, PAUSE_MS_MAX = 20.0, 500.0
+RETRIES = Backoff(20.0, 500.0, spread=(0.5, 1.5))
 """Between two tries. The topics of a hub that died are another's within the longest one."""
 
 REASON_LENGTH_MAX = 200
@@ -125,7 +126,7 @@ class HubCalls:
     ) -> tuple[Any, Address]:
         """The same within a deadline; `tries` are noted if the call is repeatable."""
         queue, topic = key
-        pause_ms = PAUSE_MS_MIN
+        pauses = RETRIES.pauses()
         last: Exception | None = None
         while True:
             hub, redirected = self._owners.get(key) or self._any(), False
@@ -160,11 +161,7 @@ class HubCalls:
                 raise HubUnavailableError(
                     "no hub did it in time", queue=queue, topic=topic, reason=str(last)
                 ) from last
-            # At random, so that callers which were refused together don't come back together.
-            self._clock.sleep_ms(
-                min(pause_ms * (0.5 + self._random.random()), deadline.remaining_ms)
-            )
-            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+            self._clock.sleep_ms(min(next(pauses), deadline.remaining_ms))
 
     def api_address(self, hub: Address, deadline: Deadline) -> Address | None:
         """Where a hub serves the Thrift API; None if it does not.

@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hqueue.errors import (
@@ -28,6 +28,7 @@ from hqueue.metadata.managers import SubscriptionPreferences
 from hqueue.push.listener import Listener, Listeners
 from hqueue.push.service import Consumption
 from hqueue.rpc.services import load
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held, NotHeldError
@@ -54,7 +55,7 @@ ATTACH_MS = 15_000
 CLOSE_MS = 10_000
 ATTACHING = 4
 """Threads that subscribe again. A topic whose hub hangs holds up one of them for a while."""
-PAUSE_S_MIN, PAUSE_S_MAX = 0.1, 5.0
+RETRIES = Backoff(100.0, 5_000.0)
 
 
 class Subscriptions:
@@ -89,8 +90,8 @@ class Subscriptions:
         """Of each that is being attached what hubs told of it before their answer to that was read,
         as it may have come later than the answer; None where what a hub told was lost.
         """
-        self._due: list[tuple[float, int, float, TopicSubscription]] = []
-        """When which one is attached again, and the pause if that fails."""
+        self._due: list[tuple[float, int, Iterator[float], TopicSubscription]] = []
+        """When which one is attached again, and the pauses if that fails."""
         self._order = itertools.count()
         self._attaching: list[threading.Thread] = []
 
@@ -422,7 +423,7 @@ class Subscriptions:
             if subscription.hub != hub:
                 return
             subscription.hub = None
-            heapq.heappush(self._due, (now_s, next(self._order), PAUSE_S_MIN, subscription))
+            heapq.heappush(self._due, (now_s, next(self._order), RETRIES.pauses(), subscription))
             self._start_attaching()
             self._changed.notify()
 
@@ -448,7 +449,7 @@ class Subscriptions:
                 self._await_due()
                 if self._closed:
                     return
-                _, _, pause_s, subscription = heapq.heappop(self._due)
+                _, _, pauses, subscription = heapq.heappop(self._due)
             try:
                 with subscription.attaching:
                     if not subscription.ended:
@@ -456,9 +457,8 @@ class Subscriptions:
             except HubUnavailableError as exc:
                 logger.info("can't subscribe to %r again now: %s", subscription.topic, exc)
                 with self._lock:
-                    due_s = time.monotonic() + pause_s
-                    longer_s = min(2 * pause_s, PAUSE_S_MAX)
-                    heapq.heappush(self._due, (due_s, next(self._order), longer_s, subscription))
+                    due_s = time.monotonic() + next(pauses) / 1e3
+                    heapq.heappush(self._due, (due_s, next(self._order), pauses, subscription))
             except HQueueError as exc:
                 self._lost(subscription, exc)
 

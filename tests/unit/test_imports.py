@@ -21,11 +21,10 @@ FOREIGN = (
     "kazoo",
     "pyarrow",
     "rich",
-    "tenacity",
     "thriftpy2",
     "typer",
 )
-NATIVE = {"google.protobuf", "kazoo", "tenacity", "thriftpy2"}
+NATIVE = {"google.protobuf", "kazoo", "thriftpy2"}
 
 
 def loaded_by(program: str) -> set[str]:
@@ -50,12 +49,12 @@ def test_a_bare_import_loads_nothing_but_the_package() -> None:
         ("hqueue.HQueueError", set()),
         ("hqueue.Message", set()),
         ("hqueue.Settings", set()),
-        ("hqueue.connect", {"tenacity"}),
-        ("hqueue.connect(hubs='h:1').close()", {"tenacity", "thriftpy2"}),
+        ("hqueue.connect", set()),
+        ("hqueue.connect(hubs='h:1').close()", {"thriftpy2"}),
         ("hqueue.connect(hbase='native').close()", NATIVE),
         (
             "hqueue.connect(gateways='h:1/2').close()",
-            {"happybase", "kazoo", "tenacity", "thriftpy2"},
+            {"happybase", "kazoo", "thriftpy2"},
         ),
     ],
 )

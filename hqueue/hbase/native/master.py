@@ -12,13 +12,13 @@ from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer, translate_answer
 from hqueue.hbase.native.wire import RemoteError
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import LAST_TRY_MS, Clock, Deadline
 
 __all__ = ["Master", "Procedure"]
 
-PAUSE_MS = 5
-PAUSE_MS_MAX = 200
-"""Between two questions whether a procedure is done; doubled each time."""
+LOOKS = Backoff(5.0, 200.0)
+"""The pauses between two questions whether a procedure is done."""
 
 
 class Master:
@@ -109,7 +109,7 @@ class Procedure:
             )
         self._in_doubt = True
         asked = pb.GetProcedureResultRequest(proc_id=answer.proc_id)
-        pause_ms = PAUSE_MS
+        pauses = LOOKS.pauses()
         while True:
             result = self._master.ask(
                 "getProcedureResult",
@@ -127,8 +127,7 @@ class Procedure:
                     queue=self._table,
                     request=self._method,
                 )
-            self._master.clock.sleep_ms(min(pause_ms, deadline.remaining_ms))
-            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+            self._master.clock.sleep_ms(min(next(pauses), deadline.remaining_ms))
 
     def _renew(self) -> None:
         self._message.nonce_group = 1 + secrets.randbits(63)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.thrift.connection import Connection, Service, connect
-from hqueue.runtime.clock import Clock, bounded_ms
+from hqueue.runtime.backoff import Backoff
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, bounded_ms
 from hqueue.runtime.waiting import Condition
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
@@ -149,15 +149,14 @@ class Gateway:
             used = [use.connection.number for use in uses if use.connection is not None]
             return all(number >= opened_max for number in used)
 
-        ends_s = time.monotonic() + timeout_ms / 1e3
+        deadline = Deadline(SYSTEM_CLOCK, timeout_ms)
         while not has_any():
-            left_s = ends_s - time.monotonic()
-            if left_s <= 0:
+            if deadline.expired:
                 # Not a failure of the gateway's.
                 raise StoreUnavailableError(
                     "all connections to the gateway stay in use", gateway=str(self.address)
                 )
-            self._returned.wait(min(LOOK_EVERY_S, left_s))
+            self._returned.wait(min(LOOK_EVERY_S, deadline.remaining_ms / 1e3))
 
     def keep(self, connection: Connection) -> None:
         """Keep a connection whose last request was answered for the next one."""
@@ -175,8 +174,10 @@ class Gateway:
     def avoid(self) -> None:
         """Note a failure: ask others for a while, and drop connections of the same age."""
         with self._lock:
-            pause_ms = min(self._settings.gateway_retry_ms * 2**self._failures, AVOIDED_MS_MAX)
-            self._failures = min(self._failures + 1, 10)
+            self._failures += 1
+            pause_ms = Backoff(self._settings.gateway_retry_ms, AVOIDED_MS_MAX).after(
+                self._failures
+            )
             self.avoided_until_ms = self._clock.monotonic_ms() + pause_ms
         self.close()
 

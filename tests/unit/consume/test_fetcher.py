@@ -16,16 +16,14 @@ from hqueue.consume.polling import poll
 from hqueue.errors import CorruptLogError, HQueueError, QueueDisabledError, StoreUnavailableError
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.ports import ReadPort, Row
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 from tests.support.doubles import Rows, SteppedClock
 
 PACE = Pace(
-    pause_ms_min=2,
-    pause_ms_max=16,
-    growth=2,
+    idle=Backoff(2, 16),
+    failed=Backoff(100, 400),
     after_batch_ms=1,
-    failed_ms_min=100,
-    failed_ms_max=400,
     check_every_ms=1_000,
     gather_share=0.5,
 )
@@ -197,13 +195,13 @@ def test_what_came_before_an_error_counts_and_all_that_were_asked_for_pause(part
     good, _, later = held
     driver.rows.rows[1] = [good, Row(later.key, 1, good.slot + 1_000, later.header, later.cells)]
     began_ms = driver.clock.now_ms
-    while not any(each.pause_ms >= PACE.failed_ms_min for each in driver.fetches):
+    while not any(each.pause_ms >= PACE.failed.first_ms for each in driver.fetches):
         driver.clock.now_ms = driver.fetcher.next_due_ms
         driver.round()
     assert driver.clock.now_ms - began_ms <= 50
     assert driver.values[1] == [b"good"]
     assert driver.values[0][0] == b"good"
-    assert driver.fetches[partition].pause_ms == PACE.failed_ms_min
+    assert driver.fetches[partition].pause_ms == PACE.failed.first_ms
     pauses = []
     for _ in range(3):
         driver.clock.now_ms = driver.fetches[1].due_ms
@@ -264,11 +262,11 @@ def test_a_queue_that_could_not_be_read_is_looked_at_whole_before_it_is_read_on(
     driver.rounds(100)
     driver.rows.failure = lambda method: QueueDisabledError("disabled")
     driver.rounds(100)
-    assert driver.fetches[0].pause_ms >= PACE.failed_ms_min
+    assert driver.fetches[0].pause_ms >= PACE.failed.first_ms
     driver.truncate(0)
     driver.rows.append(0, b"new", base=LATER_ID)
     driver.rows.failure = lambda method: None
-    driver.rounds(PACE.failed_ms_max)
+    driver.rounds(PACE.failed.most_ms)
     assert driver.values[0] == [b"old", b"new"]
 
 
@@ -285,7 +283,7 @@ def test_idle_partitions_are_asked_for_together() -> None:
     driver = Driver(50)
     rounds = driver.rounds(1_000)
     assert all(len(asked) == 50 for asked in rounds)
-    assert len(rounds) <= 1_000 / PACE.pause_ms_max + 5
+    assert len(rounds) <= 1_000 / PACE.idle.most_ms + 5
 
 
 events = st.lists(
@@ -318,7 +316,7 @@ def test_everything_comes_once_and_in_order_whatever_fails_meanwhile(
                 StoreUnavailableError("away") if method == failing else None
             )
     driver.rows.failure = lambda method: None
-    driver.rounds(2 * PACE.failed_ms_max)
+    driver.rounds(2 * PACE.failed.most_ms)
     assert driver.values == expected
     assert all(each.reader.at_tail for each in driver.fetches)
 

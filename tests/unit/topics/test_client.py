@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import socket
 import threading
@@ -29,6 +30,7 @@ from hqueue import (
 )
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
+from hqueue.topics import calls
 from tests.support.doubles import SteppedClock
 
 IDL, STRUCTS = load("hub"), load("subscriber")
@@ -124,17 +126,16 @@ def test_a_redirect_is_followed_and_the_owner_remembered(make_hub: Callable[[], 
 
 
 def test_two_hubs_that_name_each_other_are_given_up_within_the_bound(
-    make_hub: Callable[[], FakeHub],
+    make_hub: Callable[[], FakeHub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = make_hub(), make_hub()
     one.to(other)
     other.to(one)
     clock = SteppedClock()
     settings = HubClientSettings((one.address,), "q", redirects_max=3, operation_timeout_ms=60_620)
-    with HubClient(settings, clock) as client:
-        client._calls._random.random = lambda: 0.5  # type: ignore[method-assign]
-        with pytest.raises(HubUnavailableError) as caught:
-            client.publish("t", b"v")
+    monkeypatch.setattr(calls, "RETRIES", dataclasses.replace(calls.RETRIES, spread=(1.0, 1.0)))
+    with HubClient(settings, clock) as client, pytest.raises(HubUnavailableError) as caught:
+        client.publish("t", b"v")
     assert caught.value.outcome is Outcome.NOT_APPLIED
     assert clock.now_ms == 60_620
     pauses = 5 + 120  # From 20 ms on, each twice as long, up to half a second.

@@ -23,6 +23,7 @@ from hqueue import (
     Row,
     fetch_once,
 )
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.segment import OVERHEAD_BYTES, Segment, SubscriptionFilter, segments_of
 from hqueue_workers.node.runtime import Runtime
@@ -34,8 +35,7 @@ logger = logging.getLogger(__name__)
 PAUSE_MS_MIN = 5.0
 PAUSE_MS_NOTIFIED = 100.0
 """The first pause in a partition whose producers notify of what they append."""
-PAUSE_MS_FAILED = 1_000.0
-PAUSE_MS_FAILED_MAX = 30_000.0
+FAILED = Backoff(1_000.0, 30_000.0)
 NOTIFIED_TRUST_MS = 10_000.0
 GATHER_SHARE = 0.5
 CHECK_EVERY_MS = 60_000.0
@@ -164,16 +164,15 @@ class Poller:
         self._runtime = runtime
         self._clock = runtime.clock
         self._pace = Pace(
-            pause_ms_min=PAUSE_MS_MIN,
-            pause_ms_max=poll_ms_max,
-            growth=2.0,
-            failed_ms_min=PAUSE_MS_FAILED,
-            failed_ms_max=PAUSE_MS_FAILED_MAX,
+            idle=Backoff(PAUSE_MS_MIN, poll_ms_max),
+            failed=FAILED,
             check_every_ms=CHECK_EVERY_MS,
             gather_share=GATHER_SHARE,
         )
         self._notified_pace = dataclasses.replace(
-            self._pace, pause_ms_min=PAUSE_MS_NOTIFIED, after_batch_ms=PAUSE_MS_MIN
+            self._pace,
+            idle=Backoff(PAUSE_MS_NOTIFIED, poll_ms_max),
+            after_batch_ms=PAUSE_MS_MIN,
         )
         self._fetcher: Fetcher[_Waiting] = Fetcher()
         self._known: dict[int, _Waiting] = {}

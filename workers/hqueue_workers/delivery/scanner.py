@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hqueue import HQueueError, MessageID, PartitionReader, Queue, Scan
+from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window, segments_of
@@ -15,7 +16,7 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["MessageScanner", "Reading"]
 
-PAUSE_MS_MIN, PAUSE_MS_MAX = 1_000.0, 30_000.0
+RETRIES = Backoff(1_000.0, 30_000.0)
 
 
 class Reading(Protocol):
@@ -207,19 +208,18 @@ class MessageScanner:
             self._reading = self._runtime.start(self._read())
 
     async def _read(self) -> None:
-        pause_ms = PAUSE_MS_MIN
+        pauses = RETRIES.pauses()
         segments: list[Segment] = []
         try:
             if self.reader.at_tail:
-                await self._runtime.sleep_ms(pause_ms)
+                await self._runtime.sleep_ms(RETRIES.first_ms)
             while True:
                 reader = self.reader
                 try:
                     segments = await self._runtime.read(self._once())
                 except HQueueError as exc:
                     self._runtime.note_read(self._queue.name, exc)
-                    await self._runtime.sleep_ms(pause_ms)
-                    pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+                    await self._runtime.sleep_ms(next(pauses))
                 else:
                     self._runtime.note_read(self._queue.name, None)
                     if reader is self.reader:

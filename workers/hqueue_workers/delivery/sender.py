@@ -8,6 +8,7 @@ from hqueue import HQueueError, Queue
 from hqueue.message_id import timestamp_of
 from hqueue.metadata import DeliveryOptions
 from hqueue.push import Status
+from hqueue.runtime.backoff import Backoff
 from hqueue_workers.delivery.caller import Called, Caller
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool
@@ -20,7 +21,7 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["MessageSender"]
 
-PAUSE_MS_MIN, PAUSE_MS_MAX = 1_000.0, 30_000.0
+RETRIES = Backoff(1_000.0, 30_000.0)
 """The pauses after a failure that is none of the subscriber's."""
 
 
@@ -93,17 +94,16 @@ class MessageSender:
         self._metrics.close()
 
     async def _run(self) -> None:
-        pause_ms = PAUSE_MS_MIN
+        pauses = RETRIES.pauses()
         try:
             while not self._stopping and not self.checkpoint.moved_by_others:
                 try:
                     await self._deliver()
-                    pause_ms = PAUSE_MS_MIN
+                    pauses = RETRIES.pauses()
                     self._over("delivering", "delivery to subscriber %s of %s goes on")
                 except HQueueError as exc:
                     self._met("delivering", "delivery to subscriber %s of %s waits: %s", exc)
-                    await self._runtime.sleep_ms(pause_ms)
-                    pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+                    await self._runtime.sleep_ms(next(pauses))
         finally:
             self.cursor.close()
 

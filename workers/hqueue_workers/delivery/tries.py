@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from hqueue.metadata import DeliveryOptions
 from hqueue.push import Status
+from hqueue.runtime.backoff import Backoff
 from hqueue_workers.delivery.wire import Reply
 
 __all__ = ["UNTRIED", "Decision", "Tries"]
@@ -85,8 +86,7 @@ class Decision(NamedTuple):
 
 def _backoff_ms(options: DeliveryOptions, times: int) -> float:
     """The pause before a call is made again that failed so many times."""
-    doubled: int = options.backoff_ms_min * 2 ** min(times - 1, 40)
-    return min(doubled, options.backoff_ms_max)
+    return Backoff(options.backoff_ms_min, options.backoff_ms_max).after(times)
 
 
 def _status_of(reply: Reply) -> Status:

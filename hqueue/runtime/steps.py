@@ -1,0 +1,46 @@
+"""Work without I/O: what it asks for, and who carries that out.
+
+Work is a generator. It yields a step, is sent what came of it, and goes on; an error of a step is
+raised in it. So what is decided is written down once, and who drives it chooses how to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+__all__ = ["Pause", "Work", "carry_out"]
+
+StepT = TypeVar("StepT")
+Result = TypeVar("Result")
+
+
+class Pause(NamedTuple):
+    """Asks to go on after so long; the answer is None."""
+
+    duration_ms: float
+
+
+Work = Generator[StepT, Any, Result]
+"""Yields steps, and returns a result."""
+
+
+def carry_out(work: Work[StepT, Result], do: Callable[[StepT], object]) -> Result:
+    """Carry out work in the caller's thread, each step when it is asked for; its result.
+
+    Args:
+        work: the work. It is over when this returns.
+        do: carries out a step, and returns the answer. Whatever it raises is raised in the work.
+    """
+    try:
+        step = next(work)
+        while True:
+            try:
+                answer = do(step)
+            except BaseException as exc:
+                step = work.throw(exc)
+            else:
+                step = work.send(answer)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
