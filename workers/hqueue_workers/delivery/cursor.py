@@ -7,7 +7,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from hqueue import Queue
-from hqueue.settings.limits import CALL_HEADERS_MAX
+from hqueue.settings.limits import CALL_HEADERS_MAX, MESSAGE_ID_MAX
 from hqueue_workers.delivery.scanner import MessageScanner
 from hqueue_workers.delivery.segment import EncodedSlice, Segment, SubscriptionFilter
 from hqueue_workers.delivery.wire import Call
@@ -49,7 +49,6 @@ class SubscriberCursor:
         self._alone = alone
         self._runtime = runtime
         self._own: MessageScanner | None = None
-        self._own_until = 0
         shared.join(self)
 
     @property
@@ -71,15 +70,16 @@ class SubscriberCursor:
         while True:
             scanner = self._scanner()
             segment = scanner.at(self.position)
-            if segment is None:
-                await scanner.more(self.position)
-                continue
-            encoded = _slice_at(await self._slices(segment), self.position)
-            if encoded is not None:
-                return encoded.first
-            self._own_until = segment.end  # It begins in the middle of what others are sent.
+            if segment is not None:
+                return _slice_at(await self._slices(segment), self.position).first(self.position)
+            await scanner.more(self.position)
 
-    async def take(self, until: int | None, may_have: Callable[[int], bool]) -> Call | None:
+    async def take(
+        self,
+        until: int | None,
+        may_have: Callable[[int], bool],
+        messages_max: int = MESSAGE_ID_MAX,
+    ) -> Call | None:
         """What comes next, as much as one call may have; None if nothing may be had yet.
 
         Nothing is taken away: the next call is given only after `advance`.
@@ -87,42 +87,49 @@ class SubscriberCursor:
         Args:
             until: where a call ended that is to be made once more, with the same messages.
             may_have: whether a message may be had, by its ID.
+            messages_max: messages of the call, if that is less than the subscriber takes.
         """
-        message_id, first, ordinal, count, size, headers = self.position, 0, 0, 0, 0, 0
-        parts: list[bytes] = []
-        while until is None or message_id < until:
+        messages_max = min(messages_max, self.filter.messages_max)
+        stop = MESSAGE_ID_MAX + 1 if until is None else until
+        message_id, ordinal, count, size, headers = self.position, 0, 0, 0, 0
+        taken: list[EncodedSlice] = []
+        while message_id < stop:
             scanner = self._scanner()
             if not scanner.reaches(message_id):
                 # The one whose window it was went on while this one waited for more.
-                message_id, first, ordinal, count, size, headers = self.position, 0, 0, 0, 0, 0
-                parts.clear()
+                message_id, ordinal, count, size, headers = self.position, 0, 0, 0, 0
+                taken.clear()
             segment = scanner.at(message_id)
             if segment is None and until is not None and message_id > self.position:
                 await scanner.more(message_id)
                 continue
             if segment is None:
                 break
-            encoded = _slice_at(await self._slices(segment), message_id)
-            if encoded is None:
-                break
-            if encoded.count:
+            found = _slice_at(await self._slices(segment), message_id)
+            encoded = found.part(message_id, stop, messages_max)
+            if encoded.ids:
                 full = (
-                    count + encoded.count > self.filter.messages_max
+                    count + len(encoded.ids) > messages_max
                     or headers + encoded.headers > CALL_HEADERS_MAX
                 )
                 if count and (full or size + len(encoded.data) > self.filter.bytes_max):
                     break
-                if until is None and not may_have(encoded.first):
+                if until is None and not may_have(encoded.ids[0]):
                     break
-                first = first or encoded.first
-                parts.append(encoded.data)
-            count, size = count + encoded.count, size + len(encoded.data)
+                taken.append(encoded)
+            count, size = count + len(encoded.ids), size + len(encoded.data)
             headers += encoded.headers
             message_id, ordinal = encoded.end, encoded.ordinal
         if message_id == self.position:
             return None
         self._scanner().passed(message_id)
-        return Call(self.position, message_id, first, ordinal, count, tuple(parts))
+        return Call(
+            self.position,
+            message_id,
+            ordinal,
+            tuple([each.data for each in taken]),
+            tuple([each.ids for each in taken]),
+        )
 
     def advance(self, message_id: int) -> None:
         """Everything below this ID is done with."""
@@ -133,7 +140,7 @@ class SubscriberCursor:
         """One that has what comes next, or reads it next: the shared one if that does."""
         if self.position > self._shared.end and not self._shared.is_wanted:
             self._shared.join(self)  # It went past the window alone: it takes that along.
-        if self._shared.reaches(self.position) and self.position >= self._own_until:
+        if self._shared.reaches(self.position):
             self._drop_own()
             return self._shared
         if self._own is None or not self._own.reaches(self.position):
@@ -154,9 +161,6 @@ class SubscriberCursor:
         return slices
 
 
-def _slice_at(slices: tuple[EncodedSlice, ...], message_id: int) -> EncodedSlice | None:
-    """The slice with which a cursor at this ID goes on."""
-    index = bisect.bisect_left(slices, message_id, key=attrgetter("first"))
-    if index < len(slices) and slices[index].start <= message_id:
-        return slices[index]
-    return None
+def _slice_at(slices: tuple[EncodedSlice, ...], message_id: int) -> EncodedSlice:
+    """The slice that covers an ID."""
+    return slices[bisect.bisect_right(slices, message_id, key=attrgetter("start")) - 1]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import bisect
 import dataclasses
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -48,7 +50,7 @@ class SubscriptionFilter(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedSlice:
-    """Messages that are sent together, encoded. IDs as integers.
+    """Messages that may be sent together, encoded. IDs as integers.
 
     It covers the IDs ``[start, end)``: a cursor that has its messages goes on from `end`. One
     without messages only says that nothing wanted lies there.
@@ -56,14 +58,38 @@ class EncodedSlice:
 
     start: int
     end: int
-    first: int
-    """The ID of the first message; `end` if there is none."""
     ordinal: int
     """How many messages the partition had before `end`."""
-    count: int
-    data: bytes
+    data: bytes = b""
+    ids: Sequence[int] = ()
+    """Of its messages."""
+    ends: Sequence[int] = ()
+    """Where each of them ends in `data`."""
     headers: int = 0
-    """How many headers its messages have."""
+    """How many headers its messages have, at most."""
+
+    def first(self, start: int) -> int:
+        """The ID of its first message from an ID on; `end` if there is none."""
+        index = bisect.bisect_left(self.ids, start)
+        return self.ids[index] if index < len(self.ids) else self.end
+
+    def part(self, start: int, stop: int, messages_max: int) -> EncodedSlice:
+        """What it has with IDs in ``[start, stop)``, so many messages at most."""
+        low, high = bisect.bisect_left(self.ids, start), bisect.bisect_left(self.ids, stop)
+        high = min(high, low + messages_max)
+        if high - low == len(self.ids):
+            return self
+        at = self.ends[low - 1] if low else 0
+        end = min(stop, self.ids[high] if high < len(self.ids) else self.end)
+        return EncodedSlice(
+            start,
+            end,
+            self.ordinal - (self.end - end),  # IDs within a batch have no gaps.
+            self.data[at : self.ends[high - 1] if high > low else at],
+            self.ids[low:high],
+            [each - at for each in self.ends[low:high]],
+            self.headers,
+        )
 
 
 class Segment:
@@ -93,7 +119,7 @@ class Segment:
         key = self._key(filter_)
         cut = self._cuts.get(key)
         if cut is None and key == ():
-            cut = (EncodedSlice(self.start, self.end, self.end, self.ordinal, 0, b""),)
+            cut = (EncodedSlice(self.start, self.end, self.ordinal),)
         return cut
 
     def reads(self, filter_: SubscriptionFilter) -> bool:
@@ -142,35 +168,32 @@ class Segment:
     ) -> list[EncodedSlice]:
         assert self._batch is not None
         to_ordinal = self._batch.header.ordinal - self._batch.header.base
+        wanted = [message for message in messages if message is not None]
+        parts = [encode_message(message) for message in wanted]
+        ids = array.array("Q", [message.id for message in wanted])
         slices: list[EncodedSlice] = []
-        start, first, size, headers = self.start, self.end, 0, 0
-        parts: list[bytes] = []
+        start, low, size, headers = self.start, 0, 0, 0
 
-        def close(end: int, ordinal: int) -> None:
+        def close(high: int, end: int, ordinal: int) -> None:
+            some = parts[low:high]
+            ends = array.array("I", itertools.accumulate(map(len, some)))
             slices.append(
-                EncodedSlice(start, end, first, ordinal, len(parts), b"".join(parts), headers)
+                EncodedSlice(start, end, ordinal, b"".join(some), ids[low:high], ends, headers)
             )
 
-        for message in messages:
-            if message is None:
-                continue
-            message_id = int(message.id)
-            part = encode_message(message)
-            length = len(part)
-            if parts and (
-                len(parts) >= filter_.messages_max
+        for number, (part, message) in enumerate(zip(parts, wanted, strict=True)):
+            length, more = len(part), len(message.headers)
+            if number > low and (
+                number - low >= filter_.messages_max
                 or size + length > filter_.bytes_max
-                or headers + len(message.headers) > CALL_HEADERS_MAX
+                or headers + more > CALL_HEADERS_MAX
             ):
-                close(message_id, to_ordinal + message_id)
-                start, size, headers = message_id, 0, 0
-                parts.clear()
-            if not parts:
-                first = message_id
-            parts.append(part)
+                message_id = ids[number]
+                close(number, message_id, to_ordinal + message_id)
+                start, low, size, headers = message_id, number, 0, 0
             size += length
-            headers += len(message.headers)
-        close(self.end, self.ordinal)
+            headers += more
+        close(len(parts), self.end, self.ordinal)
         return slices
 
 

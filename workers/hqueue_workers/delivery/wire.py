@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from hqueue import MessageID, ReceivedMessage
@@ -67,12 +67,21 @@ class Call:
 
     start: int
     end: int
-    first: int
-    """The ID of its first message."""
     ordinal: int
     """How many messages the partition had before `end`."""
-    count: int
-    parts: tuple[bytes, ...]
+    parts: tuple[bytes, ...] = ()
+    ids: tuple[Sequence[int], ...] = ()
+    """Of each part's messages."""
+
+    @property
+    def count(self) -> int:
+        """How many messages it has."""
+        return sum(map(len, self.ids))
+
+    @property
+    def first(self) -> int:
+        """The ID of its first message; its end if it has none."""
+        return self.ids[0][0] if self.ids else self.end
 
 
 class Reply(NamedTuple):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hqueue_workers.delivery.cursor import SubscriberCursor, _slice_at
 from hqueue_workers.delivery.segment import EncodedSlice
-from hqueue_workers.delivery.wire import Call
+from hqueue_workers.delivery.wire import Call, decode_messages
 from tests.support.cursor_doubles import BYTES_MAX, Scene, Subscriber, play, until
 from tests.support.doubles import Rows
 from tests.support.worker_doubles import settle
@@ -278,9 +278,58 @@ def test_what_is_polled_is_read_by_nobody_else() -> None:
     play(scene)
 
 
-def test_one_who_stands_within_a_slice_of_others_does_not_go_on_with_the_next() -> None:
-    slices = (EncodedSlice(0, 10, 4, 2, 2, b"ab"), EncodedSlice(10, 20, 12, 3, 1, b"c"))
-    assert [_slice_at(slices, message_id) for message_id in (0, 4)] == [slices[0]] * 2
-    assert [_slice_at(slices, message_id) for message_id in (10, 12)] == [slices[1]] * 2
-    for between in (5, 9, 13, 20):
-        assert _slice_at(slices, between) is None
+def test_one_who_stands_within_a_slice_of_others_goes_on_with_its_next_message() -> None:
+    first = EncodedSlice(0, 10, 12, b"abbccc", [4, 6, 9], [1, 3, 6])
+    slices = (first, EncodedSlice(10, 20, 22, b"d", [12], [1]))
+    assert [_slice_at(slices, message_id) for message_id in (0, 4, 9)] == [first] * 3
+    assert [_slice_at(slices, message_id) for message_id in (10, 12, 19)] == [slices[1]] * 3
+    assert [first.first(message_id) for message_id in (0, 4, 5, 9)] == [4, 4, 6, 9]
+    assert slices[1].first(13) == 20
+    assert first.part(0, 100, 3) is first
+    assert first.part(5, 100, 3) == EncodedSlice(5, 10, 12, b"bbccc", [6, 9], [2, 5])
+    assert first.part(5, 100, 1) == EncodedSlice(5, 9, 11, b"bb", [6], [2])
+    assert first.part(0, 7, 3) == EncodedSlice(0, 7, 9, b"abb", [4, 6], [1, 3])
+    assert slices[1].part(13, 100, 3) == EncodedSlice(13, 20, 22, b"", [], [])
+
+
+def test_one_who_stands_within_what_others_are_sent_shares_what_was_read() -> None:
+    async def scene(it: Scene) -> None:
+        early = Subscriber(it, "early", calls=0)
+        it.partition.rows.append(0, b"v", 20)  # With the IDs 980, 981, …
+        await early.cursor.ready()
+        late = Subscriber(it, "late", 987)
+        await until(lambda: len(late.got) == 13)
+        early.let()
+        await until(lambda: len(early.got) == 20)
+        assert not it.scanners
+
+    play(scene)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 7), min_size=1), st.integers(970, 1_990))
+def test_a_call_of_fewer_messages_is_put_together_again_of_the_same(
+    bounds: list[int], start: int
+) -> None:
+    async def scene(it: Scene) -> None:
+        for _ in range(2):
+            it.partition.rows.append(0, b"v", 20)
+        wanted = [*range(980, 1_000), *range(1_980, 2_000)]
+        cursor = Subscriber(it, "one", start, calls=0).cursor
+        got: list[int] = []
+        for bound in bounds * 40:
+            await cursor.ready()
+            call = await cursor.take(None, lambda _: True, bound)
+            assert call is not None
+            assert 1 <= call.count <= bound
+            assert await cursor.take(call.end, lambda _: True, bound) == call
+            ids = [int(message.id) for message in decode_messages(b"".join(call.parts))]
+            assert ids == [each for part in call.ids for each in part]
+            got += ids
+            cursor.advance(call.end)
+            if cursor.position >= 2_000:
+                break
+        assert got == [each for each in wanted if each >= start][: len(got)]
+        assert cursor.position >= 2_000 or len(got) >= len(bounds)
+
+    play(scene)

@@ -223,24 +223,22 @@ class Delivering:
         await self._drop(subscription)
         if subscription.left or subscription.room <= 0:
             return 0.0
-        ids: list[int] = []
 
         async def take() -> Call | None:
             messages, end = await self._take(subscription)
             if subscription.left or subscription.position >= end:
                 return None
-            ids.extend([int(each.id) for each in messages])
             parts = tuple([encode_message(each) for each in messages])
-            return Call(subscription.position, end, ids[0] if ids else end, 0, len(ids), parts)
+            ids = tuple([(int(each.id),) for each in messages])
+            return Call(subscription.position, end, 0, parts, ids)
 
         called = await self._caller.call(place.pool, take, subscription.tries)
-        return 0.0 if called is None else await self._called(subscription, place, called, ids)
+        return 0.0 if called is None else await self._called(subscription, place, called)
 
-    async def _called(
-        self, subscription: Subscription, place: _Place, called: Called, ids: list[int]
-    ) -> float:
-        """Do what follows from a call of messages with these IDs; the pause before the next."""
+    async def _called(self, subscription: Subscription, place: _Place, called: Called) -> float:
+        """Do what follows from a call; the pause before the next."""
         call, decision, error = called
+        ids = list(itertools.chain.from_iterable(call.ids))
         if error is not None:
             place.silent = True
             self._note_uncalled(place, error)
