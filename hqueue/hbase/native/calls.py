@@ -55,7 +55,7 @@ class Call(abc.ABC):
 
     @abc.abstractmethod
     def wake(self) -> None:
-        """Let its caller look at `result` again. Never raises, and doesn't wait."""
+        """Let its caller look at `result`, and at the time, again. Never raises, nor waits."""
 
     def front(self, method: bytes, message: bytes, cell_bytes: int) -> bytes:
         """Its frame up to its cell block. The server is asked for no more time than is left."""
@@ -156,6 +156,15 @@ class Calls(Generic[Under]):
         self._given_up.clear()
         return is_first
 
+    def expire(self) -> float | None:
+        """Wake the callers whose time is over; when that of the next one is, if there is one."""
+        now_s = time.monotonic()
+        ends_s = [call.ends_s for call in self._under_way.values() if call.ends_s > now_s]
+        for call in self._under_way.values():
+            if call.ends_s <= now_s:
+                call.wake()
+        return min(ends_s, default=None)
+
     def waiting(self) -> Iterator[Under]:
         """The requests whose callers wait for an answer, the oldest first."""
         return (each for each in self._under_way.values() if each.awaited and each.result is None)
@@ -179,7 +188,8 @@ class Calls(Generic[Under]):
         """Nobody waits for this one."""
         if call.result is None and call.sent_s:
             self._given_up.add(call.number)
-            # A server that is gone says nothing any more; one that is slow has said something.
-            silent = self.heard_s < call.sent_s
+            # A server that is gone says nothing any more; one that is slow has said something. Of
+            # one that was not given its time, nothing is known.
+            silent = self.heard_s < call.sent_s and call.left_s <= 0
             self.retired |= silent or len(self._given_up) > REQUESTS_MAX // 2
         self._under_way.pop(call.number, None)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from hqueue.hbase.native.wire import connection_header, preamble
 from hqueue.settings.addresses import Address
 
-__all__ = ["OpenSocket", "open_socket"]
+__all__ = ["OpenSocket", "greeting", "open_socket", "set_options"]
 
 OpenSocket = Callable[[Address, str, float], socket.socket]
 """Opens a socket on which requests to a service may follow: by its address, the service's name,
@@ -28,10 +28,20 @@ def open_socket(address: Address, service: str, timeout_s: float) -> socket.sock
     """
     opened = socket.create_connection(address, timeout=timeout_s)
     try:
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        opened.sendall(preamble() + connection_header(service))
+        set_options(opened)
+        opened.sendall(greeting(service))
     except BaseException:
         opened.close()
         raise
     return opened
+
+
+def set_options(opened: socket.socket) -> None:
+    """Set what each connection to a server has."""
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def greeting(service: str) -> bytes:
+    """What is sent before the first request."""
+    return preamble() + connection_header(service)

@@ -75,13 +75,22 @@ def test_a_request_without_a_caller_is_given_up_when_its_time_is_over() -> None:
 
 
 def test_after_silence_a_connection_is_used_no_more_and_after_a_sound_it_is() -> None:
-    quiet, heard = Calls[Counted](), Calls[Counted]()
-    quiet.leave(begun(quiet))
-    call = begun(heard)
+    quiet, heard, left = Calls[Counted](), Calls[Counted](), Calls[Counted]()
+    quiet.leave(begun(quiet, 0.0))
+    call = begun(heard, 0.0)
     heard.heard_s = call.sent_s
     heard.leave(call)
-    assert (quiet.usable, heard.usable) == (False, True)
-    assert (quiet.over, heard.over) == (True, False)
+    left.leave(begun(left))  # Before its time was over: that says nothing of the server.
+    assert (quiet.usable, heard.usable, left.usable) == (False, True, True)
+    assert (quiet.over, heard.over, left.over) == (True, False, False)
+
+
+def test_those_are_woken_whose_time_is_over_and_the_next_time_is_said() -> None:
+    calls = Calls[Counted]()
+    assert calls.expire() is None
+    over, later, soon = begun(calls, 0.0), begun(calls, 60.0), begun(calls, 30.0)
+    assert calls.expire() == soon.ends_s
+    assert [each.woken for each in (over, later, soon)] == [1, 0, 0]
 
 
 def test_many_that_are_given_up_retire_a_connection() -> None:

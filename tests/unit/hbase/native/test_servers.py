@@ -1,4 +1,6 @@
-"""Requests to one server: framing, bounds, answers that are late, torn, too large or senseless."""
+"""Requests to one server: framing, bounds, answers that are late, torn, too large or senseless.
+By both transports: the one that blocks, and asyncio's.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,15 @@ from hqueue.hbase.native.connection import BlockingCall, Connection
 from hqueue.hbase.native.exchanges import CLIENT, Request
 from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import NotServedError
 from hqueue.hbase.native.wire import FRAME_BYTES_MAX, LENGTH, RemoteError, varint
 from hqueue.settings.addresses import Address
+from tests.support.looped import BlockingServers, LoopedServers
 from tests.support.scripted_server import Asked, ScriptedServer, answer, refusal
 from tests.support.waiting import wait_for
 
 Serve = Callable[[Callable[[Asked], Iterable[bytes]]], ScriptedServer]
+Transport = BlockingServers | LoopedServers
 SHORT_MS = 150.0
 
 
@@ -49,14 +52,19 @@ def serve() -> Iterator[Serve]:
         yield begin
 
 
-@pytest.fixture
-def servers() -> Iterator[Servers]:
-    with contextlib.closing(Servers(Settings())) as opened:
-        yield opened
+@pytest.fixture(params=["blocking", "asyncio"])
+def servers(request: pytest.FixtureRequest) -> Iterator[Transport]:
+    with contextlib.ExitStack() as stack:
+        if request.param == "blocking":
+            yield stack.enter_context(contextlib.closing(BlockingServers(Settings())))
+        else:
+            looped = LoopedServers(Settings())
+            stack.callback(looped.end)
+            yield looped
 
 
 def ask(
-    servers: Servers, server: ScriptedServer, message: bytes = b"", timeout_ms: float = 30_000
+    servers: Transport, server: ScriptedServer, message: bytes = b"", timeout_ms: float = 30_000
 ) -> bytes:
     request = Request(server.address, b"Get", message)
     return bytes(servers.ask(request, "q", timeout_ms).message)
@@ -75,7 +83,7 @@ def value_of(message: bytes) -> bytes:
 
 
 def test_a_request_and_its_cells_arrive_and_the_answer_comes_back(
-    servers: Servers, serve: Serve
+    servers: Transport, serve: Serve
 ) -> None:
     came: list[Asked] = []
 
@@ -97,7 +105,7 @@ def test_a_request_and_its_cells_arrive_and_the_answer_comes_back(
 
 
 def test_many_requests_share_a_connection_and_each_gets_its_own_answer(
-    servers: Servers, serve: Serve
+    servers: Transport, serve: Serve
 ) -> None:
     server = serve(echo)
     messages = [b"%d" % number * (number % 5_000) for number in range(400)]
@@ -107,7 +115,7 @@ def test_many_requests_share_a_connection_and_each_gets_its_own_answer(
     assert len(server.services) == 1
 
 
-def test_answers_may_come_in_any_order(servers: Servers, serve: Serve) -> None:
+def test_answers_may_come_in_any_order(servers: Transport, serve: Serve) -> None:
     waiting: list[Asked] = []
 
     def script(asked: Asked) -> list[bytes]:
@@ -125,7 +133,7 @@ def test_answers_may_come_in_any_order(servers: Servers, serve: Serve) -> None:
     assert [value_of(each) for each in answers] == messages
 
 
-def test_of_many_requests_so_many_are_under_way_as_may_be(servers: Servers, serve: Serve) -> None:
+def test_of_many_requests_so_many_are_under_way_as_may_be(servers: Transport, serve: Serve) -> None:
     waiting: list[Asked] = []
     most = [0]
 
@@ -154,7 +162,7 @@ def test_of_many_requests_so_many_are_under_way_as_may_be(servers: Servers, serv
     assert most == [4]
 
 
-def test_one_that_is_never_answered_holds_up_no_other(servers: Servers, serve: Serve) -> None:
+def test_one_that_is_never_answered_holds_up_no_other(servers: Transport, serve: Serve) -> None:
     def script(asked: Asked) -> list[bytes]:
         return [] if asked.message == b"never" else echo(asked)
 
@@ -209,7 +217,7 @@ def test_one_that_waits_reads_on_for_one_that_is_not_there(
     assert [value_of(bytes(each.message)) for each in found] == [b"sleeper", b"away"]  # type: ignore[union-attr]
 
 
-def test_a_late_answer_is_thrown_away(servers: Servers, serve: Serve) -> None:
+def test_a_late_answer_is_thrown_away(servers: Transport, serve: Serve) -> None:
     held: list[Asked] = []
     arrived = threading.Event()
 
@@ -235,7 +243,7 @@ def test_a_late_answer_is_thrown_away(servers: Servers, serve: Serve) -> None:
     assert len(server.services) == 1
 
 
-def test_after_silence_another_connection_is_opened(servers: Servers, serve: Serve) -> None:
+def test_after_silence_another_connection_is_opened(servers: Transport, serve: Serve) -> None:
     server = serve(lambda asked: [] if asked.message == b"never" else echo(asked))
     with pytest.raises(StoreUnavailableError):
         ask(servers, server, b"never", SHORT_MS)
@@ -244,14 +252,12 @@ def test_after_silence_another_connection_is_opened(servers: Servers, serve: Ser
 
 
 def test_an_idle_connection_that_the_server_closed_is_not_used(
-    servers: Servers, serve: Serve
+    servers: Transport, serve: Serve
 ) -> None:
     server = serve(echo)
     assert value_of(ask(servers, server, b"1")) == b"1"
-    (connection,) = [each.connection for each in servers._servers.values()]
-    assert connection is not None
     server.break_connections()
-    connection._receiver._poll.poll(30_000)  # Its end has arrived.
+    wait_for(lambda: not servers.is_usable(), "its end has arrived")
     assert value_of(ask(servers, server, b"2")) == b"2"
     assert len(server.services) == 2
 
@@ -283,7 +289,7 @@ def _frame(header: bytes, rest: bytes) -> bytes:
 
 @pytest.mark.parametrize("kind", SENSELESS)
 def test_a_senseless_answer_leaves_the_outcome_unknown_and_ends_the_connection(
-    servers: Servers, serve: Serve, kind: str
+    servers: Transport, serve: Serve, kind: str
 ) -> None:
     server = serve(
         lambda asked: [SENSELESS[kind](asked)] if asked.message == b"first" else echo(asked)
@@ -295,7 +301,7 @@ def test_a_senseless_answer_leaves_the_outcome_unknown_and_ends_the_connection(
     assert len(server.services) == 2
 
 
-def test_a_torn_answer_leaves_the_outcome_unknown(servers: Servers, serve: Serve) -> None:
+def test_a_torn_answer_leaves_the_outcome_unknown(servers: Transport, serve: Serve) -> None:
     def script(asked: Asked) -> Iterator[bytes]:
         yield answer(asked, named(b"x" * 100))[:50]
         raise ConnectionError("it is closed")
@@ -305,7 +311,7 @@ def test_a_torn_answer_leaves_the_outcome_unknown(servers: Servers, serve: Serve
     assert caught.value.outcome is Outcome.UNKNOWN
 
 
-def test_an_answer_may_come_byte_by_byte(servers: Servers, serve: Serve) -> None:
+def test_an_answer_may_come_byte_by_byte(servers: Transport, serve: Serve) -> None:
     def script(asked: Asked) -> Iterator[bytes]:
         whole = answer(asked, named(asked.message))
         for at in range(len(whole)):
@@ -314,16 +320,14 @@ def test_an_answer_may_come_byte_by_byte(servers: Servers, serve: Serve) -> None
     assert value_of(ask(servers, serve(script), b"slow")) == b"slow"
 
 
-def test_a_promised_length_takes_no_memory(servers: Servers, serve: Serve) -> None:
+def test_a_promised_length_takes_no_memory(servers: Transport, serve: Serve) -> None:
     server = serve(lambda asked: [LENGTH.pack(FRAME_BYTES_MAX) + b"x" * 100])
     with pytest.raises(StoreUnavailableError):
         ask(servers, server, b"", SHORT_MS)
-    (connection,) = [each.connection for each in servers._servers.values()]
-    assert connection is not None
-    assert 0 < connection._receiver._frames.held_bytes <= 1 << 20
+    assert 0 < servers.held_bytes() <= 1 << 20
 
 
-def test_what_can_not_be_sent_is_not_applied(servers: Servers) -> None:
+def test_what_can_not_be_sent_is_not_applied(servers: Transport) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = Address("127.0.0.1", listener.getsockname()[1])
     with pytest.raises(StoreUnavailableError) as caught:
@@ -333,7 +337,7 @@ def test_what_can_not_be_sent_is_not_applied(servers: Servers) -> None:
 
 
 def test_a_request_that_the_server_never_took_in_is_not_applied(
-    servers: Servers, serve: Serve
+    servers: Transport, serve: Serve
 ) -> None:
     arrived, stopped = threading.Event(), threading.Event()
 
@@ -360,7 +364,7 @@ def test_a_request_that_the_server_never_took_in_is_not_applied(
     assert value_of(ask(servers, server, b"next")) == b"next"
 
 
-def test_no_more_requests_are_under_way_than_the_bound(servers: Servers, serve: Serve) -> None:
+def test_no_more_requests_are_under_way_than_the_bound(servers: Transport, serve: Serve) -> None:
     server = serve(lambda asked: [])
     requests = [Request(server.address, b"Get", b"")] * (REQUESTS_MAX + 1)
     answers = servers.ask_all(requests, "q", 1_000)
@@ -400,7 +404,7 @@ ERRORS: list[tuple[str, bool, type[HQueueError], Outcome]] = [
 
 @pytest.mark.parametrize("case", ERRORS, ids=lambda case: case[0].rpartition(".")[2])
 def test_each_error_is_translated_and_says_whether_it_was_applied(
-    servers: Servers,
+    servers: Transport,
     serve: Serve,
     case: tuple[str, bool, type[HQueueError], Outcome],
 ) -> None:
@@ -417,8 +421,7 @@ def test_each_error_is_translated_and_says_whether_it_was_applied(
     assert len(server.services) == 1, "an error is an answer: the connection stays"
 
 
-def test_closed_servers_take_nothing(serve: Serve) -> None:
-    servers = Servers(Settings())
+def test_closed_servers_take_nothing(servers: Transport, serve: Serve) -> None:
     server = serve(echo)
     ask(servers, server)
     servers.close()
@@ -427,8 +430,7 @@ def test_closed_servers_take_nothing(serve: Serve) -> None:
         ask(servers, server)
 
 
-def test_closing_ends_what_is_under_way(serve: Serve) -> None:
-    servers = Servers(Settings())
+def test_closing_ends_what_is_under_way(servers: Transport, serve: Serve) -> None:
     arrived = threading.Semaphore(0)
 
     def script(asked: Asked) -> list[bytes]:
@@ -445,6 +447,4 @@ def test_closing_ends_what_is_under_way(serve: Serve) -> None:
     assert [type(each) for each in answers] == [ClosedError] * 3
     outcomes = {each.outcome for each in answers if isinstance(each, ClosedError)}
     assert outcomes == {Outcome.UNKNOWN}, "they were sent"
-    (connection,) = [each.connection for each in servers._servers.values()]
-    assert connection is not None
-    assert connection._socket.fileno() == -1, "nobody uses it any more"
+    wait_for(lambda: servers.descriptor() == -1, "nobody uses its socket any more")

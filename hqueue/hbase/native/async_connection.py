@@ -1,0 +1,290 @@
+"""One connection to a server, with several requests under way, in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from hqueue.hbase.native.calls import Call, Calls, UnsentError
+from hqueue.hbase.native.connection import is_readable
+from hqueue.hbase.native.framing import Frames
+from hqueue.hbase.native.wire import Answer, RemoteError, read_answer
+from hqueue.runtime.interrupts import is_interruption
+
+__all__ = ["AsyncCall", "AsyncConnection"]
+
+LOOK_EVERY_S = 0.25
+"""How often a caller that waits for room looks whether there is some."""
+
+
+GATHERED_BYTES = 64 * 1024
+"""Pieces of a request are joined up to there: a copy costs less than another call of the system."""
+
+
+class AsyncCall(Call):
+    """A request under way, whose caller awaits it."""
+
+    def __init__(self, ends_s: float, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(ends_s)
+        self.woken: asyncio.Future[None] = loop.create_future()
+
+    def wake(self) -> None:
+        """As `Call.wake`: once is enough, for it has its result then, or its time is over."""
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
+class AsyncConnection(asyncio.BufferedProtocol):
+    """A connection that is driven by the event loop in which it was opened, and used there alone.
+
+    It promises what `hqueue.hbase.native.connection.Connection` promises. A caller may be cancelled
+    wherever it waits, without harm to others: a request that was not handed to the transport is not
+    sent; of one that was, the answer is thrown away when it comes, and what became of it is
+    unknown. Callers wait for room: no more than `REQUESTS_MAX` requests are under way, and the
+    transport keeps the rest of one request at most.
+
+    Use `attach` to make one.
+
+    Args:
+        opened: the socket; from now on the connection's.
+    """
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = Frames()
+        self._calls = Calls[AsyncCall]()
+        self._room: deque[asyncio.Future[None]] = deque()
+        """Who waits for it."""
+        self._drained: asyncio.Future[bool] | None = None
+        """While the transport keeps a part of a request: whether that was sent, in the end."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ends_s = 0.0
+
+    @classmethod
+    async def attach(cls, opened: socket.socket) -> AsyncConnection:
+        """Have the running loop drive a socket. It is closed if that can't be done."""
+        connection = cls(opened)
+        try:
+            await connection._loop.create_connection(lambda: connection, sock=opened)
+        except BaseException:
+            connection.close()
+            opened.close()
+            raise
+        return connection
+
+    async def begin(
+        self, method: bytes, message: bytes, cells: Sequence[bytes], cell_bytes: int, ends_s: float
+    ) -> AsyncCall:
+        """Send a request; `finish` awaits its answer, or `give_up` leaves it: one must be called.
+
+        Args:
+            method: the service's method.
+            message: its argument.
+            cells: the pieces of a cell block.
+            cell_bytes: their bytes together.
+            ends_s: when it is given up, by `time.monotonic`.
+
+        Raises:
+            UnsentError: it was not sent.
+        """
+        call = AsyncCall(ends_s, self._loop)
+        try:
+            if not self._calls.has_room():
+                await self._await_room(call)
+            self._calls.add(call)
+            await self._send(call, [call.front(method, message, cell_bytes), *filter(None, cells)])
+        except BaseException:
+            self.give_up(call)
+            raise
+        return call
+
+    async def finish(self, call: AsyncCall) -> Answer | RemoteError:
+        """Await an answer.
+
+        Raises:
+            NoAnswerError: none came in time, or the connection ended.
+        """
+        try:
+            if call.result is None and call.left_s > 0:
+                self._wake_at(call.ends_s)
+                await call.woken
+            return call.answer()
+        finally:
+            self.give_up(call)
+
+    def give_up(self, call: AsyncCall) -> None:
+        """Leave a request, with an answer or without."""
+        if self._calls.leave(call):
+            self._tell_of_room()
+            self._close_if_unused()
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request can be sent by it. An idle one is looked at: the server may have gone,
+        and what is sent then would be in doubt.
+        """
+        if not self._calls.usable or self._transport is None or self._transport.is_closing():
+            return False
+        return not self._calls.silent or not is_readable(self._socket)
+
+    @property
+    def used_s(self) -> float:
+        """When a caller left last, by `time.monotonic`."""
+        return self._calls.used_s
+
+    def retire(self) -> None:
+        """Use it for no further request; close it when the last one has its answer."""
+        self._calls.retired = True
+        self._close_if_unused()
+
+    def close(self) -> None:
+        """Close it now: requests under way get no answer. Never raises."""
+        self._fail(ConnectionError("the connection was closed"))
+
+    def abandon(self) -> None:
+        """Let go of a connection whose loop is not there any more, or is the parent process's: then
+        it stays open for that. The loop is not touched: a child shares what it polls with.
+        """
+        self._calls.failure = ConnectionError("this is another event loop's connection")
+        self._socket.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        # It keeps nothing that it could send, and says so when it has to keep something.
+        transport.set_write_buffer_limits(high=0)
+        self._transport = transport
+        if self._calls.failure is not None:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(exc or ConnectionError("the server closed the connection"))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            self._frames.add(nbytes)
+            while (frame := self._frames.next()) is not None:
+                self._calls.heard_s = time.monotonic()
+                if self._calls.deliver(*read_answer(frame)):
+                    self._tell_of_room()
+        except BaseException as exc:
+            self._fail(exc)
+            if is_interruption(exc) or not isinstance(exc, ValueError):
+                raise
+
+    def pause_writing(self) -> None:
+        self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        self._let_write(True)
+
+    async def _await_room(self, call: AsyncCall) -> None:
+        """Wait until one more request may be under way."""
+        while not self._calls.has_room():
+            if call.left_s <= 0:
+                raise UnsentError("too many requests are under way to this server")
+            waiter = self._loop.create_future()
+            self._room.append(waiter)
+            try:
+                await asyncio.wait([waiter], timeout=min(LOOK_EVERY_S, call.left_s))
+            except BaseException:
+                if waiter.done():
+                    self._tell_of_room()  # Another one takes what this one was given.
+                raise
+            finally:
+                if not waiter.done():
+                    self._room.remove(waiter)
+
+    def _tell_of_room(self) -> None:
+        if self._room:
+            self._room.popleft().set_result(None)
+
+    async def _send(self, call: AsyncCall, pieces: list[bytes]) -> None:
+        while self._drained is not None:  # Another request is not sent as a whole yet.
+            await asyncio.wait([self._drained], timeout=max(0.0, call.left_s))
+            if call.left_s <= 0:
+                break
+        if call.left_s <= 0:
+            raise UnsentError("there was no time left to send it")
+        transport = self._transport
+        if self._calls.failure is not None or transport is None or transport.is_closing():
+            raise UnsentError("the connection is closed") from self._calls.failure
+        call.sent_s = time.monotonic()
+        for piece in _gathered(pieces):
+            transport.write(piece)  # `writelines` doesn't pause, before Python 3.12.9 and 3.13.2.
+        if transport.is_closing():  # That failed: half a request is never done.
+            raise UnsentError("the connection is closed")
+        if self._drained is not None:
+            await self._await_sent(call, self._drained)
+
+    async def _await_sent(self, call: AsyncCall, drained: asyncio.Future[bool]) -> None:
+        """Wait until the transport keeps nothing of a request. Only then may another follow; so one
+        that takes too long ends the connection, though its caller may have left.
+        """
+        stuck = self._loop.call_later(max(0.0, call.left_s), self._end_if_stuck, drained)
+        drained.add_done_callback(lambda _: stuck.cancel())
+        await asyncio.wait([drained])
+        if not drained.result():
+            failure = self._calls.failure
+            raise UnsentError(f"{type(failure).__name__}: {failure}") from failure
+
+    def _end_if_stuck(self, drained: asyncio.Future[bool]) -> None:
+        if not drained.done():
+            self._fail(TimeoutError("the server takes nothing in"))
+
+    def _let_write(self, was_sent: bool) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(was_sent)
+
+    def _wake_at(self, ends_s: float) -> None:
+        """Have callers woken by then whose time is over. One timer does for all."""
+        if self._timer is not None:
+            if self._timer_ends_s <= ends_s:
+                return
+            self._timer.cancel()
+        self._timer_ends_s = ends_s
+        left_s = max(0.0, ends_s - time.monotonic())
+        self._timer = self._loop.call_later(left_s, self._wake_expired)
+
+    def _wake_expired(self) -> None:
+        self._timer = None
+        next_s = self._calls.expire()
+        if next_s is not None:
+            self._wake_at(next_s)
+
+    def _fail(self, failure: BaseException) -> None:
+        if self._calls.fail(failure) and self._transport is not None:
+            self._transport.abort()
+        self._let_write(False)
+        while self._room:
+            self._tell_of_room()
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if self._calls.over:
+            if self._transport is not None:
+                self._transport.close()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+
+def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces, small ones joined."""
+    small: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        if size + len(piece) > GATHERED_BYTES and small:
+            yield b"".join(small)
+            small, size = [], 0
+        small.append(piece)
+        size += len(piece)
+    yield b"".join(small)

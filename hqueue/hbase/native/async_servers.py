@@ -1,0 +1,200 @@
+"""Connections to HBase's servers, in an event loop: one to each, and service."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from hqueue.errors import ClosedError, HQueueError
+from hqueue.hbase.native.async_connection import AsyncCall, AsyncConnection
+from hqueue.hbase.native.async_opening import AsyncOpenSocket, open_socket_async
+from hqueue.hbase.native.calls import REQUESTS_MAX, NoAnswerError, UnsentError
+from hqueue.hbase.native.exchanges import Request, answered, unanswered, unsent
+from hqueue.hbase.native.links import Link
+from hqueue.hbase.native.wire import Answer
+from hqueue.runtime.fork import register
+from hqueue.runtime.interrupts import is_interruption
+from hqueue.settings.addresses import Address
+from hqueue.settings.connection import Settings
+
+__all__ = ["AsyncServers"]
+
+
+class _AsyncServer(Link[AsyncConnection]):
+    """The connection to one server's service, opened by one caller."""
+
+    opening: asyncio.Future[None] | None = None
+    """While one opens it: done when that has ended, however."""
+
+
+class AsyncServers:
+    """All servers that were spoken to. Promises what `hqueue.hbase.native.servers.Servers` does, to
+    the coroutines of one event loop, and starts no thread.
+
+    A caller may be cancelled wherever it waits: others notice nothing, and what became of a request
+    that it had sent is unknown. The loop is the first that uses this; when that is closed, and in a
+    forked child, it is the next one, and connections are opened again.
+
+    Args:
+        settings: the bounds.
+        opener: how sockets are opened.
+    """
+
+    def __init__(self, settings: Settings, opener: AsyncOpenSocket = open_socket_async) -> None:
+        self.settings = settings
+        self._opener = opener
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._servers: dict[tuple[Address, str], _AsyncServer] = {}
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._abandon()
+
+    def check_open(self) -> None:
+        """Return if this was not closed.
+
+        Raises:
+            ClosedError: it was.
+        """
+        if self._closed:
+            raise ClosedError("the client is closed")
+
+    async def ask(self, request: Request, table: str, timeout_ms: float | None = None) -> Answer:
+        """Make one request and return its answer. Never repeats it. Arguments and errors are those
+        of `hqueue.hbase.native.servers.Servers.ask`.
+        """
+        (answer,) = await self.ask_all([request], table, timeout_ms)
+        if isinstance(answer, HQueueError):
+            raise answer
+        return answer
+
+    async def ask_all(
+        self,
+        requests: Iterable[Request],
+        table: str,
+        timeout_ms: float | None = None,
+        together_max: int = REQUESTS_MAX,
+    ) -> list[Answer | HQueueError]:
+        """Make requests of several servers at once: for each its answer, or what `ask` raises.
+        Arguments and errors are those of `hqueue.hbase.native.servers.Servers.ask_all`.
+        """
+        self.check_open()
+        self._enter_loop()
+        ends_s = time.monotonic() + (timeout_ms or self.settings.request_timeout_ms) / 1e3
+        under_way: deque[tuple[Request, AsyncConnection, AsyncCall] | HQueueError] = deque()
+        answers: list[Answer | HQueueError] = []
+
+        async def finish() -> None:
+            begun = under_way.popleft()
+            answers.append(
+                begun if isinstance(begun, HQueueError) else await self._finish(table, *begun)
+            )
+
+        try:
+            for request in requests:
+                if len(under_way) >= together_max:
+                    await finish()
+                under_way.append(await self._begin(request, table, ends_s))
+            while under_way:
+                await finish()
+        finally:
+            for begun in under_way:  # Its caller was cancelled.
+                if not isinstance(begun, HQueueError):
+                    begun[1].give_up(begun[2])
+        return answers
+
+    def close(self) -> None:
+        """Close all connections. Later requests raise `ClosedError`. Called in the loop, or when it
+        has ended. Never raises.
+        """
+        self._closed = True
+        if self._loop is None or self._loop.is_closed():
+            self._abandon()
+        for server in self._servers.values():
+            if server.connection is not None:
+                server.connection.close()
+
+    async def _begin(
+        self, request: Request, table: str, ends_s: float
+    ) -> tuple[Request, AsyncConnection, AsyncCall] | HQueueError:
+        method, message, cells = request.method, request.message, request.cells
+        try:
+            connection = await self._connection(request.address, request.service, ends_s)
+            call = await connection.begin(method, message, cells, request.cell_bytes, ends_s)
+        except OSError as exc:
+            if is_interruption(exc):
+                raise
+            return unsent(request, table, exc)
+        return request, connection, call
+
+    async def _finish(
+        self, table: str, request: Request, connection: AsyncConnection, call: AsyncCall
+    ) -> Answer | HQueueError:
+        try:
+            said = await connection.finish(call)
+        except NoAnswerError as exc:
+            return unanswered(request, table, exc, closed=self._closed)
+        return answered(request, table, said)
+
+    async def _connection(self, address: Address, service: str, ends_s: float) -> AsyncConnection:
+        """The connection to a server; opened if there is none that can be used.
+
+        Raises:
+            OSError: it can't be opened within ``connect_timeout_ms``.
+        """
+        server = self._servers.get((address, service))
+        if server is None:
+            server = self._servers[address, service] = _AsyncServer(self.settings)
+        asked_s = time.monotonic()
+        while (connection := server.good()) is None:
+            if server.opening is None:
+                return await self._open(server, address, service, (asked_s, ends_s))
+            await asyncio.wait([server.opening], timeout=max(0.0, ends_s - time.monotonic()))
+            if time.monotonic() >= ends_s:
+                raise UnsentError("the connection is not opened in time")
+        return connection
+
+    async def _open(
+        self, server: _AsyncServer, address: Address, service: str, times_s: tuple[float, float]
+    ) -> AsyncConnection:
+        left_s = server.begin_opening(*times_s)
+        server.opening = opening = asyncio.get_running_loop().create_future()
+        try:
+            opened = await self._opener(address, service, left_s)
+            connection = await AsyncConnection.attach(opened)
+        except OSError as exc:
+            if not is_interruption(exc):
+                server.failed(exc)
+            raise
+        finally:
+            server.opening = None
+            opening.set_result(None)
+        server.opened(connection)
+        if self._closed:
+            connection.close()
+        return connection
+
+    def _enter_loop(self) -> None:
+        """Use the running loop.
+
+        Raises:
+            RuntimeError: this is another loop's.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            raise RuntimeError("this client belongs to another event loop, which is not closed")
+        self._abandon()
+        self._loop = loop
+
+    def _abandon(self) -> None:
+        """Let go of all connections, of a loop that is not there any more."""
+        self._loop = None
+        servers, self._servers = self._servers, {}
+        for server in servers.values():
+            if server.connection is not None:
+                server.connection.abandon()

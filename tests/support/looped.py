@@ -1,0 +1,119 @@
+"""An event loop in a thread of its own, and asyncio's transport behind the blocking one's face: so
+what is promised of both is tested by the same tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from hqueue import Settings
+from hqueue.errors import HQueueError
+from hqueue.hbase.native.async_connection import AsyncConnection
+from hqueue.hbase.native.async_servers import AsyncServers
+from hqueue.hbase.native.calls import REQUESTS_MAX
+from hqueue.hbase.native.connection import Connection
+from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.servers import Servers
+from hqueue.hbase.native.wire import Answer
+
+__all__ = ["BlockingServers", "LoopThread", "LoopedServers"]
+
+Result = TypeVar("Result")
+
+
+class LoopThread:
+    """Runs an event loop. Close it at the end."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Await something there."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call something there."""
+
+        async def called() -> Result:
+            return function()
+
+        return self.run(called())
+
+    def close(self) -> None:
+        """End it, when all that is due has run. What is awaited there still is an error."""
+
+        async def left() -> int:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            return len(asyncio.all_tasks()) - 1
+
+        tasks = self.run(left())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+        assert not tasks, "something is awaited that nobody waits for"
+
+
+class BlockingServers(Servers):
+    """The blocking transport, and a look at its only connection."""
+
+    def connection(self) -> Connection:
+        (found,) = (each.connection for each in self._servers.values())
+        assert found is not None
+        return found
+
+    def is_usable(self) -> bool:
+        return self.connection().usable
+
+    def held_bytes(self) -> int:
+        return self.connection()._receiver._frames.held_bytes
+
+    def descriptor(self) -> int:
+        return self.connection()._socket.fileno()
+
+
+class LoopedServers:
+    """As `BlockingServers`, of asyncio's transport."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.thread = LoopThread()
+        self.servers = AsyncServers(settings)
+
+    def ask(self, request: Request, table: str, timeout_ms: float | None = None) -> Answer:
+        return self.thread.run(self.servers.ask(request, table, timeout_ms))
+
+    def ask_all(
+        self,
+        requests: Iterable[Request],
+        table: str,
+        timeout_ms: float | None = None,
+        together_max: int = REQUESTS_MAX,
+    ) -> list[Answer | HQueueError]:
+        return self.thread.run(self.servers.ask_all(requests, table, timeout_ms, together_max))
+
+    def close(self) -> None:
+        """Close the connections. The loop runs on, until `end`."""
+        self.thread.call(self.servers.close)
+
+    def end(self) -> None:
+        self.close()
+        self.thread.close()
+
+    def connection(self) -> AsyncConnection:
+        (found,) = (each.connection for each in self.servers._servers.values())
+        assert found is not None
+        return found
+
+    def is_usable(self) -> bool:
+        return self.thread.call(lambda: self.connection().usable)
+
+    def held_bytes(self) -> int:
+        return self.thread.call(lambda: self.connection()._frames.held_bytes)
+
+    def descriptor(self) -> int:
+        return self.thread.call(self.connection()._socket.fileno)

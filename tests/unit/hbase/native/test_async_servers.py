@@ -1,0 +1,359 @@
+"""What asyncio's transport promises beyond the blocking one: callers that are cancelled, loops that
+end, children of a fork. What both promise is in `test_servers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from hqueue import Outcome, Settings, StoreUnavailableError
+from hqueue.errors import HQueueError
+from hqueue.hbase.native.async_connection import AsyncConnection
+from hqueue.hbase.native.async_opening import open_socket_async
+from hqueue.hbase.native.async_servers import AsyncServers
+from hqueue.hbase.native.calls import REQUESTS_MAX
+from hqueue.hbase.native.exchanges import CLIENT, Request
+from hqueue.hbase.native.protocol import pb
+from hqueue.settings.addresses import Address
+from tests.support.scripted_server import Asked, ScriptedServer, answer
+
+LARGE = [b"x" * (64 << 20)]
+"""More than the system keeps for a connection."""
+
+
+def echo(asked: Asked) -> list[bytes]:
+    return [answer(asked, pb.NameBytesPair(name="echo", value=asked.message))]
+
+
+@contextlib.contextmanager
+def serving(script: Callable[[Asked], Iterable[bytes]] = echo) -> Iterator[ScriptedServer]:
+    with contextlib.closing(ScriptedServer(script)) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def opened(**settings: Any) -> AsyncIterator[AsyncServers]:
+    servers = AsyncServers(Settings(**settings))
+    try:
+        yield servers
+    finally:
+        servers.close()
+        await asyncio.sleep(0)
+
+
+async def ask(
+    servers: AsyncServers, server: ScriptedServer, message: bytes, timeout_ms: float = 30_000
+) -> bytes:
+    said = await servers.ask(Request(server.address, b"Get", message), "q", timeout_ms)
+    return bytes(pb.NameBytesPair.FromString(said.message).value)
+
+
+def large(server: ScriptedServer) -> Request:
+    return Request(server.address, b"Mutate", b"", LARGE, len(LARGE[0]))
+
+
+def connection_of(servers: AsyncServers) -> AsyncConnection:
+    (found,) = (each.connection for each in servers._servers.values())
+    assert found is not None
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    ends_s = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends_s
+        await asyncio.sleep(0.005)
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test that runs in a loop of its own, which has nothing left to do at the end."""
+
+    async def whole() -> None:
+        errors: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, error: errors.append(error))
+        await asyncio.wait_for(test(), 120)
+        await until(lambda: len(asyncio.all_tasks()) == 1)
+        assert not errors
+
+    def test_in_loop() -> None:
+        asyncio.run(whole())
+
+    test_in_loop.__name__ = test.__name__
+    return test_in_loop
+
+
+@run
+async def test_the_late_answer_to_one_that_was_cancelled_is_thrown_away() -> None:
+    held: list[Asked] = []
+
+    def script(asked: Asked) -> list[bytes]:
+        if asked.message == b"cancelled":
+            held.append(asked)
+            return []
+        late = [answer(each, pb.NameBytesPair(name="echo", value=b"late")) for each in held]
+        held.clear()
+        return [*late, *echo(asked)]
+
+    with serving(script) as server:
+        async with opened() as servers:
+            task = asyncio.create_task(ask(servers, server, b"cancelled"))
+            await until(lambda: held)
+            await cancelled(task)
+            assert await ask(servers, server, b"next") == b"next"
+            assert connection_of(servers)._calls.silent, "nothing is awaited any more"
+            assert await ask(servers, server, b"and one") == b"and one"
+            assert len(server.services) == 1, "the connection stays"
+
+
+@run
+async def test_one_may_be_cancelled_after_any_step_and_others_have_their_answers() -> None:
+    with serving() as server:
+        for steps in range(25):
+            async with opened() as servers:
+                first = asyncio.create_task(ask(servers, server, b"cancelled"))
+                others = [
+                    asyncio.create_task(ask(servers, server, b"%d" % number)) for number in range(5)
+                ]
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                first.cancel()
+                found = await asyncio.gather(*others)
+                assert found == [b"%d" % number for number in range(5)]
+                with contextlib.suppress(asyncio.CancelledError):
+                    assert await first == b"cancelled"
+                await until(lambda: connection_of(servers)._calls.silent)
+
+
+@run
+async def test_one_that_is_cancelled_while_it_waits_for_room_takes_none() -> None:
+    held: list[Asked] = []
+
+    def script(asked: Asked) -> list[bytes]:
+        held.append(asked)
+        return [each for one in held for each in echo(one)] if asked.message == b"last" else []
+
+    with serving(script) as server:
+        async with opened() as servers:
+            requests = [Request(server.address, b"Get", b"%d" % n) for n in range(REQUESTS_MAX - 1)]
+            many = asyncio.create_task(servers.ask_all(requests, "q"))
+            await until(lambda: len(held) == REQUESTS_MAX - 1)
+            full = asyncio.create_task(ask(servers, server, b"never answered"))
+            await until(lambda: len(held) == REQUESTS_MAX)
+            waiting = [asyncio.create_task(ask(servers, server, b"last")) for _ in range(2)]
+            await until(lambda: len(connection_of(servers)._room) == 2)
+            await cancelled(waiting[0])
+            assert len(connection_of(servers)._room) == 1
+            held.pop()
+            full.cancel()  # It counts until it is answered.
+            await asyncio.sleep(0.05)
+            assert not waiting[1].done()
+            assert len(held) == REQUESTS_MAX - 1, "no more is sent than may be"
+            server.break_connections()
+            answers = await many
+            assert {each.outcome for each in answers if isinstance(each, HQueueError)} == {
+                Outcome.UNKNOWN
+            }
+            with pytest.raises(StoreUnavailableError) as caught:
+                await waiting[1]
+            assert caught.value.outcome is Outcome.NOT_APPLIED, "it was never sent"
+
+
+@run
+async def test_one_that_is_cancelled_while_it_is_sent_is_sent_whole_and_harms_nobody() -> None:
+    goes_on = threading.Event()
+    came: list[int] = []
+
+    def script(asked: Asked) -> list[bytes]:
+        came.append(len(asked.cells))
+        if asked.message == b"first":
+            goes_on.wait(60)
+        return echo(asked)
+
+    with serving(script) as server:
+        async with opened() as servers:
+            first = asyncio.create_task(ask(servers, server, b"first"))
+            await until(lambda: came)
+            half = asyncio.create_task(servers.ask(large(server), "q"))
+            await until(lambda: connection_of(servers)._drained is not None)
+            next_one = asyncio.create_task(ask(servers, server, b"next"))
+            gone = asyncio.create_task(ask(servers, server, b"gone"))
+            await asyncio.sleep(0.02)
+            await cancelled(half)
+            await cancelled(gone)
+            goes_on.set()
+            assert (await first, await next_one) == (b"first", b"next")
+            assert came == [0, len(LARGE[0]), 0], "one that was not begun is not sent"
+            await until(lambda: connection_of(servers)._calls.silent)
+            assert len(server.services) == 1
+
+
+@run
+async def test_what_the_server_does_not_take_in_ends_a_connection_though_nobody_waits() -> None:
+    arrived, stopped = threading.Event(), threading.Event()
+
+    def script(asked: Asked) -> list[bytes]:
+        arrived.set()
+        stopped.wait(60)
+        return echo(asked)
+
+    with serving(script) as server:
+        try:
+            async with opened() as servers:
+                first = asyncio.create_task(ask(servers, server, b"first"))
+                await until(arrived.is_set)
+                half = asyncio.create_task(servers.ask(large(server), "q", 500))
+                await until(lambda: connection_of(servers)._drained)
+                next_one = asyncio.create_task(ask(servers, server, b"next"))
+                await cancelled(half)
+                with pytest.raises(StoreUnavailableError) as caught:
+                    await next_one
+                assert caught.value.outcome is Outcome.NOT_APPLIED
+                with pytest.raises(StoreUnavailableError) as caught:
+                    await first
+                assert caught.value.outcome is Outcome.UNKNOWN
+                stopped.set()
+                assert await ask(servers, server, b"after") == b"after"
+                assert len(server.services) == 2
+        finally:
+            stopped.set()
+
+
+@run
+async def test_one_that_opens_a_connection_may_be_cancelled_and_another_opens_it() -> None:
+    begun = 0
+
+    async def slowly(address: Address, service: str, timeout_s: float) -> socket.socket:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            await asyncio.sleep(3_600)
+        return await open_socket_async(address, service, timeout_s)
+
+    with serving() as server:
+        servers = AsyncServers(Settings(), slowly)
+        first = asyncio.create_task(ask(servers, server, b"first"))
+        others = [asyncio.create_task(ask(servers, server, b"%d" % n)) for n in range(3)]
+        await until(lambda: begun)
+        await cancelled(first)
+        assert await asyncio.gather(*others) == [b"0", b"1", b"2"]
+        assert begun == 2
+        servers.close()
+
+
+@run
+async def test_a_connection_that_is_opened_too_late_or_for_nobody_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        address = Address("127.0.0.1", listener.getsockname()[1])
+        descriptors = len(os.listdir("/proc/self/fd"))
+        filling = []
+        for _ in range(4):  # Until the system takes no more for it.
+            filling.append(socket.socket())
+            filling[-1].setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                filling[-1].connect(address)
+        await asyncio.sleep(0.05)
+        with pytest.raises(TimeoutError):
+            await open_socket_async(address, CLIENT, 0.1)
+        task = asyncio.create_task(open_socket_async(address, CLIENT, 30))
+        await asyncio.sleep(0.05)
+        await cancelled(task)
+        for each in filling:
+            each.close()
+        await until(lambda: len(os.listdir("/proc/self/fd")) == descriptors)
+
+
+@run
+async def test_many_share_a_connection_in_one_thread() -> None:
+    with serving() as server:
+        async with opened() as servers:
+            await ask(servers, server, b"first")
+            threads = threading.active_count()
+            messages = [b"%d" % number * (number % 5_000) for number in range(400)]
+            found = await asyncio.gather(*(ask(servers, server, each) for each in messages))
+            assert found == messages
+            assert threading.active_count() == threads
+            assert len(server.services) == 1
+
+
+@run
+async def test_each_is_given_up_at_its_own_time() -> None:
+    with serving(lambda asked: []) as server:
+        async with opened() as servers:
+
+            async def lasted_s(bound_ms: float) -> float:
+                began_s = time.monotonic()
+                with pytest.raises(StoreUnavailableError):
+                    await ask(servers, server, b"", bound_ms)
+                return time.monotonic() - began_s
+
+            bounds_ms = [900.0, 300.0, 600.0]
+            lasted = await asyncio.gather(*map(lasted_s, bounds_ms))
+            for bound_ms, took_s in zip(bounds_ms, lasted, strict=True):
+                assert bound_ms / 1e3 <= took_s
+            assert sorted(lasted) == [lasted[1], lasted[2], lasted[0]]
+
+
+def test_a_loop_that_is_closed_is_followed_by_the_next() -> None:
+    servers = AsyncServers(Settings())
+    with serving() as server:
+        for message in (b"one", b"two"):
+            assert asyncio.run(ask(servers, server, message)) == message
+        assert len(server.services) == 2
+        servers.close()
+
+
+@run
+async def test_two_loops_at_once_are_refused() -> None:
+    with serving() as server:
+        async with opened() as servers:
+            assert await ask(servers, server, b"here") == b"here"
+
+            def elsewhere() -> None:
+                with pytest.raises(RuntimeError, match="another event loop"):
+                    asyncio.run(ask(servers, server, b"there"))
+
+            await asyncio.to_thread(elsewhere)
+            assert await ask(servers, server, b"here") == b"here"
+
+
+@run
+async def test_a_child_asks_by_a_connection_of_its_own_and_the_parents_goes_on() -> None:
+    held: list[Asked] = []
+
+    def script(asked: Asked) -> list[bytes]:
+        if asked.message == b"under way":
+            held.append(asked)
+            return []
+        late = [frame for each in held for frame in echo(each)] if asked.message == b"go" else []
+        return [*late, *echo(asked)]
+
+    with serving(script) as server:
+        async with opened() as servers:
+            under_way = asyncio.create_task(ask(servers, server, b"under way"))
+            await until(lambda: held)
+            child = os.fork()
+            if child == 0:
+                code = 1
+                with contextlib.suppress(BaseException):
+                    code = int(asyncio.run(ask(servers, server, b"child")) != b"child")
+                os._exit(code)
+            _, status = await asyncio.to_thread(os.waitpid, child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert await ask(servers, server, b"go") == b"go"
+            assert await under_way == b"under way"
+            assert len(server.services) == 2
