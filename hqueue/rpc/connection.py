@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from typing import Any
@@ -80,10 +81,12 @@ class Connection:
         ]
         self.client, self.bulk_client = clients
         """Two on one wire, used in turns: thriftpy2's own, and one for large values."""
-        self.used_ms = 0.0
-        """When it was last used: kept by its owner."""
-        self.number = 0
-        """How many were opened before it: likewise."""
+
+    def is_quiet(self) -> bool:
+        """Whether nothing came, and the other side has not hung up."""
+        waiting = select.poll()
+        waiting.register(self.socket.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
+        return not waiting.poll(0)
 
     def close(self) -> None:
         """Close the socket. Never raises."""

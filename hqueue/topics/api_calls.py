@@ -17,7 +17,8 @@ from hqueue.errors import (
     QueueNotFoundError,
     QueueStateError,
 )
-from hqueue.rpc.connection import ThriftError
+from hqueue.rpc.connection import Connection, ThriftError
+from hqueue.rpc.pool import NotConnectedError
 from hqueue.rpc.services import load
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Clock, Deadline, Tries
@@ -113,39 +114,38 @@ class ApiCalls:
             HQueueError: otherwise, as the IDL's error says.
         """
         bound_ms = max(1.0, deadline.remaining_ms)
+        idl = self.idl
         hub = next((hub for hub, known in list(self._known.items()) if known == at), None)
+
+        def request(connection: Connection) -> Any:
+            if hub is None:
+                connection.socket.settimeout(bound_ms / 1e3)
+            else:
+                self._silent.watch(connection.socket, hub, deadline)
+            return method(connection.client)
+
+        answers = (
+            idl.TIllegalArgument,
+            idl.TQueueStateError,
+            idl.TScannerNotFound,
+            idl.TUnavailable,
+            idl.TServiceError,
+        )
         try:
-            connection = self._connections.take(at, bound_ms)
-        except (OSError, UnicodeError) as exc:
-            if is_interruption(exc):
-                raise
+            return self._connections.call(at, request, answers, bound_ms)
+        except NotConnectedError as exc:
             self._lost(at)
-            if hub is not None and isinstance(exc, TimeoutError):
+            if hub is not None and isinstance(exc.__cause__, TimeoutError):
                 self._silent.note(hub)
             raise HubUnavailableError(
                 "no connection to the hub's Thrift API",
                 outcome=Outcome.NOT_APPLIED,
                 api=str(at),
                 queue=queue,
-            ) from exc
-        if hub is None:
-            connection.socket.settimeout(bound_ms / 1e3)
-        else:
-            self._silent.watch(connection.socket, hub, deadline)
-        idl = self.idl
-        try:
-            answer = method(connection.client)
-        except (
-            idl.TIllegalArgument,
-            idl.TQueueStateError,
-            idl.TScannerNotFound,
-            idl.TUnavailable,
-            idl.TServiceError,
-        ) as exc:
-            self._connections.give_back(at, connection)
+            ) from exc.__cause__
+        except answers as exc:
             raise self._translated(exc, at, queue) from exc
         except (OSError, *ThriftError, EOFError, ValueError) as exc:
-            connection.close()
             if is_interruption(exc):
                 raise
             self._lost(at)
@@ -155,11 +155,6 @@ class ApiCalls:
                 api=str(at),
                 queue=queue,
             ) from exc
-        except BaseException:
-            connection.close()
-            raise
-        self._connections.give_back(at, connection)
-        return answer
 
     def _any(self, queue: str, deadline: Deadline) -> Address:
         """Where some hub serves the API."""

@@ -21,6 +21,7 @@ from hqueue.errors import (
     SubscriberNotFoundError,
 )
 from hqueue.rpc.connection import Connection, ThriftError
+from hqueue.rpc.pool import NotConnectedError
 from hqueue.rpc.services import load
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Clock, Deadline, Tries
@@ -187,24 +188,23 @@ class HubCalls:
             Exception: nothing was done; it is worth another try.
             HQueueError: otherwise.
         """
-        bound_ms = max(1.0, deadline.remaining_ms)
+
+        def request(connection: Connection) -> Any:
+            self.silent.watch(connection.socket, hub, deadline)
+            return method(connection.client)
+
         try:
-            connection = self._connections.take(hub, bound_ms)
-        except (OSError, UnicodeError) as exc:
-            if is_interruption(exc):
-                raise
+            return self._connections.call(
+                hub, request, self._refusals, max(1.0, deadline.remaining_ms)
+            )
+        except NotConnectedError as exc:
             self._connections.forget(hub)
-            if isinstance(exc, TimeoutError):
+            if isinstance(exc.__cause__, TimeoutError):
                 self.silent.note(hub)
-            raise _RefusedError(f"{hub}: {exc}") from exc
-        self.silent.watch(connection.socket, hub, deadline)
-        try:
-            answer = method(connection.client)
+            raise _RefusedError(f"{hub}: {exc.__cause__}") from exc.__cause__
         except self._refusals as exc:
-            self._connections.give_back(hub, connection)
             raise self._translated(exc, hub, queue, topic) from exc
         except (OSError, *ThriftError, EOFError, ValueError) as exc:
-            connection.close()
             if is_interruption(exc):
                 raise
             self._connections.forget(hub)
@@ -217,11 +217,6 @@ class HubCalls:
                 topic=topic,
                 reason=f"{type(exc).__name__}: {exc}"[:REASON_LENGTH_MAX],
             ) from exc
-        except BaseException:
-            connection.close()
-            raise
-        self._connections.give_back(hub, connection)
-        return answer
 
     def _translated(self, error: Any, hub: Address, queue: str, topic: str) -> Exception:
         idl = self._idl

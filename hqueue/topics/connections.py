@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import select
-import threading
-from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from hqueue.rpc.connection import Connection
-from hqueue.runtime.fork import register
+from hqueue.rpc.pool import ConnectionPool
 from hqueue.settings.addresses import Address
 
 __all__ = ["HubConnections"]
@@ -28,58 +26,38 @@ class HubConnections:
         self._kept_max = kept_max
         self._timeout_ms = timeout_ms
         self._closed = False
-        self.after_fork_in_child()
-        register(self)
+        self._pools: dict[Address, ConnectionPool[Connection]] = {}
 
-    def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
-        # The parent's are not closed but by the parent.
-        self._left_to_parent = getattr(self, "_idle", None)
-        self._idle: defaultdict[Address, list[Connection]] = defaultdict(list)
-
-    def take(self, hub: Address, bound_ms: float) -> Connection:
-        """A connection for one call.
-
-        Raises:
-            OSError: it can't be opened in time.
-        """
-        while True:
-            with self._lock:
-                idle = self._idle.get(hub)
-                connection = idle.pop() if idle else None
-            if connection is None:
-                timeout_s = min(bound_ms, self._timeout_ms) / 1e3
-                return Connection(self._service, hub.host, hub.port, timeout_s)
-            if _is_quiet(connection):
-                return connection
-            connection.close()  # The hub has hung up: what is sent now would be lost.
-
-    def give_back(self, hub: Address, connection: Connection) -> None:
-        """Keep a connection whose call was answered."""
-        with self._lock:
-            if not self._closed and len(self._idle[hub]) < self._kept_max:
-                self._idle[hub].append(connection)
-                return
-        connection.close()
+    def call(
+        self,
+        hub: Address,
+        request: Callable[[Connection], Any],
+        answers: tuple[type[BaseException], ...],
+        bound_ms: float,
+    ) -> Any:
+        """Call a hub as `ConnectionPool.call` does; the connection is opened within the bound."""
+        pool = self._pools.get(hub)
+        if pool is None:
+            pool = self._pools.setdefault(hub, self._pool_of(hub))
+        if self._closed:
+            pool.close()
+        return pool.call(request, answers, open_ms=min(bound_ms, self._timeout_ms))
 
     def forget(self, hub: Address) -> None:
         """Close those to a hub that does not answer."""
-        with self._lock:
-            idle = self._idle.pop(hub, [])
-        for connection in idle:
-            connection.close()
+        pool = self._pools.pop(hub, None)
+        if pool is not None:
+            pool.close()
 
     def close(self) -> None:
         """Keep none any more."""
-        with self._lock:
-            self._closed = True
-            hubs = list(self._idle)
-        for hub in hubs:
+        self._closed = True
+        for hub in list(self._pools):
             self.forget(hub)
 
-
-def _is_quiet(connection: Connection) -> bool:
-    """Whether nothing came, and the other side has not hung up."""
-    waiting = select.poll()
-    waiting.register(connection.socket.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
-    return not waiting.poll(0)
+    def _pool_of(self, hub: Address) -> ConnectionPool[Connection]:
+        return ConnectionPool(
+            lambda open_ms: Connection(self._service, hub.host, hub.port, open_ms / 1e3),
+            kept_max=self._kept_max,
+            usable=Connection.is_quiet,  # Where the hub has hung up, what is sent would be lost.
+        )

@@ -6,14 +6,14 @@ import functools
 import itertools
 import logging
 import socket
-from collections.abc import Callable
 from typing import Any
 
-from hqueue.errors import ClosedError
+from hqueue.errors import ClosedError, StoreUnavailableError
 from hqueue.hbase import reachability
-from hqueue.hbase.thrift.connection import Service
-from hqueue.hbase.thrift.gateway import Gateway, Run, Use
+from hqueue.hbase.thrift.connection import Connection, Service
+from hqueue.hbase.thrift.gateway import Gateway, Run
 from hqueue.hbase.thrift.translation import DECLARED_ERRORS, translate_answer, translate_silence
+from hqueue.rpc.pool import NotConnectedError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
@@ -93,60 +93,31 @@ class Gateways:
         if self._closed:
             raise ClosedError("the client is closed")
         gateway = run.gateway if run else self.choose(service, host)
-        use = Use()
-        try:
-            return self._ask(
-                gateway,
-                use,
-                lambda client: getattr(client, method)(*arguments),
-                about=(table, method),
-                run=run,
-                timeout_ms=timeout_ms,
-                bulk=bulk,
-            )
-        finally:
-            gateway.uses.discard(use)
-            gateway.notify()
+        request_s = bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
 
-    def _ask(
-        self,
-        gateway: Gateway,
-        use: Use,
-        request: Callable[[Any], Any],
-        *,
-        about: tuple[str, str],
-        run: Run | None,
-        timeout_ms: int | None,
-        bulk: bool,
-    ) -> Any:
-        """Make a request by a connection of the gateway's, which is kept where it was answered."""
-        table, method = about
+        def request(connection: Connection) -> Any:
+            connection.socket.settimeout(request_s)
+            client = connection.bulk_client if bulk else connection.client
+            return getattr(client, method)(*arguments)
+
         try:
-            connection = gateway.acquire(use, run, timeout_ms)
-        except OSError as exc:
-            if is_interruption(exc):
-                raise
-            gateway.avoid()
-            reachability.unanswered(gateway.address, exc)
-            raise translate_silence(exc, table, method, str(gateway.address), sent=False) from exc
-        try:
-            connection.socket.settimeout(
-                bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
-            )
-            answer = request(connection.bulk_client if bulk else connection.client)
+            answer = gateway.call(request, run, timeout_ms)
         except DECLARED_ERRORS as exc:
-            gateway.keep(connection)
             reachability.answered(gateway.address)
             raise translate_answer(exc, table, method) from exc
+        except StoreUnavailableError:
+            raise  # It was not asked.
         except BaseException as exc:
-            connection.close()  # It may hold half an answer.
             if is_interruption(exc):
                 raise
+            sent = not isinstance(exc, NotConnectedError)
+            cause = exc if sent else exc.__cause__ or exc
             gateway.avoid()
-            reachability.unanswered(gateway.address, exc)
+            reachability.unanswered(gateway.address, cause)
             logger.debug("gateway %s failed", gateway.address, exc_info=True)
-            raise translate_silence(exc, table, method, str(gateway.address), sent=True) from exc
-        gateway.keep(connection)
+            raise translate_silence(
+                cause, table, method, str(gateway.address), sent=sent
+            ) from cause
         reachability.answered(gateway.address)
         return answer
 

@@ -215,9 +215,9 @@ def test_a_hub_that_is_gone_is_passed_by(make_hub: Callable[[], FakeHub], hub: F
 def test_a_connection_that_the_hub_closed_meanwhile_is_not_used(hub: FakeHub) -> None:
     with client_of(hub) as client:
         client.publish("t", b"v")
-        (kept,) = client._calls._connections._idle[hub.address]
-        os.close(os.dup(kept.socket.fileno()))
-        kept.socket._socket.shutdown(socket.SHUT_RDWR)
+        (pool,) = client._calls._connections._pools.values()
+        pool.call(lambda kept: kept.socket._socket.shutdown(socket.SHUT_RDWR), (), open_ms=1_000)
+        assert pool.opened == 1
         assert client.publish("t", b"v")
 
 

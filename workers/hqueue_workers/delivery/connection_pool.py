@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 
 from hqueue.metadata import Address
+from hqueue.rpc.pool import KeptConnections
 from hqueue_workers.delivery.wire import Call, Reply, ReplyError, call_head, call_tail, read_reply
 
 __all__ = ["Connection", "ConnectionPool", "NoAnswerError", "NotCalledError"]
@@ -53,17 +54,17 @@ class ConnectionPool:
         self._may_reach = may_reach
         self._may_send = may_send
         self._free = asyncio.Semaphore(connections)
-        self._idle: list[Connection] = []
-        self._closed = False
+        self._kept: KeptConnections[Connection] = KeptConnections()
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection for the caller alone. Those that wait get theirs in turn."""
         async with self._free:
+            found = self._kept.take()
             connection = (
-                self._idle.pop()
-                if self._idle
-                else Connection(self.address, self._may_send, self._may_reach)
+                Connection(self.address, self._may_send, self._may_reach)
+                if found is None
+                else found[0]
             )
             try:
                 yield connection
@@ -71,15 +72,11 @@ class ConnectionPool:
                 connection.close()  # There may be half a call in it, or an answer under way.
                 raise
             finally:
-                if self._closed:
-                    connection.close()
-                self._idle.append(connection)
+                self._kept.keep(connection)
 
     def close(self) -> None:
         """Close the connections that are free now, and the others when they get free."""
-        self._closed = True
-        for connection in self._idle:
-            connection.close()
+        self._kept.close()
 
 
 class Connection:

@@ -21,7 +21,7 @@ from hqueue import (
     StoreUnavailableError,
 )
 from hqueue.hbase.thrift.connection import Service
-from hqueue.hbase.thrift.gateway import Gateway, Use
+from hqueue.hbase.thrift.gateway import Gateway
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import IllegalArgument, IOError, hbase2
 from hqueue.hbase.thrift.translation import translate_answer
@@ -37,7 +37,6 @@ class FakeConnection:
     address: GatewayAddress
     service: Service
     settings: Settings
-    used_ms: float = 0.0
     closed: bool = False
 
     opened: ClassVar[int] = 0
@@ -117,21 +116,20 @@ def test_a_failed_gateway_is_avoided_for_a_time_that_doubles(
     assert ask(gateways, host=HOSTS[0]) == HOSTS[0], "an answer makes it start again"
 
 
-def test_no_more_connections_are_in_use_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_connections_in_use_are_no_failure_of_the_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("hqueue.hbase.thrift.gateway.connect", FakeConnection)
-    settings = Settings(connections_max=2, operation_timeout_ms=30)
+    settings = Settings(connections_max=1, operation_timeout_ms=30)
     gateway = Gateway(GatewayAddress(HOSTS[0]), Service.THRIFT1, settings, SteppedClock())
-    uses = [Use(), Use()]
-    first, second = map(gateway.acquire, uses)
-    for keeps in (True, False):
-        with pytest.raises(StoreUnavailableError):
-            gateway.acquire(Use())
-        assert not gateway.is_avoided
-        if keeps:
-            gateway.keep(first)
-        gateway.uses.discard(uses[0])
-        first = gateway.acquire(uses[0])
-    assert second is not first
+
+    def request(connection: Any) -> None:
+        with pytest.raises(StoreUnavailableError, match="stay in use"):
+            gateway.call(lambda other: None)
+
+    gateway.call(request)
+    assert not gateway.is_avoided
+    gateway.call(lambda connection: None)
 
 
 def test_the_other_process_of_the_same_host_says_nothing_of_a_gateway(gateways: Gateways) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,14 +15,15 @@ from hqueue import StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.schema import HEADER_COLUMN
 from hqueue.hbase.thrift.connection import Connection, Service
-from hqueue.hbase.thrift.gateway import Gateway, Use
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.locations import Locations
 from hqueue.hbase.thrift.reads import TableReads
+from hqueue.log.ports import Row, RowStream
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.gateway import GatewayPair, Thrift1
 
 TABLE = "q"
+WAIT_S = 30
 ROWS = 8
 
 
@@ -68,37 +69,24 @@ def test_a_scan_does_not_go_on_in_another_process_that_numbers_its_scans_alike(
     assert slots(after.read(2)) == [5, 6]
 
 
-def end(gateway: Gateway, use: Use, connection: Connection) -> None:
-    gateway.keep(connection)
-    gateway.uses.discard(use)
-    gateway.notify()
-
-
-def use_once(gateway: Gateway) -> None:
-    use = Use()
-    end(gateway, use, gateway.acquire(use))
-
-
 def test_a_scan_goes_on_over_any_connection_that_is_older(
     gateways: Gateways, reads: TableReads
 ) -> None:
     before = reads.open(0, 0, ROWS, None)
     gateway = gateways.choose(Service.THRIFT1)
-    first = Use()
-    oldest = gateway.acquire(first)
-    use_once(gateway)
-    after = reads.open(0, 0, ROWS, None)
+
+    def open_another(first: Connection) -> tuple[RowStream, Future[list[Row]]]:
+        gateway.call(lambda second: None)
+        after = reads.open(0, 0, ROWS, None)
+        return after, pool.submit(before.read, 1)  # It waits for the first connection.
+
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(before.read, 1)  # For the first connection.
-        end(gateway, first, oldest)
-        assert slots(waiting.result())
+        after, waiting = gateway.call(open_another)
+        assert slots(waiting.result(WAIT_S)) == [0]
     for _ in range(2):
-        use = Use()
-        held = gateway.acquire(use)
-        assert slots(after.read(1))
-        end(gateway, use, held)
-    gateway.close()
-    use_once(gateway)
+        assert slots(gateway.call(lambda held: after.read(1)))
+    gateway.avoid()
+    gateway.call(lambda connection: None)
     with pytest.raises(StoreUnavailableError):
         before.read(1)  # It might be another process that this connection leads to.
 
