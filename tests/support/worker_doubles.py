@@ -27,7 +27,9 @@ class SteppedRuntime(Runtime):
         self.slept_ms: list[float] = []
         super().__init__(1, self.stepped)
 
-    async def read(self, work: Callable[[], Any]) -> Any:
+    async def read(
+        self, work: Callable[[], Any], release: Callable[[Any], object] | None = None
+    ) -> Any:
         await asyncio.sleep(0)
         try:
             return work()

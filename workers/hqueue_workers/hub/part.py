@@ -47,5 +47,6 @@ class Part:
             self.registration.close()
         self.publishing.close()
         self.region.committers.close(CLOSE_S)
+        self.partitions.close()
         self.available.close()
         self.metadata.close()

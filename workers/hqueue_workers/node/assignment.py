@@ -1,7 +1,13 @@
-"""Which worker serves which partition: a pure function that every worker computes for itself.
+"""Which worker serves which partition, and which hub writes to which: pure functions that every
+worker and hub computes for itself.
 
-All workers see the same partitions, workers and claims, sooner or later, and come to the same
-plan. Until they do, the claims decide: nobody serves a partition that another has claimed.
+All see the same partitions, workers and claims, sooner or later, and come to the same plan. Until
+they do, the claims decide: nobody serves a partition that another has claimed.
+
+Groups plan otherwise (`hqueue.groups.assignors`): there evenness comes before all else, for members
+of different queues and numbers of streams, and one plans for all. Here what is near comes first,
+and each plans for itself: so the plan is the same in every release, or workers of two would give a
+partition to each other for ever.
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ from collections.abc import Collection, Mapping
 
 from hqueue.metadata import PartitionKey
 
-__all__ = ["NEAR_SHARE_MAX", "assign"]
+__all__ = ["NEAR_SHARE_MAX", "assign", "assigned_to"]
 
 NEAR_SHARE_MAX = 2
 """How many times its even share a worker serves at most because it is the nearest."""
@@ -53,6 +59,28 @@ def assign(
         loads[worker] += 1
     rest = sorted(key for key in partitions if key not in plan)
     return plan | _spread(rest, loads, owners)
+
+
+def assigned_to(
+    name: str,
+    partitions: Mapping[PartitionKey, str | None],
+    workers: Mapping[str, str],
+    owners: Mapping[PartitionKey, str],
+) -> set[PartitionKey]:
+    """What a worker has, or claims, by this plan now: not what another that is present has still.
+
+    Args:
+        name: the worker.
+        partitions: as `assign` takes them.
+        workers: as `assign` takes them.
+        owners: as `assign` takes them.
+    """
+    plan = assign(partitions, workers, owners)
+    return {
+        key
+        for key, worker in plan.items()
+        if worker == name and (owners.get(key, name) == name or owners[key] not in workers)
+    }
 
 
 def _spread(

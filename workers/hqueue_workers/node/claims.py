@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
@@ -17,8 +18,9 @@ from hqueue.metadata import (
     Watch,
     WorkerRecord,
 )
-from hqueue.metadata.owners import ClaimGuard
-from hqueue_workers.node.assignment import assign
+from hqueue.metadata.claimant import Claimant
+from hqueue.metadata.claiming import Steps
+from hqueue_workers.node.assignment import assigned_to
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
@@ -93,11 +95,11 @@ class Claims(Generic[_Served]):
         self._workers: Mapping[str, WorkerRecord] | None = None
         self._owners: Mapping[PartitionKey, str] | None = None
         self._leaving: dict[PartitionKey, tuple[_Served, asyncio.Task[None]]] = {}
-        self._sessions = 0
-        """How many sessions have ended."""
         self._changed = asyncio.Event()
-        self._watches: list[Watch] = []
-        self._guard: ClaimGuard | None = None
+        self._watches: list[Watch | Claimant] = []
+        self._lock = threading.Lock()
+        self._claimant: Claimant | None = None
+        self._releasing = asyncio.Lock()
         self._closed = False
 
     def watch(self) -> None:
@@ -112,19 +114,20 @@ class Claims(Generic[_Served]):
     async def run(self, name: str) -> None:
         """Claim and give up under this worker's name, until cancelled."""
         self._name = name
-        self._guard = await self._runtime.coordinate(
-            lambda: self._coordination.owners.guard(
-                name, lambda: self._runtime.call(self._changed.set)
-            )
+        owners, on_change = self._coordination.owners, self._changed.set
+        claimant = self._claimant = await self._runtime.coordinate(
+            lambda: Claimant(owners, name, self._lock, lambda: self._runtime.call(on_change)),
+            Claimant.close,
         )
+        self._watches.append(claimant)
         while True:
             await self._runtime.wait(self._changed, LOOK_EVERY_MS)
             await self._runtime.sleep_ms(SETTLE_MS)
             self._changed.clear()
             await self._lease.wait()
             try:
-                await self._settle()
-                await self._look_after()
+                await self._settle(claimant)
+                await self._look_after(claimant)
             except HQueueError as exc:
                 self._runtime.faults.met("claims", "partitions can't be claimed now: %s", exc)
             else:
@@ -133,13 +136,19 @@ class Claims(Generic[_Served]):
     async def drain(self) -> None:
         """Give all up in order: what another claims then goes on where this ended."""
         self._closed = True
-        self._give_up(self.served.keys())
+        if self._claimant is not None:
+            steps = self._next(self._claimant)
+            with self._lock:
+                self._claimant.claiming.doubt(steps.release)
+            self._give_up(self._claimant, steps.revoke)
         if self._leaving:
             await asyncio.wait([task for _, task in self._leaving.values()])
 
     def revoke(self) -> None:
         """All claims are gone with the session: end at once."""
-        self._sessions += 1
+        if self._claimant is not None:
+            with self._lock:
+                self._claimant.claiming.lost()
         for served in (*self.served.values(), *(served for served, _ in self._leaving.values())):
             served.abandon()
         self.served.clear()
@@ -151,8 +160,6 @@ class Claims(Generic[_Served]):
         self.revoke()
         for watch in self._watches:
             watch.close()
-        if self._guard is not None:
-            self._guard.close()
 
     def _see(
         self,
@@ -166,23 +173,18 @@ class Claims(Generic[_Served]):
         self._owners = self._owners if owners is None else owners
         self._changed.set()
 
-    async def _look_after(self) -> None:
+    async def _look_after(self, claimant: Claimant) -> None:
         """End at once what another hand took away: others may serve it already. What is to be its
         own is claimed again.
         """
-        guard, session = self._guard, self._sessions
-        assert guard is not None
-        claims = [*self.served]
-        gone = await self._runtime.coordinate(lambda: guard.lost(claims))
-        if gone and session == self._sessions:
-            logger.warning("claims were removed by another hand: %s", sorted(gone)[:10])
-            for key in gone:
-                served = self.served.pop(key, None)
-                if served is not None:
-                    served.abandon()
+        gone = await self._runtime.coordinate(claimant.look_after)
+        if gone:
+            ending = (self._leaving[key][0] for key in gone & self._leaving.keys())
+            for served in (*map(self.served.pop, gone & self.served.keys()), *ending):
+                served.abandon()
             self._changed.set()
 
-    async def _settle(self) -> None:
+    async def _settle(self, claimant: Claimant) -> None:
         """Bring what is served to what is planned.
 
         Raises:
@@ -199,54 +201,71 @@ class Claims(Generic[_Served]):
             ending.see_elsewhere(wanted.get(leaving, {}))
         unowned = {key.queue for key in wanted.keys() - self._owners.keys()}
         regions = await self._regions(wanted.keys(), unowned)
-        owners, workers = self._owners, self._workers
-        hosts = {name: record.region_host for name, record in workers.items()}
-        plan = assign(regions, hosts, {**owners, **dict.fromkeys(self.served, self._name)})
-        mine = {key for key, name in plan.items() if name == self._name}
-        # What can't be located now is kept: its queue may be disabled for a moment.
-        gone = self.served.keys() - (wanted.keys() - regions.keys()) - mine
-        self._give_up(gone)
-        free = {
-            key
-            for key in mine - self.served.keys() - self._leaving.keys()
-            if owners.get(key, self._name) == self._name or owners[key] not in workers
-        }
-        if free and not self._closed:
-            session = self._sessions
-            claimed = await self._runtime.coordinate(
-                lambda: self._coordination.owners.claim(self._name, free)
+        hosts = {name: record.region_host for name, record in self._workers.items()}
+        with self._lock:
+            claiming = claimant.claiming
+            owners = {**self._owners, **dict.fromkeys(claiming.owned, self._name)}
+            mine = assigned_to(self._name, regions, hosts, owners)
+            # What can't be located now is kept: its queue may be disabled for a moment.
+            claiming.want(
+                (mine - self._leaving.keys()) | claiming.owned & (wanted.keys() - regions.keys())
             )
-            # The session may have been lost meanwhile: then nothing was claimed by this one. That
-            # the lease holds may be the next session's.
-            if session != self._sessions or self._closed or not self._lease.holds:
-                self._changed.set()
-                return
-            for partition in sorted(claimed):
-                self.served[partition] = self._serve(partition)
-            if claimed:
-                logger.info("claimed %d partitions, %d in all", len(claimed), len(self.served))
+            # Of an earlier time of this worker, of which it does not know.
+            own = {key for key, name in self._owners.items() if name == self._name}
+            claiming.doubt(own - claiming.held - self._leaving.keys())
+        steps = self._next(claimant)
+        self._give_up(claimant, steps.revoke)
+        claimed = await self._runtime.coordinate(lambda: claimant.carry_out(steps))
+        # The session may have been lost meanwhile: then what was claimed is nobody's. That the
+        # lease holds may be the next session's.
+        with self._lock:
+            new = claiming.owned - self.served.keys()
+        if new and (self._closed or not self._lease.holds):
+            self._changed.set()
+            return
+        for partition in sorted(new):
+            self.served[partition] = self._serve(partition)
+        if claimed:
+            logger.info("claimed %d partitions, %d in all", len(claimed), len(self.served))
         for partition, served in self.served.items():
             served.region_host = regions.get(partition)
             served.assign(wanted.get(partition, {}))
-        # Left over where it could not be released, or was not to be had any more once claimed.
-        own = {key for key, name in owners.items() if name == self._name}
-        left = own - mine - self.served.keys() - self._leaving.keys()
-        if left:
-            await self._runtime.coordinate(lambda: self._coordination.owners.release(left))
+        await self._release(claimant)
 
-    def _give_up(self, keys: Iterable[PartitionKey]) -> None:
-        for key in list(keys):
-            served = self.served.pop(key)
-            self._leaving[key] = (served, self._runtime.start(self._leave(key, served)))
+    def _next(self, claimant: Claimant) -> Steps:
+        with self._lock:
+            if self._closed:
+                claimant.claiming.leave()
+            return claimant.claiming.steps()
 
-    async def _leave(self, key: PartitionKey, served: _Served) -> None:
+    def _give_up(self, claimant: Claimant, keys: Iterable[PartitionKey]) -> None:
+        for key in keys:
+            served = self.served.pop(key, None)
+            if served is not None:
+                leaving = self._runtime.start(self._leave(claimant, key, served))
+                self._leaving[key] = served, leaving
+
+    async def _leave(self, claimant: Claimant, key: PartitionKey, served: _Served) -> None:
         """End what is under way, and only then let another claim the partition."""
         try:
-            await served.stop()
-            if self._lease.holds:
-                await self._runtime.coordinate(lambda: self._coordination.owners.release([key]))
+            try:
+                await served.stop()
+            finally:
+                del self._leaving[key]
+            await self._release(claimant)
         except HQueueError as exc:  # It is released later, or disappears with the session.
             logger.warning("a claim was not released: %s", exc)
         finally:
-            del self._leaving[key]
             self._changed.set()
+
+    async def _release(self, claimant: Claimant) -> None:
+        """Release what was to be given up, and has ended: what ends meanwhile goes with the next.
+
+        Raises:
+            HQueueError: it is released later.
+        """
+        async with self._releasing:
+            with self._lock:
+                ended = claimant.claiming.revoking - self._leaving.keys()
+            if ended and self._lease.holds:
+                await self._runtime.coordinate(lambda: claimant.release(ended))

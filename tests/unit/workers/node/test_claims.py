@@ -230,6 +230,45 @@ def test_what_it_claimed_and_neither_serves_nor_is_to_have_it_releases() -> None
     play(scene)
 
 
+def test_a_claim_whose_answer_was_lost_is_served_or_released() -> None:
+    async def scene(it: Scene) -> None:
+        claim, lost = it.service.claim, iter([1])
+
+        def claim_unanswered(
+            worker: str, partitions: Collection[PartitionKey]
+        ) -> set[PartitionKey]:
+            claimed = claim(worker, partitions)
+            for _ in lost:
+                raise StoreUnavailableError("no answer")
+            return claimed
+
+        it.service.claim = claim_unanswered  # type: ignore[method-assign]
+        before = dict(it.service.claimed)
+        await it.see({"s": 3})
+        assert it.mine() == {0, 1, 2}
+        assert not it.delivered
+        for view in (before, it.service.claimed):  # What is seen of the claims may be older.
+            it.service.listeners[-1](dict(view))
+        await it.see({"s": 2})
+        assert it.mine() == {each.partition for each in it.claims.served} == {0, 1}
+
+    play(scene)
+
+
+def test_what_is_being_given_up_ends_at_once_when_another_hand_took_it_away() -> None:
+    async def scene(it: Scene) -> None:
+        await it.see({"s": 1})
+        it.delivered[key(0)].may_stop.clear()
+        await it.see({})
+        it.service.claimed[key(0)] = OTHER
+        it.service.on_change()
+        await settle()
+        assert it.delivered[key(0)].end == "abandoned"
+        assert it.service.claimed == {key(0): OTHER}
+
+    play(scene)
+
+
 def test_what_is_being_given_up_hears_who_is_present_now() -> None:
     async def scene(it: Scene) -> None:
         await it.see({"s": 1})

@@ -15,10 +15,6 @@ def test_what_was_acquired_too_late_is_released() -> None:
     may_go, released = Event(), Event()
     values: list[str] = []
 
-    def acquire() -> str:
-        may_go.wait(30)
-        return "acquired"
-
     def release(value: str) -> None:
         values.append(value)
         released.set()
@@ -26,8 +22,12 @@ def test_what_was_acquired_too_late_is_released() -> None:
     async def run() -> None:
         runtime, stopping = Runtime(1), asyncio.Event()
 
+        def acquire() -> str:
+            runtime.call(stopping.set)  # What has not begun by then is never done.
+            may_go.wait(30)
+            return "acquired"
+
         async def begin() -> None:
-            asyncio.get_running_loop().call_soon(stopping.set)
             await runtime.coordinate(acquire, release)
             raise AssertionError("it was cancelled")
 

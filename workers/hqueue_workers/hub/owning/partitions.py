@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
 import zlib
 from collections.abc import Callable, Mapping
 
 from hqueue import Address, HQueueError
 from hqueue.metadata import MetadataStore, Owners, PartitionKey
+from hqueue.metadata.claimant import Claimant
 from hqueue.metadata.managers import Hubs
 from hqueue.runtime.seldom import FaultLog
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import is_whole, whole_number
-from hqueue_workers.node.assignment import assign
+from hqueue_workers.node.assignment import assigned_to
 
 __all__ = ["HubPartitions"]
 
@@ -43,7 +45,8 @@ class HubPartitions:
 
     Hubs share the partitions evenly, nearest first, as workers do. Where there are more hubs than
     partitions, those without one share. Claims serve speed alone: any number of hubs may write to
-    a partition. Used by one thread, but for `choose`.
+    a partition, so one is given up at once, and by no lease. Closed by `close`. Used by one thread,
+    but for `choose` and `lose`.
 
     Args:
         store: the hub's session.
@@ -66,7 +69,6 @@ class HubPartitions:
         me: Address,
         hosts: Callable[[], Mapping[int, str]],
     ) -> None:
-        self._owners = Owners(store, _ClaimPaths(root, queue), "hub")
         self._queue = queue
         self._count = count
         self._hubs = hubs
@@ -74,6 +76,10 @@ class HubPartitions:
         self._hosts = hosts
         self._held: tuple[int, ...] = ()
         self._faults = FaultLog(logger)
+        self._owners = Owners(store, _ClaimPaths(root, queue), "hub")
+        self._lock = threading.Lock()
+        # What is gone is looked for whenever this is settled.
+        self._claimant = Claimant(self._owners, str(me), self._lock, lambda: None)
 
     def choose(self, topic: str) -> int:
         """Where a topic's messages go."""
@@ -97,20 +103,34 @@ class HubPartitions:
 
     def lose(self) -> None:
         """The session was lost, and all claims with it."""
-        self._held = ()
+        with self._lock:
+            self._claimant.claiming.lost()
+            self._held = ()
+
+    def close(self) -> None:
+        """Look after the claims no more: they go with the session. Never raises."""
+        self._claimant.close()
 
     def _settle(self) -> None:
         me = str(self._me)
         hubs = {str(address): address.host for address in self._hubs.list()}
         if me not in hubs:
             return
+        claimant, claiming = self._claimant, self._claimant.claiming
+        claimant.look_after()
         claims = self._owners.list()
         hosts = self._hosts()
         keys = {PartitionKey(self._queue, n): hosts.get(n) for n in range(self._count)}
-        plan = assign(keys, hubs, claims)
-        mine = {key for key, hub in plan.items() if hub == me}
-        excess = {key for key, hub in claims.items() if hub == me} - mine
-        if excess:
-            self._owners.release(excess)
-        claimed = self._owners.claim(me, mine) if mine else set()
-        self._held = tuple(sorted(key.partition for key in claimed))
+        with self._lock:
+            owners = {**claims, **dict.fromkeys(claiming.owned, me)}
+            claiming.want(assigned_to(me, keys, hubs, owners))
+            claiming.doubt({key for key, hub in claims.items() if hub == me} - claiming.held)
+            steps = claiming.steps()
+        try:
+            claimant.carry_out(steps)
+            with self._lock:
+                excess = claiming.revoking
+            claimant.release(excess)
+        finally:
+            with self._lock:
+                self._held = tuple(sorted(key.partition for key in claiming.owned))
