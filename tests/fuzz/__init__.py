@@ -8,6 +8,7 @@ nothing but an `HQueueError`.
     log            reading, checking, following and appending, over a store of forged rows
     wire           a gateway pair on real sockets whose answers are spoiled
     native         a region server on real sockets whose answers are spoiled
+    native-loop    the same by asyncio's transport: callers are cancelled, and both agree
     ports          the calls of strangers, at a subscriber's port and at a worker's
     hub            and at a hub's
     texts          settings, environment, files, moments, TTLs, the shell's syntax, framing

@@ -23,7 +23,14 @@ from .target import fuzz
 from .targets import TARGETS
 
 EXECUTIONS = 400
-SLOW = {"log": 200, "check": 100, "wire": 150, "native": 150, "command-line": 100}
+SLOW = {
+    "log": 200,
+    "check": 100,
+    "wire": 150,
+    "native": 150,
+    "native-loop": 100,
+    "command-line": 100,
+}
 """The executions of a turn: some seconds for each target."""
 
 REPORTS = Path(__file__).parents[2] / "reports"
