@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Set as AbstractSet
 
 from hqueue.groups.offsets import Offset
 from hqueue.metadata import PartitionKey
@@ -22,3 +23,17 @@ class Changes:
     they were assigned."""
     lost: set[PartitionKey] = dataclasses.field(default_factory=set)
     """Those that it has not any more: another may have them already."""
+
+    def revoke(self, keys: AbstractSet[PartitionKey]) -> None:
+        """It is to give these up."""
+        self.revoked |= keys
+        for key in keys:
+            self.assigned.pop(key, None)
+
+    def lose(self, keys: AbstractSet[PartitionKey]) -> None:
+        """It has these no more. What it has not heard of it does not lose."""
+        untold = keys & self.assigned.keys()
+        for key in keys:
+            self.assigned.pop(key, None)
+        self.revoked -= keys
+        self.lost |= keys - untold

@@ -7,18 +7,17 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Any
 
 from hqueue.errors import (
     ClosedError,
-    CommitFailedError,
     HQueueError,
     StoreUnavailableError,
 )
 from hqueue.groups.assignors import Assignment, Assignor
 from hqueue.groups.changes import Changes
+from hqueue.groups.claimed_offsets import ClaimedOffsets
 from hqueue.groups.members import GroupMembers
-from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
+from hqueue.groups.offsets import GroupOffsets, Offset, Position
 from hqueue.groups.pacing import Pacing
 from hqueue.groups.paths import GroupPaths
 from hqueue.groups.plan import GroupPlan
@@ -28,7 +27,7 @@ from hqueue.metadata.certainty import Certainty
 from hqueue.metadata.claimant import Claimant
 from hqueue.metadata.claiming import Steps
 from hqueue.metadata.owners import Owners
-from hqueue.metadata.ports import NEW, Watch
+from hqueue.metadata.ports import Watch
 from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.seldom import FaultLog
@@ -94,7 +93,6 @@ class GroupMember:
         self.idle = False
         """Whether it left the group because nobody asked for its `changes`."""
         self._store = store
-        self._writer = writer or consumer
         self._static = static
         self._streams = streams
         self._on_change = on_change
@@ -102,17 +100,15 @@ class GroupMember:
         self._on_idle = on_idle
         self._clock = clock
         self._faults = FaultLog(logger, clock)
-        self._offsets = GroupOffsets(store, paths) if commits else None
         self._planning = Planning(consumer, assignor, led=not eager)
         self._plan = GroupPlan(store, paths)
-        self._known: dict[PartitionKey, Offset] = {}
-        self._refused_at: dict[PartitionKey, Position] = {}
-        """What was committed last of claims that were lost by a refused commit, in this session."""
         self._changes = Changes()
         self._lock = threading.RLock()
         self._work = Condition(self._lock)
         self._pacing = Pacing(self._work, clock, idle_ms_max)
         self._certainty = Certainty(store, self._lock, clock)
+        offsets = GroupOffsets(store, paths) if commits else None
+        self._offsets = ClaimedOffsets(offsets, writer or consumer, self._lock, self._on_refused)
         self._closed = self._abandoned = self._left = False
         self._group = GroupMembers(store, paths, clock)
         self._watches: list[Watch | Claimant] = []
@@ -174,7 +170,7 @@ class GroupMember:
         """
         with self._lock:
             counting = self._claiming.held - self._changes.lost
-            self._known |= {key: assigned[key] for key in counting & assigned.keys()}
+            self._offsets.accept({key: assigned[key] for key in counting & assigned.keys()})
 
     @property
     def held(self) -> Collection[PartitionKey]:
@@ -215,24 +211,7 @@ class GroupMember:
             CommitFailedError: as `GroupOffsets.commit`.
             StoreUnavailableError: with an outcome; some may be committed.
         """
-        if self._offsets is None:
-            return []
-        with self._lock:
-            known = {key: self._known[key] for key in filter(self._known.__contains__, positions)}
-        try:
-            moved = self._offsets.commit(
-                self._writer, {key: (offset, positions[key]) for key, offset in known.items()}
-            )
-        except (CommitFailedError, StoreUnavailableError) as exc:
-            named: list[Any] = [exc.facts.get(name, ()) for name in ("partitions", "refused")]
-            refused = known.keys() & set().union(*named)
-            self._lose_refused({key: known[key] for key in refused})
-            raise
-        self._lose_refused({key: known[key] for key in known.keys() - moved.keys()})
-        with self._lock:
-            same = filter(lambda key: self._known.get(key) is known[key], moved)
-            self._known |= {key: moved[key] for key in same}
-        return positions.keys() - moved.keys()
+        return self._offsets.commit(positions)
 
     def release(self, partitions: Collection[PartitionKey]) -> None:
         """Give up what was `Changes.revoked`.
@@ -242,8 +221,7 @@ class GroupMember:
         """
         released = self._claimant.release(partitions)
         with self._lock:
-            for key in released - self._claiming.held:
-                self._known.pop(key, None)
+            self._offsets.drop(released - self._claiming.held)
             self._pacing.notify()
 
     def leave(self) -> None:
@@ -266,8 +244,7 @@ class GroupMember:
         self._left = True
         if self._thread.is_alive():
             logger.warning("a member is left that has no answer: %s", self.consumer)
-        if self._offsets is not None:
-            self._offsets.give_up()
+        self._offsets.give_up()
         self._leave()
 
     def _leave(self) -> None:
@@ -325,33 +302,21 @@ class GroupMember:
     def _lose(self) -> None:
         lost = self._claiming.lost()
         self._certainty.begin(None)
-        self._known.clear()
-        self._refused_at.clear()
+        self._offsets.lose()
         self._tell_lost(lost)
 
     def _tell_lost(self, lost: AbstractSet[PartitionKey]) -> None:
-        untold = lost & self._changes.assigned.keys()
-        for key in lost:
-            self._changes.assigned.pop(key, None)
-        self._changes.revoked.difference_update(lost)
-        self._changes.lost |= lost - untold
+        self._changes.lose(lost)
         self._on_change()
 
-    def _lose_refused(self, refused: Mapping[PartitionKey, Offset]) -> None:
-        """Commits of these claims don't count any more, as somebody changed the offsets. The claims
-        may stand: they are in doubt, and made again, which takes the offsets over.
-        """
-        with self._lock:
-            current = set(filter(lambda key: self._known.get(key) is refused[key], refused))
-            gone = self._claiming.taken_away(current)
-            if not gone:
-                return
-            for key in gone:
-                self._refused_at[key] = self._known.pop(key).position
+    def _on_refused(self, refused: Collection[PartitionKey]) -> Collection[PartitionKey]:
+        """These claims may stand: they are in doubt. Made again, they take the offsets over."""
+        gone = self._claiming.taken_away(refused)
+        if gone:
             self._claiming.doubt(gone)
             self._tell_lost(gone)
             self._pacing.notify()
-        logger.warning("commits are refused: claimed again if still wanted: %s", sorted(gone)[:10])
+        return gone
 
     def _look(self) -> None:
         """A claim may be gone."""
@@ -410,9 +375,7 @@ class GroupMember:
         self._claiming.want(self._planning.wanted(), regrouped=self._planning.regrouped)
         self._planning.regrouped = False
         steps = self._claiming.steps()
-        self._changes.revoked |= steps.revoke
-        for key in steps.revoke:
-            self._changes.assigned.pop(key, None)
+        self._changes.revoke(steps.revoke)
         return steps
 
     def _lead(self, plan: Assignment) -> None:
@@ -435,8 +398,11 @@ class GroupMember:
         taken: dict[PartitionKey, Offset] = {}
 
         def take_over(claimed: Collection[PartitionKey]) -> Collection[PartitionKey]:
-            taken.update(self._take_over(claimed, session_id))
+            taken.update(self._offsets.take_over(claimed, certain))
             return taken.keys()
+
+        def certain() -> bool:
+            return self.certain() and self._certainty.session_id == session_id
 
         try:
             owned = self._claimant.carry_out(steps, take_over)
@@ -464,42 +430,6 @@ class GroupMember:
             return False
         if gone:
             with self._lock:
-                for key in gone:
-                    self._known.pop(key, None)
+                self._offsets.drop(gone)
                 self._tell_lost(gone)
         return not gone
-
-    def _take_over(
-        self, claimed: Collection[PartitionKey], session_id: int | None
-    ) -> dict[PartitionKey, Offset]:
-        if self._offsets is None:
-            return dict.fromkeys(claimed, Offset(UNSET, NEW))
-        taken = self._offsets.take_over(
-            self._writer,
-            claimed,
-            lambda: self.certain() and self._certainty.session_id == session_id,
-        )
-        return self._restored(taken)
-
-    def _restored(self, taken: Mapping[PartitionKey, Offset]) -> dict[PartitionKey, Offset]:
-        """What was taken over, with the offsets that another hand removed set back to what this
-        member committed last: what comes next must not be skipped, nor all be handed out again.
-        Where others changed one since, it is left out.
-        """
-        assert self._offsets is not None
-        with self._lock:
-            before = {key: self._refused_at[key] for key in taken.keys() & self._refused_at.keys()}
-        removed = {
-            key: (taken[key], position)
-            for key, position in before.items()
-            if taken[key].position == UNSET != position and taken[key].unreadable is None
-        }
-        moved = self._offsets.commit(self._writer, removed) if removed else {}
-        with self._lock:
-            for key in before.keys() - (removed.keys() - moved.keys()):
-                self._refused_at.pop(key, None)
-        return {
-            key: moved.get(key, offset)
-            for key, offset in taken.items()
-            if key not in removed or key in moved
-        }

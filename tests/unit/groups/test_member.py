@@ -307,7 +307,7 @@ def test_one_whose_session_ends_while_it_claims_takes_no_offset_from_the_next_ow
     first = join("a")
     settle(first, shares=(4,))
     second = join("b")
-    offsets = second.member._offsets
+    offsets = second.member._offsets._offsets
     assert offsets is not None
     take_over = offsets.take_over
     stands_still, go_on, goes_on = threading.Event(), threading.Event(), threading.Event()
