@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hqueue.consumer import Consumer, Partition, ToCommit
     from hqueue.consumer_stream import ConsumerStream
     from hqueue.errors import (
+        BadVersionError,
         BufferFullError,
         CheckpointMovedError,
         ClockSkewError,
@@ -48,8 +49,13 @@ if TYPE_CHECKING:
         InvalidInputError,
         LocalServerError,
         MessageTooLargeError,
+        MetadataError,
+        MetadataReadOnlyError,
+        NoSubscriptionStateError,
         NotAllowedError,
         NotAQueueError,
+        NoTopicOwnerInfoError,
+        NoTopicPersistenceInfoError,
         OffsetOutOfRangeError,
         Outcome,
         OwnershipError,
@@ -67,6 +73,7 @@ if TYPE_CHECKING:
         SubscriberExistsError,
         SubscriberNotFoundError,
         SubscriptionStateError,
+        SubscriptionStateExistsError,
         TopicFencedError,
         UnsupportedFormatError,
     )
@@ -132,6 +139,7 @@ __all__ = [
     "AccessRule",
     "Address",
     "AlterableAttributes",
+    "BadVersionError",
     "Batch",
     "BufferFullError",
     "CheckpointMovedError",
@@ -188,7 +196,12 @@ __all__ = [
     "MessageListener",
     "MessageTooLargeError",
     "Messages",
+    "MetadataError",
+    "MetadataReadOnlyError",
     "Moment",
+    "NoSubscriptionStateError",
+    "NoTopicOwnerInfoError",
+    "NoTopicPersistenceInfoError",
     "NotAQueueError",
     "NotAllowedError",
     "OffsetOutOfRangeError",
@@ -242,6 +255,7 @@ __all__ = [
     "Subscription",
     "SubscriptionPreferences",
     "SubscriptionStateError",
+    "SubscriptionStateExistsError",
     "ToCommit",
     "TopicAccess",
     "TopicEntry",
@@ -272,18 +286,20 @@ _MODULES = {
     "hqueue.consumer": "Consumer Partition ToCommit",
     "hqueue.consumer_stream": "ConsumerStream",
     "hqueue.errors": (
-        "BufferFullError CheckpointMovedError ClockSkewError ClosedError "
-        "CommitFailedError CorruptLogError FencedError GroupActiveError "
-        "GroupError GroupNotFoundError HQueueError HubError HubUnavailableError "
-        "IdempotencyKeyError IdempotencyKeyReusedError "
+        "BadVersionError BufferFullError CheckpointMovedError ClockSkewError "
+        "ClosedError CommitFailedError CorruptLogError FencedError "
+        "GroupActiveError GroupError GroupNotFoundError HQueueError HubError "
+        "HubUnavailableError IdempotencyKeyError IdempotencyKeyReusedError "
         "IdempotencyKeyTooOldError InvalidInputError LocalServerError "
-        "MessageTooLargeError NotAQueueError NotAllowedError "
+        "MessageTooLargeError MetadataError MetadataReadOnlyError "
+        "NoSubscriptionStateError NoTopicOwnerInfoError "
+        "NoTopicPersistenceInfoError NotAQueueError NotAllowedError "
         "OffsetOutOfRangeError Outcome OwnershipError OwnershipLostError "
         "QueueDisabledError QueueEnabledError QueueExistsError "
         "QueueNotFoundError QueueStateError RequestRefusedError SettingsError "
         "StoreError StoreUnavailableError SubscriberConnectedError "
         "SubscriberExistsError SubscriberNotFoundError SubscriptionStateError "
-        "TopicFencedError UnsupportedFormatError"
+        "SubscriptionStateExistsError TopicFencedError UnsupportedFormatError"
     ),
     "hqueue.format": "Header TopicEntry",
     "hqueue.groups": ("ConsumerOptions GroupDescription GroupListing GroupPartition OnPartitions"),

@@ -52,7 +52,7 @@ from hqueue.settings.kinds import check_flag
 from hqueue.settings.options import AlterableAttributes, QueueAttributes, Unpack
 from hqueue.store import StorePort
 
-__all__ = ["Client"]
+__all__ = ["Client", "cluster_of"]
 
 Ttl = str | int | datetime.timedelta | None
 
@@ -85,11 +85,10 @@ class Client:
         if not settings.notify_workers:
             self._notifier.close()
         on_append = functools.partial(_on_append, self._notifier)
-        self.cluster = Cluster(settings, store, coordinate, on_append, clock)
-        """What is open: for what stands on a cluster, as `Consumer` does."""
+        self._cluster = Cluster(settings, store, coordinate, on_append, clock)
         self._release = functools.partial(_release, store, self._notifier, coordination)
         # All that was made from the client has the cluster: it is forgotten when nothing is left.
-        self._watched = Watched(self.cluster, "a client", self._release)
+        self._watched = Watched(self._cluster, "a client", self._release)
 
     def __enter__(self) -> Client:
         return self
@@ -114,7 +113,7 @@ class Client:
         """How many messages this process could not read, and passed by because an operator decided
         so (`Queue.skipped_batches`), by partition, since this client was made.
         """
-        return self.cluster.skip_counts.messages()
+        return self._cluster.skip_counts.messages()
 
     def queue(self, name: str) -> Queue:
         """Open a queue.
@@ -130,8 +129,8 @@ class Client:
             raise
 
     def _open(self, name: str) -> Queue:
-        log = self.cluster.log(name)
-        return Queue(log, self.cluster.coordinate, functools.partial(self._ranges_of, log.name))
+        log = self._cluster.log(name)
+        return Queue(log, self._cluster.coordinate, functools.partial(self._ranges_of, log.name))
 
     def _ranges_of(self, queue: str, topic: str) -> Sequence[LogRange]:
         """Where the messages of a topic lie that hubs own."""
@@ -176,7 +175,7 @@ class Client:
         checked = check_attributes(attributes)
         check_flag(exist_ok, "exist_ok")
         try:
-            self.cluster.tables.create(name, partitions, ttl_seconds(ttl), checked)
+            self._cluster.tables.create(name, partitions, ttl_seconds(ttl), checked)
         except QueueExistsError:
             if not exist_ok:
                 raise
@@ -195,11 +194,11 @@ class Client:
 
     def list_queues(self) -> list[QueueDescription]:
         """All queues, by name."""
-        return self.cluster.tables.list()
+        return self._cluster.tables.list()
 
     def describe_queue(self, name: str) -> QueueDescription:
         """What HBase says of a queue."""
-        return self.cluster.describe(name)
+        return self._cluster.describe(name)
 
     def alter_queue(
         self, name: str, *, ttl: Ttl = "keep", **attributes: Unpack[AlterableAttributes]
@@ -213,16 +212,16 @@ class Client:
         if "partitions_per_region" in checked:
             raise InvalidInputError("partitions_per_region is fixed when a queue is created")
         seconds: int | Literal["keep"] | None = "keep" if ttl == "keep" else ttl_seconds(ttl)
-        self.cluster.tables.alter(name, ttl_seconds=seconds, attributes=checked)
+        self._cluster.tables.alter(name, ttl_seconds=seconds, attributes=checked)
         return self.describe_queue(name)
 
     def enable_queue(self, name: str) -> None:
         """Let a queue take puts and reads again. One that is enabled stays so."""
-        self.cluster.tables.enable(check_queue_name(name))
+        self._cluster.tables.enable(check_queue_name(name))
 
     def disable_queue(self, name: str) -> None:
         """Let a queue refuse puts and reads; its messages stay. Needed before `delete_queue`."""
-        self.cluster.tables.disable(check_queue_name(name))
+        self._cluster.tables.disable(check_queue_name(name))
 
     def delete_queue(self, name: str, *, force: bool = False) -> None:
         """Delete a disabled queue with all its messages, and all metadata of its topics first,
@@ -243,22 +242,22 @@ class Client:
             name,
             session=self.coordination.store,
             root=self.coordination.paths.root,
-            rows=self.cluster.fields,
+            rows=self._cluster.fields,
         )
-        self.cluster.tables.delete(name)
+        self._cluster.tables.delete(name)
 
     def truncate_queue(self, name: str) -> None:
         """Delete all messages of a queue, and keep its partitions. Takes some seconds, in which
         the queue is disabled; afterwards it is enabled.
         """
-        self.cluster.tables.truncate(check_queue_name(name))
+        self._cluster.tables.truncate(check_queue_name(name))
 
     def list_subscribers(self, queue: str) -> list[SubscriberState]:
         """Every subscriber of a queue in every partition: whether it is connected, and its lag.
 
         Some small requests a partition and subscriber.
         """
-        return push.list_subscribers(self.cluster.log(queue), self.coordination)
+        return push.list_subscribers(self._cluster.log(queue), self.coordination)
 
     def add_subscriber(
         self,
@@ -280,7 +279,7 @@ class Client:
         Raises:
             SubscriberExistsError: there is one of this name.
         """
-        push.add_subscriber(self.cluster.log(queue), self.coordination, name, start, partitions)
+        push.add_subscriber(self._cluster.log(queue), self.coordination, name, start, partitions)
 
     def delete_subscriber(self, queue: str, name: str) -> None:
         """Forget a subscriber that is not connected, and how far it was. The queue may be gone.
@@ -310,12 +309,12 @@ class Client:
             SubscriberConnectedError: it is connected.
         """
         return push.seek_subscriber(
-            self.cluster.log(queue), self.coordination, name, start, partitions
+            self._cluster.log(queue), self.coordination, name, start, partitions
         )
 
     def list_groups(self) -> list[GroupListing]:
         """Every group that has a consumer or an offset, by name. Three round trips for all."""
-        return groups.list_groups(self.cluster, self.coordination.store)
+        return groups.list_groups(self._cluster, self.coordination.store)
 
     def describe_group(self, group: str, *, queue: str | None = None) -> GroupDescription:
         """Who is in a group, and how far it is in each partition: of all queues, or of one.
@@ -326,7 +325,7 @@ class Client:
         Raises:
             GroupNotFoundError: there is none of this name.
         """
-        return groups.describe_group(self.cluster, self.coordination.store, group, queue)
+        return groups.describe_group(self._cluster, self.coordination.store, group, queue)
 
     def reset_group(
         self, group: str, queue: str, start: Start, *, partitions: Collection[int] | None = None
@@ -353,9 +352,9 @@ class Client:
             InvalidInputError: there is no such partition; the ID lies beyond the end of each; or
                 the time is yet to come.
         """
-        log = self.cluster.log(queue)
+        log = self._cluster.log(queue)
         return groups.reset_group(
-            self.cluster, self.coordination.store, group, log, start, partitions=partitions
+            self._cluster, self.coordination.store, group, log, start, partitions=partitions
         )
 
     def delete_group(self, group: str, *, queue: str | None = None) -> None:
@@ -366,7 +365,7 @@ class Client:
             GroupNotFoundError: there is none of this name, or it has no offsets in the queue.
             GroupActiveError: it has consumers. With an outcome.
         """
-        groups.delete_group(self.cluster, self.coordination.store, group, queue)
+        groups.delete_group(self._cluster, self.coordination.store, group, queue)
 
     def topic_metadata(self, queue: str, *, store: str | None = None) -> TopicMetadata:
         """What hubs keep about a queue's topics: who owns each, where its messages lie, and who
@@ -391,10 +390,10 @@ class Client:
             root=self.coordination.paths.root,
             first=self.settings.metadata_store,
             only=store,
-            rows=self.cluster.fields,
+            rows=self._cluster.fields,
             table=self.settings.metadata_table,
             wait_s=self.settings.operation_timeout_ms / 1e3,
-            clock=self.cluster.clock,
+            clock=self._cluster.clock,
         )
 
     def metadata_migration(self, queue: str) -> MetadataMigration:
@@ -409,16 +408,21 @@ class Client:
             session=self.coordination.store,
             root=self.coordination.paths.root,
             first=self.settings.metadata_store,
-            rows=self.cluster.fields,
+            rows=self._cluster.fields,
             table=self.settings.metadata_table,
             check=functools.partial(self.describe_queue, queue),
-            clock=self.cluster.clock,
+            clock=self._cluster.clock,
         )
 
     def locations(self, name: str) -> list[PartitionLocation]:
         """Which region server serves each partition of a queue now."""
         description = self.describe_queue(name)
-        return self.cluster.locations(description.name, description.partitions)
+        return self._cluster.locations(description.name, description.partitions)
+
+
+def cluster_of(client: Client) -> Cluster:
+    """The open cluster below a client, for what is built on it: `hqueue.engine` and `Consumer`."""
+    return client._cluster
 
 
 def _on_append(notifier: AppendNotifier, queue: str) -> Callable[[int, Appended, Bodies], None]:

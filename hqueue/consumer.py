@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from hqueue.client import Client
+from hqueue.client import Client, cluster_of
 from hqueue.connecting import connect
 from hqueue.consume.scan import Scan
 from hqueue.consumer_stream import ConsumerStream
@@ -102,7 +102,7 @@ class Consumer(ConsumerStream):
         self.group = group
         """The group's name."""
         try:
-            consumption = Consumption(used.cluster, group, self._settings)
+            consumption = Consumption(cluster_of(used), group, self._settings)
             release = functools.partial(_release, consumption.release, self._own_client)
             self._watched = Watched(self, "a consumer", release)
             super().__init__(consumption, consumption.streams[0], self._check_whole)

@@ -30,7 +30,8 @@ class _Part:
 
 
 class TopicPast:
-    """Answers whether a scan of a topic would find anything. Thread-safe.
+    """Answers whether a scan of a topic would find anything. Thread-safe. Made by
+    `OpenLog.topic_past`.
 
     When a topic's hub has died, each of its subscriptions may have missed something. That is asked
     of thousands of topics at once, of which most have nothing: so the headers of each partition are

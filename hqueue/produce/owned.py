@@ -17,9 +17,19 @@ __all__ = ["OwnedLog"]
 
 
 class OwnedLog:
-    """As `OwnedPartitionWriter`, for messages: they are encoded and compressed, each call is
-    bounded by ``operation_timeout_ms``, the clock is checked, workers are notified, and old headers
-    are collected. Used by one thread, but for `own` and `disown`.
+    """One partition, to be written by the owner of topics. Made by `OpenLog.own`.
+
+    A topic's owner has an epoch, which grows with every owner. Whoever takes a topic over appends a
+    control record with its epoch, by `close_ranges`; an owner that is behind meets that record
+    before it appends anything after it, and appends nothing of the topic any more. No lease and no
+    clock is needed for that. What is needed:
+
+    - `open` the partition, and `own` a topic, before it is made known that the topic lies here;
+    - after an `OwnershipLostError` it owns nothing: open it again, and take the topics over again.
+
+    Messages are encoded and compressed, each call is bounded by ``operation_timeout_ms``, the clock
+    is checked, workers are notified, and old headers are collected. One thread uses it; `own` and
+    `disown` may be called by others meanwhile.
 
     Args:
         partition: the partition.
@@ -62,25 +72,53 @@ class OwnedLog:
         )
 
     def open(self) -> int:
-        """As `OwnedPartitionWriter.open`; the ID that no message appended later is below."""
+        """Learn where the log ends; the ID that no message appended later is below. It owns no
+        topic then.
+
+        Raises:
+            StoreUnavailableError: the store stayed away for ``operation_timeout_ms``.
+            QueueStateError: the queue is gone, or disabled.
+        """
         self._writer.open(self._context.deadline())
         return int(self._writer.end)
 
     def own(self, topic: str, epoch: int) -> None:
-        """As `OwnedPartitionWriter.own`."""
+        """Let messages of a topic be appended, until a control record has a higher epoch of it.
+
+        Raises:
+            InvalidInputError: it is no epoch.
+            OwnershipLostError: the partition is not open.
+        """
         self._writer.own(topic, epoch)
 
     def disown(self, topic: str) -> None:
-        """As `OwnedPartitionWriter.disown`."""
+        """Append nothing more of a topic. One that is not owned stays so."""
         self._writer.disown(topic)
 
     @property
     def end(self) -> int:
-        """As `OwnedPartitionWriter.end`."""
+        """Where the log ends, as far as is known: no message appended later has an ID below it.
+
+        Raises:
+            OwnershipLostError: nothing is known.
+        """
         return int(self._writer.end)
 
     def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
-        """As `OwnedPartitionWriter.close_ranges`; the ID of the record."""
+        """End what other owners have of topics here; the ID of the control record.
+
+        No owner with a lower epoch appends a message of these topics behind that ID, nor this one.
+        Done again it is harmless.
+
+        Args:
+            topics: the topics, and the epoch of each one's owner from here on.
+            floor: the ID is not below this one.
+
+        Raises:
+            InvalidInputError: there is no topic, or a name, an epoch or an ID can't be.
+            ClockSkewError: this machine's clock is off.
+            and as `append`. Whatever the outcome, the ranges are closed only if it returns.
+        """
         deadline = self._context.deadline()
         self._skew.check(deadline)
         return int(self._writer.close_ranges(topics, deadline, floor=floor))
@@ -88,11 +126,26 @@ class OwnedLog:
     def append(
         self, make: Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
     ) -> int | None:
-        """As `OwnedPartitionWriter.append`, of messages, the floor of their IDs, and the epoch by
-        which those of each topic were taken in.
+        """Append messages at the end of the log: exactly once, or with an error.
+
+        Args:
+            make: gives the messages, the floor of their IDs, and the epoch by which those of each
+                topic were taken in; None if there is nothing to append any more. It is called when
+                all that is in the log is known, again when another writer was faster.
 
         Returns:
             The ID of the first one; the others' follow. None if `make` gave nothing.
+
+        Raises:
+            InvalidInputError: there are no messages.
+            TopicFencedError: a topic is not owned here. Nothing was sent.
+            OwnershipLostError: the log can't be followed from where it was known. No topic is owned
+                any more.
+            ClockSkewError: this machine's clock is off.
+            StoreUnavailableError: the store stayed away for ``operation_timeout_ms``. If the
+                outcome is *unknown*, `on_settled` says later what became of the messages.
+            QueueStateError, RequestRefusedError: the store will not take them.
+            CorruptLogError: a header can't be read. No topic is owned any more.
         """
         deadline = self._context.deadline()
         self._skew.check(deadline)

@@ -12,6 +12,7 @@ import pytest
 import hqueue
 from hqueue import Message, SettingsError
 from hqueue.client import Client
+from hqueue.engine import Engine
 from hqueue_workers import Worker, WorkerSettings
 from tests.integration.pushing import WorkerThread
 from tests.support.backends import Backend, GatewayBackend
@@ -112,7 +113,7 @@ def test_a_worker_and_a_consumer_of_a_second_cluster_with_the_same_id_are_refuse
     client = connect()
     with WorkerThread(connect()), another_cluster(client) as other:
         wait_for(client.coordination.brokers.list, "the first cluster is registered")
-        ours = client.cluster.cluster_id()
+        ours = Engine(client).cluster_id()
 
         async def run() -> None:
             settings = WorkerSettings(host="127.0.0.1", metrics_port=0)
@@ -128,7 +129,7 @@ def test_a_worker_and_a_consumer_of_a_second_cluster_with_the_same_id_are_refuse
                     attempt()
                 assert caught.value.broker_id == 0
                 assert caught.value.registered_cluster == ours
-                assert caught.value.own_cluster == other.cluster.cluster_id() != ours
+                assert caught.value.own_cluster == Engine(other).cluster_id() != ours
             # Who has no group has nothing to share.
             with hqueue.Consumer(client=other) as alone:
                 alone.assign([(queue_name, 0)])

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 import hqueue
+from hqueue.client import cluster_of
 from hqueue.errors import QueueEnabledError, StoreUnavailableError
 from hqueue.metadata import Address
 from hqueue.metadata.managers import HubInfo, TopicMetadata
@@ -96,7 +97,7 @@ def test_a_deletion_that_fails_half_way_is_done_by_the_next(
 ) -> None:
     backend, queue, portions = MemoryBackend(), "half-way", 0
     with backend.connect() as client:
-        rows = client.cluster.fields()._rows  # type: ignore[attr-defined]
+        rows = cluster_of(client).fields()._rows  # type: ignore[attr-defined]
         delete = rows.delete
 
         def fail(keys: Sequence[bytes]) -> None:

@@ -6,6 +6,7 @@ A change to it is a decision: look at the difference, and write the file again w
 
 from __future__ import annotations
 
+import builtins
 import enum
 import importlib
 import inspect
@@ -15,8 +16,12 @@ import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import hqueue.engine
+
 SURFACE = Path(__file__).parents[1] / "golden" / "public_surface.txt"
-PACKAGES = ("hqueue", "hqueue_workers", "pyspark_hqueue")
+PACKAGES = ("hqueue", "hqueue.engine", "hqueue_workers", "pyspark_hqueue")
+ROOMS = (*PACKAGES, "hqueue.metadata", "hqueue.metadata.managers")
+OURS = {package.partition(".")[0] for package in PACKAGES}
 
 
 def surface() -> str:
@@ -63,7 +68,7 @@ def _attributes(item: type) -> tuple[dict[str, object], dict[str, object]]:
 
 
 def _is_ours(item: type) -> bool:
-    return item.__module__.partition(".")[0] in PACKAGES
+    return item.__module__.partition(".")[0] in OURS
 
 
 def _plain(value: object) -> object:
@@ -124,7 +129,7 @@ def test_the_public_surface_is_what_was_decided() -> None:
 def test_every_type_that_is_taken_or_returned_can_be_imported() -> None:
     public = [
         getattr(importlib.import_module(package), name)
-        for package in (*PACKAGES, "hqueue.metadata", "hqueue.metadata.managers")
+        for package in ROOMS
         for name in importlib.import_module(package).__all__
     ]
     spoken_of = [
@@ -135,6 +140,44 @@ def test_every_type_that_is_taken_or_returned_can_be_imported() -> None:
     ]
     assert len(spoken_of) > 100
     assert not [where for where, kind in spoken_of if not any(kind is each for each in public)]
+
+
+def _documented_errors(name: str, item: object) -> Iterator[tuple[str, str]]:
+    """The errors that the docstrings of a public name list, each with where it stands."""
+    texts = {name: inspect.getdoc(item) or ""}
+    if inspect.isclass(item):
+        own, _ = _attributes(item)
+        texts |= {
+            f"{name}.{attribute}": inspect.getdoc(_plain(value)) or ""
+            for attribute, value in own.items()
+            if not attribute.startswith("_")
+        }
+    for where, text in texts.items():
+        for raised in re.findall(r"^Raises:\n((?:    .*\n?|\n)+)", text, re.MULTILINE):
+            for entry in re.findall(r"^    (\S[^:\n]*)", raised, re.MULTILINE):
+                for error in re.findall(r"\b[A-Z]\w*(?:Error|Exception)\b", entry):
+                    yield f"{where}: {error}", error
+
+
+def test_every_documented_error_can_be_imported_beside_what_raises_it() -> None:
+    builtin = {name for name in vars(builtins) if name.endswith("Error")}
+    documented = [
+        (where, error)
+        for room in ROOMS
+        for name in importlib.import_module(room).__all__
+        for where, error in _documented_errors(
+            f"{room}.{name}", getattr(importlib.import_module(room), name)
+        )
+    ]
+    assert len(documented) > 100
+    exported = {*importlib.import_module("hqueue").__all__, *builtin}
+    assert not [where for where, error in documented if error not in exported]
+
+
+def test_no_attribute_of_a_client_leads_to_what_stands_behind_it() -> None:
+    with hqueue.connect() as client:
+        assert {name for name in vars(client) if not name.startswith("_")} == {"settings"}
+        assert {name for name in vars(hqueue.engine.Engine(client)) if name[0] != "_"} == set()
 
 
 if __name__ == "__main__":

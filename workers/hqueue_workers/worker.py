@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Collection
 
 from hqueue import Client, HQueueError, SettingsError
+from hqueue.engine import Engine
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
 from hqueue.rpc.async_server import AsyncServer
 from hqueue_workers.api.server import ApiServer
@@ -162,7 +163,7 @@ class Worker:
 
     async def _open_broker(self, record: WorkerRecord) -> BrokerRegistration:
         client = self._client
-        cluster = await self._runtime.read(client.cluster.cluster_id)
+        cluster = await self._runtime.read(Engine(client).cluster_id)
         broker = BrokerRegistration(
             brokers=self._coordination.brokers,
             runtime=self._runtime,

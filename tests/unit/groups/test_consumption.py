@@ -11,6 +11,7 @@ import pytest
 
 import hqueue
 from hqueue import Message, PartitionKey
+from hqueue.client import cluster_of
 from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import CommitFailedError, StoreUnavailableError
 from hqueue.groups import (
@@ -45,7 +46,7 @@ def join(client: hqueue.Client) -> Iterator[Callable[..., Consumption]]:
     with contextlib.ExitStack() as stack:
 
         def join_one(callbacks: Callbacks | None = None) -> Consumption:
-            made = Consumption(client.cluster, "g", ConsumerSettings())
+            made = Consumption(cluster_of(client), "g", ConsumerSettings())
             stack.callback(made.close, commit=False)
             made.subscribe(Selection(frozenset({"q"})), (), callbacks or Callbacks())
             return made

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from hqueue import Client, GroupDescription, GroupNotFoundError, HQueueError
-from hqueue.groups import group_names
+from hqueue.engine import Engine
 from hqueue_workers.node.measuring import measure_again_and_again
 from hqueue_workers.node.runtime import Runtime
 
@@ -69,7 +69,7 @@ class GroupLagMeter:
     def _own(self, name: str) -> list[str]:
         """The groups that are this worker's."""
         workers = self._client.coordination.workers.list()
-        groups = group_names(self._client.cluster, self._client.coordination.store)
+        groups = Engine(self._client).group_names()
         return [group for group in groups if _measured_by(group, workers) == name]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 
 from hqueue import Client, MessageID, Queue, StoreUnavailableError, TopicScanner
+from hqueue.engine import Engine
 from hqueue.errors import NoTopicPersistenceInfoError
 from hqueue.metadata.managers import HubInfo, LogRange, TopicMetadata
 from hqueue.runtime.thread_pool import ThreadPool
@@ -79,19 +81,17 @@ class Parts:
             QueueNotFoundError: there is no such queue.
         """
         client = self._client
-        log = client.cluster.log(queue)
+        log = Engine(client).open(queue, lambda topic: self._ranges_of(metadata, topic))
         description = log.describe()
         metadata = client.topic_metadata(queue)
         bound_ms = client.settings.operation_timeout_ms
         found: list[Region] = []
-        ranges_of = self._ranges_of(metadata)
-        own = Queue(log, client.cluster.coordinate, ranges_of)
         subscriptions = self._subscriptions(
             metadata,
             lambda store, moved: Delivering(
-                own,
+                log,
                 log.topic_past(),
-                ranges_of,
+                partial(self._ranges_of, metadata),
                 runtime=self._runtime,
                 lease=self._lease,
                 may_reach=Networks(self._settings.callback_networks).have,
@@ -109,7 +109,7 @@ class Parts:
         committers = Committers(
             lambda partition: Committer(
                 partition,
-                log.appender.open_owned,
+                log.own,
                 on_append=lambda _: self._metrics.appends.inc(),
                 on_fence=fenced,
                 on_appended=subscriptions.attachments.appended,
@@ -122,9 +122,7 @@ class Parts:
             log.partitions,
             hubs=metadata.hubs,
             me=info.address,
-            hosts=lambda: {
-                each.partition: each.host for each in client.cluster.locate(queue, log.partitions)
-            },
+            hosts=log.hosts,
         )
         ttl_s = description.ttl_seconds
         region = Region(
@@ -135,7 +133,7 @@ class Parts:
                 metadata.persistence,
                 committers,
                 ttl_ms=None if ttl_s is None else ttl_s * 1_000,
-                expired_ms=log.appender.expired_ms,
+                expired_ms=log.expired_ms,
                 bound_ms=bound_ms,
             ),
             committers=committers,
@@ -153,7 +151,7 @@ class Parts:
         )
         found.append(region)
         shedding = Shedding(region, metadata.hubs, info.address)
-        publishing = Publishing(region, self._searches(own))
+        publishing = Publishing(region, self._searches(log))
         access = AccessChanges(
             region,
             metadata.persistence,
@@ -178,25 +176,20 @@ class Parts:
             shedding=shedding,
             subscriptions=subscriptions,
             available=available,
-            lags=SubscriptionLagMeter(subscriptions.attachments, own, self._runtime),
+            lags=SubscriptionLagMeter(subscriptions.attachments, log, self._runtime),
             runtime=self._runtime,
         )
 
-    def _ranges_of(self, metadata: TopicMetadata) -> Callable[[str], Sequence[LogRange]]:
-        """Where topics lie, by the metadata that the hub has open: one request each."""
-        bound_s = self._client.settings.operation_timeout_ms / 1e3
-
-        def ranges_of(topic: str) -> Sequence[LogRange]:
-            asked = metadata.persistence.read_topic_persistence_info(topic)
-            try:
-                known = asked.result(bound_s)
-            except FutureTimeoutError as exc:
-                raise StoreUnavailableError("where a topic lies did not come in time") from exc
-            if known is None:
-                raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
-            return known.value.ranges
-
-        return ranges_of
+    def _ranges_of(self, metadata: TopicMetadata, topic: str) -> Sequence[LogRange]:
+        """Where a topic lies, by the metadata that the hub has open: one request."""
+        asked = metadata.persistence.read_topic_persistence_info(topic)
+        try:
+            known = asked.result(self._client.settings.operation_timeout_ms / 1e3)
+        except FutureTimeoutError as exc:
+            raise StoreUnavailableError("where a topic lies did not come in time") from exc
+        if known is None:
+            raise NoTopicPersistenceInfoError("there is no such topic", topic=topic)
+        return known.value.ranges
 
     @staticmethod
     def _searches(queue: Queue) -> Searches:

@@ -62,7 +62,7 @@ class TakeOver:
         committers: writes control records.
         ttl_ms: how long messages were kept when the hub began; None for ever.
         expired_ms: up to when messages were written that have expired, as
-            `hqueue.produce.appender.Appender.expired_ms` gives it.
+            `hqueue.engine.OpenLog.expired_ms` gives it.
         bound_ms: of one take-over.
         clock: where time comes from.
     """

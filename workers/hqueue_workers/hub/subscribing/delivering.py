@@ -7,9 +7,9 @@ import collections
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Protocol
 
 from hqueue import Address, HQueueError, MessageID, Queue, ReceivedMessage
+from hqueue.engine import TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push import Status
@@ -23,7 +23,7 @@ from hqueue_workers.hub.subscribing.subscription import Subscription
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["Delivering", "Past"]
+__all__ = ["Delivering"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,18 +34,6 @@ IDLE_POOLS_MAX = 256
 READ_BYTES = 1024 * 1024
 LOOK_MS = 10_000.0
 ERROR_MS = 1_000.0
-
-
-class Past(Protocol):
-    """Tells what topics had before, as `hqueue.consume.topic_past` does. Thread-safe."""
-
-    def may_have(
-        self, topic: str, ranges: Sequence[LogRange], start: MessageID, stop: MessageID
-    ) -> bool:
-        """Whether a topic may have messages in ``[start, stop)``; *no* is certain."""
-
-    def forget_idle(self) -> bool:
-        """Forget what nobody has asked for lately; whether something is left."""
 
 
 class _Place:
@@ -96,7 +84,7 @@ class Delivering:
     def __init__(
         self,
         queue: Queue,
-        past: Past,
+        past: TopicPast,
         ranges_of: Callable[[str], Sequence[LogRange]],
         *,
         runtime: Runtime,

@@ -19,6 +19,7 @@ from hqueue import (
     QueueStateError,
     StoreUnavailableError,
 )
+from hqueue.engine import OwnedLog
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.foreign import call_foreign
@@ -27,7 +28,6 @@ from hqueue_workers.hub.writing.gathering import fenced, gather
 from hqueue_workers.hub.writing.numbers import Numbers
 from hqueue_workers.hub.writing.owned import (
     Numbered,
-    OwnedLog,
     OwnedTopic,
     Publish,
     Published,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -14,7 +14,6 @@ __all__ = [
     "FencedTopicError",
     "Numbered",
     "OwnedListener",
-    "OwnedLog",
     "OwnedTopic",
     "Publish",
     "Published",
@@ -43,35 +42,6 @@ class FencedTopicError(HQueueError):
 
 class UnknownNumbersError(HQueueError):
     """What the publisher has numbered is to be read from the log first. Nothing was done."""
-
-
-class OwnedLog(Protocol):
-    """One partition, to be written by the owner of topics, as `hqueue.produce.owned` makes one.
-    Used by one thread, but for `own` and `disown`.
-    """
-
-    @property
-    def end(self) -> int:
-        """No message that is appended later has an ID below this one."""
-
-    def open(self) -> int:
-        """Learn where the log ends. It owns no topic then."""
-
-    def own(self, topic: str, epoch: int) -> None:
-        """Let a topic's messages be appended, until a control record has a higher epoch of it."""
-
-    def disown(self, topic: str) -> None:
-        """Append nothing more of a topic."""
-
-    def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
-        """Append a control record that ends what owners of lower epochs have here; its ID."""
-
-    def append(
-        self, make: Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
-    ) -> int | None:
-        """Append messages, with IDs from the number beside them on, by the ownership of each topic
-        whose epoch is given; the first one's ID. None if `make` gave nothing.
-        """
 
 
 @dataclasses.dataclass(slots=True, eq=False)

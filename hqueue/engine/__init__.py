@@ -1,0 +1,18 @@
+"""What roles are built on: open logs, to append to, read, follow and own.
+
+Workers and hubs stand on this room, and on what `hqueue` and `hqueue.metadata` export. A program
+that serves queues to others can do the same:
+
+log = hqueue.engine.Engine(client).open("events", ranges_of)
+log.put(hqueue.Message("clicks", b"hello"))
+owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
+"""
+
+from hqueue.consume.topic_past import TopicPast
+from hqueue.engine.engine import Engine
+from hqueue.engine.open_log import OpenLog
+from hqueue.produce.owned import OwnedLog
+from hqueue.runtime.backoff import Backoff
+from hqueue.runtime.steps import Pause
+
+__all__ = ["Backoff", "Engine", "OpenLog", "OwnedLog", "Pause", "TopicPast"]

@@ -1,0 +1,78 @@
+"""An open log, as roles use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hqueue.consume.topic_past import TopicPast
+from hqueue.handle import Cluster, QueueLog
+from hqueue.metadata.managers import LogRange
+from hqueue.produce.owned import OwnedLog
+from hqueue.queue import Queue
+
+__all__ = ["OpenLog"]
+
+
+class OpenLog(Queue):
+    """A queue's log, to append to, read, follow and own. Made by `Engine.open`. Thread-safe, and
+    usable in a forked child.
+
+    It is a `Queue`, with its guarantees: a message that was put is durable, and no message ever
+    appears behind one that was read. `Queue.put` appends; `Queue.reader` and `Queue.scan` read;
+    `Queue.poll` and `Fetcher` follow what is appended. Beside that, topics of it can be owned.
+    """
+
+    def __init__(
+        self, cluster: Cluster, log: QueueLog, ranges_of: Callable[[str], Sequence[LogRange]]
+    ) -> None:
+        super().__init__(log, cluster.coordinate, ranges_of)
+        self._cluster = cluster
+
+    def own(
+        self,
+        partition: int,
+        on_fence: Callable[[str, int], None],
+        on_settled: Callable[[int | None], None] = lambda first: None,
+    ) -> OwnedLog:
+        """A partition, to be written by the owner of topics. Asks nothing.
+
+        An owner is fenced by the log alone: once another has taken a topic over, with a higher
+        epoch, no message of this owner's is appended to it, however long this process stood still.
+
+        Args:
+            partition: the partition.
+            on_fence: called with a topic that is not owned here any more, and its new owner's
+                epoch; by the thread that appends. It must not raise.
+            on_settled: called when it is known what became of an append that ended with an unknown
+                outcome, before another batch is made: with the ID of its first message, or None if
+                it is not in the log and never will be. It must not raise.
+
+        Raises:
+            InvalidInputError: the queue has no such partition.
+        """
+        return self._log.appender.open_owned(partition, on_fence, on_settled)
+
+    def topic_past(self) -> TopicPast:
+        """Tells whether topics that have owners have messages in some part of the log: for many
+        topics at once, at the cost of reading the headers of a partition once.
+        """
+        return self._log.topic_past()
+
+    def expired_ms(self) -> int | None:
+        """Up to when messages were written that have expired, by a clock that was found good; None
+        if they are kept for ever.
+
+        Raises:
+            ClockSkewError, StoreUnavailableError, QueueStateError: that is not known now.
+        """
+        return self._log.appender.expired_ms()
+
+    def hosts(self) -> dict[int, str]:
+        """Which host serves each partition now, as HBase names it; with one try.
+
+        Raises:
+            StoreUnavailableError: the store does not say it.
+            QueueStateError: the queue is gone, or disabled.
+        """
+        located = self._cluster.locate(self.name, self.partitions)
+        return {each.partition: each.host for each in located}
