@@ -170,14 +170,17 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             self._frames.add(nbytes)
-            while (frame := self._frames.next()) is not None:
-                self._calls.heard_s = time.monotonic()
-                if self._calls.deliver(*read_answer(frame)):
-                    self._tell_of_room()
+            self._deliver()
         except BaseException as exc:
             self._fail(exc)
             if is_interruption(exc) or not isinstance(exc, ValueError):
                 raise
+
+    def _deliver(self) -> None:
+        while (frame := self._frames.next()) is not None:
+            self._calls.heard_s = time.monotonic()
+            if self._calls.deliver(*read_answer(frame)):
+                self._tell_of_room()
 
     def pause_writing(self) -> None:
         self._drained = self._loop.create_future()

@@ -216,7 +216,7 @@ async def test_what_the_server_does_not_take_in_ends_a_connection_though_nobody_
             async with opened() as servers:
                 first = asyncio.create_task(ask(servers, server, b"first"))
                 await until(arrived.is_set)
-                half = asyncio.create_task(servers.ask(large(server), "q", 500))
+                half = asyncio.create_task(servers.ask(large(server), "q", 3_000))
                 await until(lambda: connection_of(servers)._drained)
                 next_one = asyncio.create_task(ask(servers, server, b"next"))
                 await cancelled(half)
