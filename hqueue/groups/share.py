@@ -1,0 +1,287 @@
+"""A consumer's share of its group's partitions, as they come and go."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping
+
+from hqueue.errors import HQueueError, QueueNotFoundError
+from hqueue.groups.assigned import HandAssigned
+from hqueue.groups.callbacks import Callbacks
+from hqueue.groups.changes import Changes
+from hqueue.groups.committer import Committer
+from hqueue.groups.member import GroupMember
+from hqueue.groups.offsets import Offset, Position
+from hqueue.groups.options import ConsumerSettings
+from hqueue.groups.place import GroupPlace
+from hqueue.groups.positions import Positions
+from hqueue.groups.stream import Stream
+from hqueue.handle import Cluster, QueueLog
+from hqueue.metadata import PartitionKey
+from hqueue.runtime.clock import Clock
+from hqueue.runtime.forgotten import weakly
+
+__all__ = ["Share"]
+
+logger = logging.getLogger(__name__)
+
+
+class Share:
+    """The partitions that a consumer has, dealt to its streams, with their positions and commits.
+
+    Used under the consumer's lock, except where a method says otherwise. The group is watched by a
+    thread of the member, the queues by one of the catalog, and both only leave a note here.
+
+    Args:
+        cluster: as `Consumption` takes it.
+        group: as `Consumption` takes it.
+        settings: the consumer's.
+        clock: where time comes from.
+
+    Raises:
+        InvalidInputError: the group or the instance ID has no possible name.
+    """
+
+    def __init__(
+        self, cluster: Cluster, group: str | None, settings: ConsumerSettings, clock: Clock
+    ) -> None:
+        self.logs = _Logs(cluster)
+        self.positions = Positions(self.logs, settings.auto_offset_reset)
+        self.paused: set[PartitionKey] = set()
+        self.streams = [Stream(self.positions, settings.bytes_max, clock)]
+        """One, or as many as it was split into."""
+        # What other threads have does not keep what the program holds, as its callbacks do.
+        notes = weakly(self.take_notice), weakly(self._commit_done)
+        self.place = GroupPlace(cluster, group, settings, *notes)
+        """Its place in its group."""
+        self.committer = Committer(self._commit)
+        self.callbacks = Callbacks()
+        self.topics: frozenset[str] = frozenset()
+        """Those that are read; all if empty."""
+        self.commit_due_ms = float("inf")
+        """When positions are to be committed next."""
+        self._settings = settings
+        self._clock = clock
+        self._to_accept: dict[PartitionKey, Offset] = {}
+        self._to_release: set[PartitionKey] = set()
+
+    def settle(self) -> None:
+        """Note how far it is, where one thread alone is handed out messages, and that one asks: a
+        callback of a commit doesn't know what the thread that polls is done with.
+        """
+        if len(self.streams) == 1 and not self.committer.calls_back:
+            self.streams[0].settle()
+
+    def resolve(self, key: PartitionKey) -> Position:
+        """The position of a partition that it has, where one can begin."""
+        decision = threading.Lock()
+        with decision:
+            self.committer.expect(decision)
+            if self.positions.resolve(key) and self.place.in_group:
+                self.committer.commit({key: self.positions[key]})
+            return self.positions[key]
+
+    def stream_of(self, key: PartitionKey) -> Stream:
+        """The one that has a partition."""
+        return next(stream for stream in self.streams if key in stream.keys)
+
+    def deal(self, keys: Collection[PartitionKey]) -> None:
+        """Give partitions to the streams that have least."""
+        for key in sorted(keys):
+            stream = min(self.streams, key=lambda each: len(each.keys))
+            stream.keys.add(key)
+            stream.to_begin.add(key)
+            stream.notice()
+
+    def take_notice(self) -> None:
+        """Something is to be done. From any thread, also one that was interrupted anywhere: no lock
+        is taken that is not reentrant.
+        """
+        for stream in self.streams:
+            stream.notice()
+
+    def leave(self, *, commit: bool) -> HQueueError | None:
+        """Give everything up; why not all of it is committed, if that is so."""
+        failure: HQueueError | None = None
+        self.settle()
+        holder = self.place.holder
+        held: set[PartitionKey] = set()
+        try:
+            if holder is not None:
+                self._lose(holder.changes().lost)
+                held = self.positions.keys()
+                try:
+                    if commit and self.place.in_group and holder.failure is None:
+                        self.committer.commit(self.positions.moved(held))
+                    self.committer.flush()
+                except HQueueError as exc:
+                    failure = exc
+                if isinstance(holder, GroupMember):
+                    self.callbacks.revoked(held)
+                    self.committer.flush()  # What the callback commits later.
+        finally:
+            self._forget(held)
+            self._to_accept.clear()
+            self._to_release.clear()
+            self.place.leave()
+        return failure
+
+    def serve(self, stream: Stream) -> None:
+        """Do what is to be done before messages of a stream are handed out: those that were are
+        done with, and it is settled.
+        """
+        stream.attention = False
+        stream.asked_ms = self._clock.monotonic_ms()
+        holder = self.place.holder
+        if holder is None:
+            return
+        if holder.failure is not None:
+            raise holder.failure
+        if holder.idle and isinstance(holder, GroupMember):
+            self._rejoin()
+            return
+        changes = holder.changes(asked_ms=self._asked_ms())
+        if changes.assigned or changes.revoked or changes.lost:
+            self._note(changes)
+            self._lose(changes.lost)
+        if stream.revoked or self._to_release:
+            self._revoke(holder, stream)
+        if self._to_accept:
+            self.committer.flush()  # What is still to be committed is of earlier claims.
+            assigned, self._to_accept = self._to_accept, {}
+            holder.accept(assigned)
+            self.positions.begin(assigned)
+            self.deal(assigned)
+            self.callbacks.assigned(assigned)
+        for key in sorted(stream.to_begin - self.paused - self.positions.unreadable):
+            self.resolve(key)
+            stream.begin(key, self.logs(*key).reader, self.topics)
+        self.positions.report(stream.keys)
+        if self.place.missing:
+            missing, self.place.missing = min(self.place.missing), frozenset()
+            self.logs.drop(missing)
+            raise QueueNotFoundError("a queue that is consumed is gone", queue=missing)
+        if self._clock.monotonic_ms() >= self.commit_due_ms:
+            self.schedule_commit()
+            moved = self.positions.moved(self.positions.keys())
+            if moved:
+                self.committer.commit_later(moved)
+
+    def _note(self, changes: Changes) -> None:
+        """Keep in mind what is to be done: changes are told once, and a callback may fail."""
+        for key in changes.lost | changes.revoked:
+            self._to_accept.pop(key, None)
+        self._to_accept |= changes.assigned
+        revoked = changes.revoked & (self.positions.keys() - changes.lost)
+        self._to_release -= changes.lost
+        self._to_release |= changes.revoked - revoked
+        for each in self.streams:
+            if not revoked.isdisjoint(each.keys):
+                each.revoked |= revoked & each.keys
+                each.notice()
+
+    def _asked_ms(self) -> float:
+        """Since when every stream that has partitions was asked for messages."""
+        return min(
+            (stream.asked_ms for stream in self.streams if stream.keys),
+            default=self._clock.monotonic_ms(),
+        )
+
+    def _rejoin(self) -> None:
+        """Nothing was asked for so long that it left the group."""
+        logger.warning("a consumer comes back to its group: %s", self.place.consumer_id)
+        self._to_accept.clear()
+        self._to_release.clear()
+        self._lose(self.positions.keys())
+        self.place.rejoin()
+        self.schedule_commit()
+
+    def _lose(self, keys: Collection[PartitionKey]) -> None:
+        """Others may have these already."""
+        for stream in self.streams:
+            stream.drop(keys)
+        try:
+            self.callbacks.lost(self.positions.keys() & set(keys))
+        finally:
+            self._forget(keys)
+
+    def _revoke(self, holder: GroupMember | HandAssigned, stream: Stream) -> None:
+        """Give up what a stream is to give up, and what could not be given up before."""
+        keys = set(stream.revoked)
+        stream.drop(keys)
+        try:
+            if keys:
+                if self._settings.auto_commit:
+                    try:
+                        self.committer.commit(self.positions.moved(keys))
+                    except HQueueError as exc:
+                        logger.warning("offsets were not committed: %s", exc)
+                self.committer.flush()  # What is under way would be refused.
+                self.callbacks.revoked(keys)
+                self.committer.flush()  # What the callback commits later.
+        finally:
+            self._forget(keys)
+            self._to_release |= keys
+            if self._to_release:
+                try:
+                    holder.release(self._to_release)
+                    self._to_release.clear()
+                except HQueueError as exc:
+                    logger.warning("partitions are not given up yet: %s", exc)
+
+    def _forget(self, keys: Collection[PartitionKey]) -> None:
+        for stream in self.streams:
+            stream.forget(keys)
+        self.positions.forget(keys)
+        self.paused.difference_update(keys)
+
+    def schedule_commit(self) -> None:
+        """Commit positions a while from now, where that is done by itself."""
+        if self._settings.auto_commit and self.place.in_group:
+            now_ms = self._clock.monotonic_ms()
+            self.commit_due_ms = now_ms + self._settings.auto_commit_interval_ms
+
+    def _commit_done(self) -> None:
+        """Called by the member's thread, which takes no lock here: one may be held for as long as a
+        callback takes. Nothing was asked for so long that it leaves the group; before that, what
+        its program is done with is committed, but not what it still works on.
+        """
+        if not self._settings.auto_commit:
+            return
+        done: dict[PartitionKey, Position] = {}
+        for stream in self.streams:
+            done |= stream.done()
+        try:
+            self.committer.commit(done)
+        except HQueueError as exc:
+            logger.warning("offsets were not committed: %s", exc)
+
+    def _commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
+        """Called by whichever thread commits."""
+        holder = self.place.holder
+        if holder is None:
+            return positions.keys()
+        refused = holder.commit(positions)
+        done = {key: position for key, position in positions.items() if key not in refused}
+        self.positions.committed(done)
+        return refused
+
+
+class _Logs:
+    """The logs of a cluster's queues, opened once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._open: dict[str, QueueLog] = {}
+
+    def __call__(self, queue: str, partition: int) -> QueueLog:
+        """As `Consumption.log`."""
+        log = self._open.get(queue)
+        if log is None or partition >= log.partitions:
+            log = self._open[queue] = self._cluster.log(queue)
+        return log
+
+    def drop(self, queue: str) -> None:
+        """Open it again when it is needed."""
+        self._open.pop(queue, None)
