@@ -10,13 +10,19 @@ from typing import Protocol
 import pytest
 
 from hqueue import Outcome, Settings, StoreUnavailableError, local
-from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.store import open_registry
 from hqueue.hbase.thrift.store import GatewayStore
 from hqueue.settings.addresses import Address
 from hqueue.zookeeper import ZooKeeperNodes
-from tests.support.registries import NOWHERE, Named, NamingMaster, NamingNodes, master_of
+from tests.support.registries import (
+    NOWHERE,
+    AskedRegistry,
+    Named,
+    NamingMaster,
+    NamingNodes,
+    master_of,
+)
 from tests.support.scripted_server import ScriptedServer
 
 FIRST = Named("0f3e-id", Address("region1", 16_020), Address("master1", 16_000))
@@ -30,7 +36,7 @@ class Cluster(Protocol):
 
     named: Named
 
-    def open(self) -> Registry: ...
+    def open(self) -> AskedRegistry: ...
 
 
 class Scripted(Cluster, Protocol):
@@ -40,9 +46,9 @@ class Scripted(Cluster, Protocol):
 
 
 class _Nodes(NamingNodes):
-    def open(self) -> Registry:
+    def open(self) -> AskedRegistry:
         settings = Settings()
-        return open_registry(settings, Servers(settings), self.read)
+        return AskedRegistry(Servers(settings), open_registry(settings, self.read))
 
 
 class _Masters:
@@ -71,10 +77,10 @@ class _Masters:
         for each in self._servers:
             each.close()
 
-    def open(self) -> Registry:
+    def open(self) -> AskedRegistry:
         settings = Settings(hbase_masters=tuple(each.address for each in self._servers))
         servers = self._stack.enter_context(contextlib.closing(Servers(settings)))
-        return open_registry(settings, servers, _no_node)
+        return AskedRegistry(servers, open_registry(settings, _no_node))
 
 
 class _Real:
@@ -83,10 +89,10 @@ class _Real:
         self._settings = settings
         self.named = named
 
-    def open(self) -> Registry:
+    def open(self) -> AskedRegistry:
         read = _no_node if self._settings.hbase_masters else ZooKeeperNodes(self._settings).read
         servers = self._stack.enter_context(contextlib.closing(Servers(self._settings)))
-        return open_registry(self._settings, servers, read)
+        return AskedRegistry(servers, open_registry(self._settings, read))
 
 
 def _no_node(path: str) -> bytes | None:
@@ -134,7 +140,7 @@ def scripted(request: pytest.FixtureRequest) -> Iterator[Scripted]:
         yield _Nodes(FIRST) if request.param == "zookeeper" else _Masters(stack, FIRST)
 
 
-def named_by(registry: Registry) -> Named:
+def named_by(registry: AskedRegistry) -> Named:
     return Named(registry.cluster_id(), registry.meta(), registry.master())
 
 
@@ -172,7 +178,7 @@ def test_what_was_named_is_kept_until_just_that_is_doubted(scripted: Scripted) -
     assert named_by(registry) == SECOND
 
 
-ASKED: list[Callable[[Registry], object]] = [
+ASKED: list[Callable[[AskedRegistry], object]] = [
     lambda registry: registry.cluster_id(),
     lambda registry: registry.meta(),
     lambda registry: registry.master(),
@@ -210,13 +216,13 @@ def test_nobody_to_ask_is_an_error_in_time(way: str) -> None:
     given = {"hbase_masters": f"{NOWHERE},{NOWHERE}"} if way == "masters" else {"hbase": "native"}
     settings = Settings(request_timeout_ms=SHORT_MS, zookeeper=str(NOWHERE), **given)  # type: ignore[arg-type]
     with contextlib.closing(Servers(settings)) as servers:
-        registry = open_registry(settings, servers, ZooKeeperNodes(settings).read)
+        registry = AskedRegistry(servers, open_registry(settings, ZooKeeperNodes(settings).read))
         began_s = time.monotonic()
         _expect_nothing(registry)
         assert time.monotonic() - began_s < 10
 
 
-def _expect_nothing(registry: Registry) -> None:
+def _expect_nothing(registry: AskedRegistry) -> None:
     for ask in ASKED:
         with pytest.raises(StoreUnavailableError) as caught:
             ask(registry)

@@ -36,12 +36,12 @@ class Regions:
             HQueueError: it can't be found out now.
         """
         with self._servers() as servers:
-            return self._registry(servers).meta().host
+            return servers.carry_out(self._registry().meta()).host
 
     def all(self, table: str) -> list[Region]:
         """All regions of a table, by start key. Raises as `host_of_meta`."""
         with self._servers() as servers:
-            found = Meta(servers, self._registry(servers)).read(table)
+            found = servers.carry_out(Meta(self._registry()).read(table))
             found.check()
             return found.regions
 
@@ -54,8 +54,8 @@ class Regions:
         with self._servers() as servers:
             servers.ask(Request(region.address, b"CompactRegion", message, service=ADMIN), table)
 
-    def _registry(self, servers: Servers) -> Registry:
-        return open_registry(self._settings, servers, ZooKeeperNodes(self._settings).read)
+    def _registry(self) -> Registry:
+        return open_registry(self._settings, ZooKeeperNodes(self._settings).read)
 
     @contextlib.contextmanager
     def _servers(self) -> Iterator[Servers]:

@@ -79,7 +79,7 @@ class NativeStore(MemoryStore):
         super().__init__(MemoryCluster(), settings)
         self.servers = Servers(settings)
         registry = ZooKeeperRegistry(lambda _: meta_node(server.address), "/hbase")
-        self._meta = Meta(self.servers, registry)
+        self._meta = Meta(registry)
 
     def log(self, queue: str) -> NativeLog:  # type: ignore[override]
         return NativeLog(self.servers, queue, RegionMap(self._meta, queue))

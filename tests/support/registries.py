@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from hqueue import local
 from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.native.protocol import pb
+from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.store import open_registry
 from hqueue.settings.addresses import Address
@@ -18,6 +19,7 @@ from tests.support.scripted_server import Asked, answer
 __all__ = [
     "META",
     "NOWHERE",
+    "AskedRegistry",
     "Named",
     "NamingMaster",
     "NamingNodes",
@@ -54,8 +56,27 @@ def host_of_meta(server: local.LocalServer, *, than: str = "") -> str:
     """
     settings = server.settings(hbase="native")
     with contextlib.closing(Servers(settings)) as servers:
-        host = open_registry(settings, servers, ZooKeeperNodes(settings).read).meta().host
+        host = servers.carry_out(open_registry(settings, ZooKeeperNodes(settings).read).meta()).host
     return host if host != than else ""
+
+
+class AskedRegistry:
+    """A registry whose questions are asked in the caller's thread."""
+
+    def __init__(self, servers: Servers, registry: Registry) -> None:
+        self._servers = servers
+        self._registry = registry
+        self.doubt_meta = registry.doubt_meta
+        self.doubt_master = registry.doubt_master
+
+    def cluster_id(self) -> str:
+        return self._servers.carry_out(self._registry.cluster_id())
+
+    def meta(self) -> Address:
+        return self._servers.carry_out(self._registry.meta())
+
+    def master(self) -> Address:
+        return self._servers.carry_out(self._registry.master())
 
 
 def node(message: Any) -> bytes:

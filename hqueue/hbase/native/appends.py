@@ -43,36 +43,40 @@ class TableAppends(TableHeaders):
         key = rowkey.encode(partition, slot)
         values = [(LOG, BATCH, header)]
         values += [(MESSAGE, topic, cell) for topic, cell in cells.items()]
-        return self._put(key, values, has_value(key, (LOG, BATCH), None))
+        return self._servers.carry_out(self._put(key, values, has_value(key, (LOG, BATCH), None)))
 
     def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None:
         keys = [rowkey.encode(partition, slot) for slot in slots]
-        self._delete_all([deletion(key, [(LOG, BATCH)], until_ms) for key in keys])
+        self._servers.carry_out(
+            self._delete_all([deletion(key, [(LOG, BATCH)], until_ms) for key in keys])
+        )
 
     def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None:
         key = rowkey.encode(partition, slot)
         columns = [(LOG, BATCH), *((MESSAGE, topic) for topic in topics)]
-        self._delete(key, deletion(key, columns))
+        self._servers.carry_out(self._delete(key, deletion(key, columns)))
 
     def record(self, name: str) -> bytes | None:
-        cells = self._get(RECORD_ROW_PREFIX + name.encode(), [_RECORD])
+        cells = self._servers.carry_out(self._get(RECORD_ROW_PREFIX + name.encode(), [_RECORD]))
         return bytes(cells[0].value) if cells else None
 
     def replace_record(self, name: str, old: bytes | None, new: bytes) -> bool:
         key = RECORD_ROW_PREFIX + name.encode()
-        return self._put(key, [(LOG, RECORD, new)], has_value(key, (LOG, RECORD), old))
+        return self._servers.carry_out(
+            self._put(key, [(LOG, RECORD, new)], has_value(key, (LOG, RECORD), old))
+        )
 
     def clock_offset_ms(self) -> tuple[float, float]:
         key = PROBE_ROW_PREFIX + secrets.token_bytes(8)
         offsets: list[tuple[float, float]] = []
         for _ in range(_PROBES):
             sent_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-            self._put(key, [(LOG, BATCH, b"clock")])
+            self._servers.carry_out(self._put(key, [(LOG, BATCH, b"clock")]))
             half_ms = (self._clock.monotonic_ms() - sent_ms) / 2
-            cells = self._get(key, [HEADER])
+            cells = self._servers.carry_out(self._get(key, [HEADER]))
             if not cells:
                 raise StoreUnavailableError("the clock can't be measured", queue=self._table)
             # The server stamped the cell between sending and answering.
             offsets.append((cells[0].timestamp_ms - (wall_ms + half_ms), half_ms))
-        self._delete(key, deletion(key, [(LOG, BATCH)]))
+        self._servers.carry_out(self._delete(key, deletion(key, [(LOG, BATCH)])))
         return min(offsets, key=lambda offset: offset[1])

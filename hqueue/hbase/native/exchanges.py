@@ -4,16 +4,24 @@ server may have done it. However one waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from hqueue.errors import ClosedError, HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase import reachability
+from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.translation import translate_answer, translate_silence
 from hqueue.hbase.native.wire import Answer, RemoteError
+from hqueue.runtime.fork import register
 from hqueue.settings.addresses import Address
 
-__all__ = ["CLIENT", "MASTER", "REGISTRY", "Request", "answered", "unanswered", "unsent"]
+__all__ = [
+    "CLIENT", "MASTER", "REGISTRY", "Ask", "AskAll", "Asking", "Call", "InTurn", "Request", "Step",
+    "Turn", "answered", "unanswered", "unsent",
+]  # fmt: skip
+
+Result = TypeVar("Result")
 
 CLIENT = "ClientService"
 """Rows, at region servers."""
@@ -34,6 +42,54 @@ class Request(NamedTuple):
     cells: Sequence[bytes] = ()
     cell_bytes: int = 0
     service: str = CLIENT
+
+
+class Ask(NamedTuple):
+    """Asks for a request to be made; the answer is the server's. Raises as `Servers.ask`."""
+
+    request: Request
+    table: str
+    timeout_ms: float | None = None
+
+
+class AskAll(NamedTuple):
+    """Asks for requests to be made at once; the answer is that of `Servers.ask_all`."""
+
+    requests: Iterable[Request]
+    table: str
+    together_max: int = REQUESTS_MAX
+
+
+class Call(NamedTuple):
+    """Asks for a call of something else that does I/O; the answer is what it returns."""
+
+    function: Callable[[str], Any]
+    argument: str
+
+
+class Turn:
+    """Lets one caller at a time go on with something. Usable in a forked child."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self.lock = threading.Lock()
+
+
+class InTurn(NamedTuple):
+    """Asks for work to be carried out when no other goes on in this turn; the answer is what comes
+    of it.
+    """
+
+    turn: Turn
+    work: Generator[Any, Any, Any]
+
+
+Step = Ask | AskAll | Call | InTurn
+Asking = Generator[Step, Any, Result]
+"""Work that asks servers: see `hqueue.runtime.steps`."""
 
 
 def answered(request: Request, table: str, said: Answer | RemoteError) -> Answer | HQueueError:

@@ -33,11 +33,12 @@ class TableHeaders(TableRequests):
         return self._headers(partition, rows, limit)
 
     def header(self, partition: int, slot: int) -> bytes | None:
-        cells = self._get(rowkey.encode(partition, slot), [HEADER])
+        cells = self._servers.carry_out(self._get(rowkey.encode(partition, slot), [HEADER]))
         return bytes(cells[0].value) if cells else None
 
     def _headers(self, partition: int, rows: Range, limit: int) -> list[Row]:
-        return [_row(cells) for cells in self._scan(partition, rows, [HEADER], limit)]
+        found = self._servers.carry_out(self._scan(partition, rows, [HEADER], limit))
+        return [_row(cells) for cells in found]
 
 
 def _row(cells: Sequence[Cell]) -> Row:

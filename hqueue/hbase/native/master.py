@@ -43,7 +43,7 @@ class Master:
             HQueueError: as `Servers.ask`.
         """
         self.servers.check_open()
-        address = self._registry.master()
+        address = self.servers.carry_out(self._registry.master())
         bound_ms = self.servers.settings.request_timeout_ms
         request = Request(address, method.encode(), message.SerializeToString(), service=MASTER)
         try:

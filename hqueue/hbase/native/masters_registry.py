@@ -13,13 +13,14 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
-from hqueue.hbase.native.exchanges import REGISTRY, Request
+from hqueue.hbase.native.exchanges import REGISTRY, Ask, Asking, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
-from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer
+from hqueue.hbase.native.wire import Answer
 from hqueue.runtime.clock import bounded_ms
 from hqueue.settings.addresses import Address
+from hqueue.settings.connection import Settings
 
 __all__ = ["MastersRegistry"]
 
@@ -35,29 +36,30 @@ class MastersRegistry(Registry):
     One that hangs has its share of ``request_timeout_ms``, so that all others are asked in time.
 
     Args:
-        servers: to the masters.
+        settings: the bounds.
         masters: where they listen: at least one. Since HBase 2.5 region servers answer as well.
     """
 
-    def __init__(self, servers: Servers, masters: Sequence[Address]) -> None:
+    def __init__(self, settings: Settings, masters: Sequence[Address]) -> None:
         super().__init__()
-        self._servers = servers
+        self._settings = settings
         self._masters = tuple(masters)
 
-    def cluster_id(self) -> str:
+    def cluster_id(self) -> Asking[str]:
         def take(said: Any) -> str:
             return str(said.cluster_id)
 
-        return self._ask(b"GetClusterId", pb.GetClusterIdResponse, take)
+        return (yield from self._ask(b"GetClusterId", pb.GetClusterIdResponse, take))
 
-    def _find_meta(self) -> Address:
-        return self._ask(b"GetMetaRegionLocations", pb.GetMetaRegionLocationsResponse, _meta_of)
+    def _find_meta(self) -> Asking[Address]:
+        kind = pb.GetMetaRegionLocationsResponse
+        return (yield from self._ask(b"GetMetaRegionLocations", kind, _meta_of))
 
-    def _find_master(self) -> Address:
+    def _find_master(self) -> Asking[Address]:
         def take(said: Any) -> Address | None:
             return address_of(said.server_name) if said.HasField("server_name") else None
 
-        return self._ask(b"GetActiveMaster", pb.GetActiveMasterResponse, take)
+        return (yield from self._ask(b"GetActiveMaster", pb.GetActiveMasterResponse, take))
 
     def _doubt(self, name: str, address: Address) -> bool:
         doubted = super()._doubt(name, address)
@@ -66,16 +68,18 @@ class MastersRegistry(Registry):
             self._masters = (*masters[1:], masters[0])
         return doubted
 
-    def _ask(self, method: bytes, kind: Any, take: Callable[[Any], Result | None]) -> Result:
+    def _ask(
+        self, method: bytes, kind: Any, take: Callable[[Any], Result | None]
+    ) -> Asking[Result]:
         """The first answer of a master's that has in it what `take` takes out."""
         masters = self._masters
-        ends_s = time.monotonic() + bounded_ms(self._servers.settings.request_timeout_ms) / 1e3
+        ends_s = time.monotonic() + bounded_ms(self._settings.request_timeout_ms) / 1e3
         errors: list[HQueueError] = []
         for number, master in enumerate(masters):
             request = Request(master, method, b"", service=REGISTRY)
             share_ms = (ends_s - time.monotonic()) * 1e3 / (len(masters) - number)
             try:
-                found = self._ask_one(request, kind, take, max(1.0, share_ms))
+                found = yield from self._ask_one(request, kind, take, max(1.0, share_ms))
             except ClosedError as exc:
                 exc.outcome = Outcome.NOT_APPLIED
                 raise
@@ -96,8 +100,9 @@ class MastersRegistry(Registry):
     @reads_answer
     def _ask_one(
         self, request: Request, kind: Any, take: Callable[[Any], Result | None], bound_ms: float
-    ) -> Result:
-        found = take(kind.FromString(self._servers.ask(request, "", bound_ms).message))
+    ) -> Asking[Result]:
+        answer: Answer = yield Ask(request, "", bound_ms)
+        found = take(kind.FromString(answer.message))
         if not found:
             raise StoreUnavailableError(
                 "a master does not know it now", server=str(request.address)

@@ -23,7 +23,8 @@ class TableReads(TableHeaders):
 
     def get(self, slots: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
         keys = [rowkey.encode(partition, slot) for partition, slot in slots]
-        return [_row(cells) for cells in self._get_all(keys, _columns(topics)) if cells]
+        found = self._servers.carry_out(self._get_all(keys, _columns(topics)))
+        return [_row(cells) for cells in found if cells]
 
     def open(
         self, partition: int, start: int, stop: int, topics: Iterable[str] | None
@@ -35,7 +36,8 @@ class TableReads(TableHeaders):
         self, partition: int, rows: Range, columns: Sequence[Any], limit: int
     ) -> list[Row]:
         """The first rows of a range of one partition."""
-        return [_row(cells) for cells in self._scan(partition, rows, columns, limit)]
+        found = self._servers.carry_out(self._scan(partition, rows, columns, limit))
+        return [_row(cells) for cells in found]
 
 
 class _Stream:

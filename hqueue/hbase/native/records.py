@@ -52,12 +52,13 @@ class RecordTable(TableUpdates):
         if not keys:
             return []
         with self._present():
-            found = self._get_all(keys, _ALL if history else _RECORD, READ_TOGETHER)
+            columns = _ALL if history else _RECORD
+            found = self._servers.carry_out(self._get_all(keys, columns, READ_TOGETHER))
         return [(key, _cells(cells)) for key, cells in zip(keys, found, strict=True) if cells]
 
     def scan(self, first: bytes, beyond: bytes, limit: int) -> list[tuple[bytes, Cells]]:
         with self._present():
-            found = self._scan_on(first, beyond, _RECORD, limit)
+            found = self._servers.carry_out(self._scan_on(first, beyond, _RECORD, limit))
         return [(cells[0].row, _cells(cells)) for cells in found]
 
     def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
@@ -68,7 +69,7 @@ class RecordTable(TableUpdates):
 
     def delete(self, keys: Sequence[bytes]) -> None:
         with self._present():
-            self._delete_all([deletion(key) for key in keys])
+            self._servers.carry_out(self._delete_all([deletion(key) for key in keys]))
 
     def close(self) -> None:
         """Nothing: the servers are the store's."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import copy
 import enum
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -19,12 +18,11 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.hbase.native.cells import Cell
+from hqueue.hbase.native.exchanges import Asking, InTurn, Turn
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, checked_address
 from hqueue.hbase.native.scanning import Range, Scanning
-from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import reads_answer
-from hqueue.runtime.fork import register
 from hqueue.settings.addresses import Address
 
 __all__ = ["Meta", "Region", "RegionMap", "TableRegions"]
@@ -127,15 +125,13 @@ class Meta:
     """Reads ``hbase:meta``. Thread-safe.
 
     Args:
-        servers: to region servers.
         registry: where it is.
     """
 
-    def __init__(self, servers: Servers, registry: Registry) -> None:
-        self._servers = servers
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def read(self, table: str) -> TableRegions:
+    def read(self, table: str) -> Asking[TableRegions]:
         """What it says of a table now: its state, and its regions that are served somewhere.
 
         Raises:
@@ -143,11 +139,10 @@ class Meta:
                 for.
             ClosedError: the store is closed. Not applied either.
         """
-        self._servers.check_open()
         try:
-            address = self._registry.meta()
+            address = yield from self._registry.meta()
             try:
-                return self._read(table, address)
+                return (yield from self._read(table, address))
             except HQueueError:
                 self._registry.doubt_meta(address)
                 raise
@@ -161,17 +156,17 @@ class Meta:
             ) from exc
 
     @reads_answer
-    def _read(self, table: str, address: Address) -> TableRegions:
+    def _read(self, table: str, address: Address) -> Asking[TableRegions]:
         name = table.encode()
         region = Region(META_REGION, b"", b"", address)
         # A table's state lies at its name, its regions at its name and a comma; those of a table
         # whose name is longer lie beyond the sign after that, for names begin with none before it.
         # Its rows are ordered by their parts, not by their bytes.
         rows = Range(name, name + b"-")
-        scan = Scanning(self._servers, META_TABLE, region, rows, _COLUMNS, by_bytes=False)
+        scan = Scanning(META_TABLE, region, rows, _COLUMNS, by_bytes=False)
         state, regions = State.MISSING, []
         while True:
-            page = scan.read(PAGE_ROWS)
+            page = yield from scan.read(PAGE_ROWS)
             for cells in page:
                 values = {cell.qualifier: bytes(cell.value) for cell in cells}
                 if cells[0].row == name:
@@ -198,13 +193,9 @@ class RegionMap:
         self._known: TableRegions | None = None
         self._failure: HQueueError | None = None
         self._failed_s = float("-inf")
-        self._lock = threading.Lock()
-        register(self)
+        self._turn = Turn()
 
-    def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
-
-    def regions(self) -> TableRegions:
+    def regions(self) -> Asking[TableRegions]:
         """The table's regions, all of them.
 
         Raises:
@@ -215,33 +206,37 @@ class RegionMap:
         known = self._known
         if known is not None:
             return known
-        asked_s = time.monotonic()
-        with self._lock:  # For as long as one request takes: the others need its answer.
-            if self._known is not None:
-                return self._known
-            if self._failure is not None and self._failed_s >= asked_s:
-                raise copy.copy(self._failure) from self._failure
-            try:
-                found = self._meta.read(self._table)
-                self._check_state(found)
-                found.check()
-            except HQueueError as exc:
-                self._failure, self._failed_s = exc, time.monotonic()
-                raise
-            self._known, self._failure = found, None
-            return found
+        # For as long as one request takes: the others need its answer.
+        found: TableRegions = yield InTurn(self._turn, self._read(time.monotonic()))
+        return found
+
+    def _read(self, asked_s: float) -> Asking[TableRegions]:
+        """Read them, unless another did so since they were asked for."""
+        if self._known is not None:
+            return self._known
+        if self._failure is not None and self._failed_s >= asked_s:
+            raise copy.copy(self._failure) from self._failure
+        try:
+            found = yield from self._meta.read(self._table)
+            self._check_state(found)
+            found.check()
+        except HQueueError as exc:
+            self._failure, self._failed_s = exc, time.monotonic()
+            raise
+        self._known, self._failure = found, None
+        return found
 
     def doubt(self, doubted: TableRegions) -> None:
         """Ask again before the next use, if this is what is known."""
         if self._known is doubted:
             self._known = None
 
-    def explain(self, error: StoreUnavailableError) -> HQueueError:
+    def explain(self, error: StoreUnavailableError) -> Asking[HQueueError]:
         """Why a region was not served: what to raise for `error`, by what ``hbase:meta`` says. The
         outcome is that of `error`: others of the same request may have been served.
         """
         try:
-            self._check_state(self._meta.read(self._table))
+            self._check_state((yield from self._meta.read(self._table)))
         except HQueueError as exc:
             exc.outcome = error.outcome
             return exc

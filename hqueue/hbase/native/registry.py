@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 from hqueue.errors import InvalidInputError
+from hqueue.hbase.native.exchanges import Asking
 from hqueue.settings.addresses import Address
 
 __all__ = ["Registry", "address_of", "checked_address"]
@@ -18,25 +20,25 @@ class Registry(abc.ABC):
     """What names the servers that everything else is found by. Thread-safe.
 
     What was named is kept until it is doubted: so what names servers may be away for a while.
-    Each method makes one try, bounded by ``request_timeout_ms``. All raise `StoreUnavailableError`
-    where there was no usable answer, and `RequestRefusedError` where it was refused; nothing is
-    applied then, whatever it was asked for.
+    Its questions are work. Each makes one try, bounded by ``request_timeout_ms``. All raise
+    `StoreUnavailableError` where there was no usable answer, and `RequestRefusedError` where it was
+    refused; nothing is applied then, whatever it was asked for.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Address] = {}
 
     @abc.abstractmethod
-    def cluster_id(self) -> str:
+    def cluster_id(self) -> Asking[str]:
         """What the cluster is called: HBase's own, a UUID."""
 
-    def meta(self) -> Address:
+    def meta(self) -> Asking[Address]:
         """The region server that has ``hbase:meta``."""
-        return self._known.get(_META) or self._keep(_META, self._find_meta())
+        return (yield from self._found(_META, self._find_meta))
 
-    def master(self) -> Address:
+    def master(self) -> Asking[Address]:
         """The active master."""
-        return self._known.get(_MASTER) or self._keep(_MASTER, self._find_master())
+        return (yield from self._found(_MASTER, self._find_master))
 
     def doubt_meta(self, address: Address) -> None:
         """Ask again before the next use, if this is what is known."""
@@ -47,16 +49,18 @@ class Registry(abc.ABC):
         self._doubt(_MASTER, address)
 
     @abc.abstractmethod
-    def _find_meta(self) -> Address:
+    def _find_meta(self) -> Asking[Address]:
         """Ask for the server of ``hbase:meta``."""
 
     @abc.abstractmethod
-    def _find_master(self) -> Address:
+    def _find_master(self) -> Asking[Address]:
         """Ask for the active master."""
 
-    def _keep(self, name: str, found: Address) -> Address:
-        self._known[name] = found
-        return found
+    def _found(self, name: str, find: Callable[[], Asking[Address]]) -> Asking[Address]:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = yield from find()
+        return known
 
     def _doubt(self, name: str, address: Address) -> bool:
         """Whether this was what is known."""

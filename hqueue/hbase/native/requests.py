@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import Cell, CellReader, put_cells
-from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.exchanges import Ask, AskAll, Asking, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.scanning import Range, Scanning
@@ -19,6 +18,8 @@ from hqueue.hbase.native.wire import Answer, RemoteError, varint
 from hqueue.settings.addresses import Address
 
 __all__ = ["COMPARATOR", "EQUAL", "TableRequests", "deletion", "has_value"]
+
+Result = TypeVar("Result")
 
 ROWS_MAX = 2**31 - 1
 """More than a request can name."""
@@ -35,8 +36,8 @@ a millisecond to make."""
 class TableRequests:
     """What asks about one table's rows. Thread-safe.
 
-    Each method makes one try. Where a region was not to be had, or no answer came, the region map
-    is read again before the next. Errors are those of `hqueue.log.ports`.
+    What asks is work, and makes one try. Where a region was not to be had, or no answer came, the
+    region map is read again before the next. Errors are those of `hqueue.log.ports`.
 
     Args:
         servers: to region servers.
@@ -50,35 +51,39 @@ class TableRequests:
         self._regions = regions
 
     @reads_answer
-    def _get(self, row: bytes, columns: Sequence[Any]) -> list[Cell]:
+    def _get(self, row: bytes, columns: Sequence[Any]) -> Asking[list[Cell]]:
         """A row's cells."""
-        with self._located() as known:
+
+        def ask(known: TableRegions) -> Asking[Answer]:
             region = known.of(row)
             get = pb.GetRequest(region=region.specifier, get=pb.Get(row=row, column=columns))
-            answer = self._ask(region, b"Get", get)
+            said: Answer = yield self._to(region, b"Get", get)
+            return said
+
+        answer = yield from self._located(ask)
         count = pb.GetResponse.FromString(answer.message).result.associated_cell_count
         return _cells_of(row, CellReader(answer.cells), count)
 
     @reads_answer
     def _put(
         self, row: bytes, values: Sequence[tuple[bytes, bytes, bytes]], condition: Any = None
-    ) -> bool:
+    ) -> Asking[bool]:
         """Write cells (family, qualifier, value), if the condition holds; whether it did."""
         cells, size, count = put_cells(row, values)
         mutation = pb.MutationProto(
             row=row, mutate_type=pb.MutationProto.PUT, associated_cell_count=count
         )
-        return self._mutate(row, mutation, condition, cells, size)
+        return (yield from self._mutate(row, mutation, condition, cells, size))
 
     @reads_answer
-    def _delete(self, row: bytes, mutation: Any, condition: Any = None) -> bool:
+    def _delete(self, row: bytes, mutation: Any, condition: Any = None) -> Asking[bool]:
         """Delete of a row (`deletion`), if the condition holds; whether it did."""
-        return self._mutate(row, mutation, condition)
+        return (yield from self._mutate(row, mutation, condition))
 
     @reads_answer
     def _get_all(
         self, rows: Sequence[bytes], columns: Sequence[Any], together_max: int = ROWS_MAX
-    ) -> list[list[Cell]]:
+    ) -> Asking[list[list[Cell]]]:
         """The cells of each of these rows, none where there is none; by one request a server, or
         one for so many rows.
         """
@@ -88,13 +93,13 @@ class TableRequests:
             get = b"".join((_ROW, varint(len(rows[number])), rows[number], suffix))
             return _GET + varint(len(get)) + get
 
-        return self._multi(rows, action, together_max)
+        return (yield from self._multi(rows, action, together_max))
 
     @reads_answer
-    def _delete_all(self, mutations: Sequence[Any]) -> None:
+    def _delete_all(self, mutations: Sequence[Any]) -> Asking[None]:
         """Delete of several rows (`deletion`), each on its own."""
         written = [mutation.SerializeToString() for mutation in mutations]
-        self._multi(
+        yield from self._multi(
             [mutation.row for mutation in mutations],
             lambda number: _MUTATION + varint(len(written[number])) + written[number],
         )
@@ -102,39 +107,41 @@ class TableRequests:
     @reads_answer
     def _scan(
         self, partition: int, rows: Range, columns: Sequence[Any], limit: int
-    ) -> list[list[Cell]]:
+    ) -> Asking[list[list[Cell]]]:
         """The first rows of a range of a partition, as they were at one moment."""
         if not rows.reversed and rows.start >= rows.stop:
             return []
         first, beyond = (each.to_bytes(2, "big") for each in (partition, partition + 1))
-        with self._located() as known:
+
+        def read(region: Region, part: Range, most: int) -> Asking[list[list[Cell]]]:
+            return Scanning(self._table, region, part, columns).read(most)
+
+        def ask(known: TableRegions) -> Asking[list[list[Cell]]]:
             regions = known.between(first, beyond)
             if len(regions) > 1:
-                return read_stretches(
-                    regions,
-                    rows,
-                    limit,
-                    lambda region, part, most: Scanning(
-                        self._servers, self._table, region, part, columns
-                    ).read(most),
-                )
-            return Scanning(self._servers, self._table, regions[0], rows, columns).read(limit)
+                return (yield from read_stretches(regions, rows, limit, read))
+            return (yield from read(regions[0], rows, limit))
+
+        return (yield from self._located(ask))
 
     @reads_answer
     def _scan_on(
         self, start: bytes, stop: bytes, columns: Sequence[Any], limit: int
-    ) -> list[list[Cell]]:
+    ) -> Asking[list[list[Cell]]]:
         """The first rows of a range that may lie in several regions, one after the other."""
-        found: list[list[Cell]] = []
-        with self._located() as known:
-            while len(found) < limit and start < stop:
-                region = known.of(start)
+
+        def ask(known: TableRegions) -> Asking[list[list[Cell]]]:
+            found: list[list[Cell]] = []
+            first = start
+            while len(found) < limit and first < stop:
+                region = known.of(first)
                 end = min(region.end or stop, stop)
-                rows = Range(start, end)
-                scan = Scanning(self._servers, self._table, region, rows, columns)
-                found += scan.read(limit - len(found))
-                start = end
-        return found
+                scan = Scanning(self._table, region, Range(first, end), columns)
+                found += yield from scan.read(limit - len(found))
+                first = end
+            return found
+
+        return (yield from self._located(ask))
 
     def _mutate(
         self,
@@ -143,49 +150,53 @@ class TableRequests:
         condition: Any,
         cells: Sequence[bytes] = (),
         size: int = 0,
-    ) -> bool:
-        with self._located() as known:
+    ) -> Asking[bool]:
+        def ask(known: TableRegions) -> Asking[Answer]:
             region = known.of(row)
             request = pb.MutateRequest(
                 region=region.specifier, mutation=mutation, condition=condition
             )
-            answer = self._ask(region, b"Mutate", request, cells, size)
+            answer: Answer = yield self._to(region, b"Mutate", request, cells, size)
+            return answer
+
+        answer = yield from self._located(ask)
         said = pb.MutateResponse.FromString(answer.message)
         if condition is not None and not said.HasField("processed"):
             raise ValueError("an answer that does not say whether it was done")
         return bool(said.processed)
 
-    def _ask(
+    def _to(
         self,
         region: Region,
         method: bytes,
         message: Any,
         cells: Sequence[bytes] = (),
         size: int = 0,
-    ) -> Answer:
+    ) -> Ask:
+        """A request to the server of a region."""
         written = message.SerializeToString()
-        return self._servers.ask(Request(region.address, method, written, cells, size), self._table)
+        return Ask(Request(region.address, method, written, cells, size), self._table)
 
-    @contextlib.contextmanager
-    def _located(self) -> Iterator[TableRegions]:
-        """The region map, for one request; what comes of the request says whether it is good."""
-        known = self._regions.regions()
+    def _located(self, ask: Callable[[TableRegions], Asking[Result]]) -> Asking[Result]:
+        """Ask by the region map; what comes of that says whether the map is good."""
+        known = yield from self._regions.regions()
         try:
-            yield known
+            return (yield from ask(known))
         except NotServedError as exc:
             self._regions.doubt(known)
-            raise self._regions.explain(exc) from exc
+            raise (yield from self._regions.explain(exc)) from exc
         except StoreUnavailableError:
             self._regions.doubt(known)
             raise
 
     def _multi(
         self, rows: Sequence[bytes], action: Callable[[int], bytes], together_max: int = ROWS_MAX
-    ) -> list[list[Cell]]:
+    ) -> Asking[list[list[Cell]]]:
         """Do something for each row, by one request a server, or one for so many rows; what came
         of each.
         """
-        with self._located() as known:
+
+        def ask(known: TableRegions) -> Asking[list[list[Cell]]]:
             groups: list[tuple[Address, dict[bytes, tuple[Region, list[int]]]]] = []
             last: dict[Address, tuple[int, dict[bytes, tuple[Region, list[int]]]]] = {}
             for number, row in enumerate(rows):
@@ -204,7 +215,7 @@ class TableRequests:
                 )
                 for address, each in groups
             ]
-            answers = self._servers.ask_all(requests, self._table)
+            answers = yield AskAll(requests, self._table)
             found: dict[int, list[Cell]] = {}
             errors: list[HQueueError] = []
             for (_, each), answer in zip(groups, answers, strict=True):
@@ -219,7 +230,9 @@ class TableRequests:
                 if found:
                     first.outcome = Outcome.UNKNOWN
                 raise first
-        return [found[number] for number in range(len(rows))]
+            return [found[number] for number in range(len(rows))]
+
+        return (yield from self._located(ask))
 
     def _sort_out(
         self,

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from hqueue.hbase.native.cells import Cell, CellReader
-from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.exchanges import Ask, Asking, Request
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import FRAME_BYTES_MAX, Answer
 from hqueue.settings.addresses import Address
 
@@ -75,7 +74,6 @@ class Scanning:
     The server's scanner is open only between two answers of one `read`.
 
     Args:
-        servers: to region servers.
         table: the table's name, for errors.
         region: the region. It must hold the range: else the answer is empty.
         rows: the range.
@@ -85,7 +83,6 @@ class Scanning:
 
     def __init__(
         self,
-        servers: Servers,
         table: str,
         region: RegionPort,
         rows: Range,
@@ -93,19 +90,18 @@ class Scanning:
         *,
         by_bytes: bool = True,
     ) -> None:
-        self._servers = servers
         self._table = table
         self._region = region
         self._range = rows
         self._columns = columns
         self._by_bytes = by_bytes
 
-    def read(self, limit: int) -> list[list[Cell]]:
+    def read(self, limit: int) -> Asking[list[list[Cell]]]:
         """The next rows with their cells; fewer than `limit` at the end of the range alone.
 
         Raises:
             ValueError: the answer makes no sense.
-            HQueueError: as `Servers.ask`.
+            HQueueError: as `Ask`.
         """
         found: list[list[Cell]] = []
         parts = _Parts()
@@ -114,7 +110,7 @@ class Scanning:
         while len(found) < limit:
             message = self._request(limit - len(found), scanner, calls)
             request = Request(self._region.address, b"Scan", message.SerializeToString())
-            answer = self._servers.ask(request, self._table)
+            answer: Answer = yield Ask(request, self._table)
             said = pb.ScanResponse.FromString(answer.message)
             rows = parts.take(self._results(said, answer, limit - len(found)))
             # That the last row was whole may be known by the next one, which is not wanted: then

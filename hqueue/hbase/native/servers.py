@@ -6,11 +6,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import TypeVar
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.hbase.native.calls import REQUESTS_MAX, NoAnswerError, UnsentError
 from hqueue.hbase.native.connection import BlockingCall, Connection
-from hqueue.hbase.native.exchanges import Request, answered, unanswered, unsent
+from hqueue.hbase.native.exchanges import (
+    Ask,
+    AskAll,
+    Asking,
+    InTurn,
+    Request,
+    Step,
+    answered,
+    unanswered,
+    unsent,
+)
 from hqueue.hbase.native.links import Link
 from hqueue.hbase.native.opening import OpenSocket, open_socket
 from hqueue.hbase.native.wire import Answer
@@ -18,10 +29,13 @@ from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.steps import carry_out
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
 
 __all__ = ["Servers"]
+
+Result = TypeVar("Result")
 
 
 class _Server(Link[Connection]):
@@ -124,6 +138,14 @@ class Servers:
                 finish()
         return answers
 
+    def carry_out(self, work: Asking[Result]) -> Result:
+        """Carry out work in the caller's thread.
+
+        Raises:
+            HQueueError: as the work does.
+        """
+        return carry_out(work, self._do)
+
     def close(self) -> None:
         """Close all connections. Later requests raise `ClosedError`."""
         self._closed = True
@@ -132,6 +154,17 @@ class Servers:
         for server in servers:
             if server.connection is not None:
                 server.connection.close()
+
+    def _do(self, step: Step) -> object:
+        if isinstance(step, Ask):
+            return self.ask(*step)
+        if isinstance(step, AskAll):
+            return self.ask_all(step.requests, step.table, together_max=step.together_max)
+        if isinstance(step, InTurn):
+            with step.turn.lock:
+                return self.carry_out(step.work)
+        self.check_open()
+        return step.function(step.argument)
 
     def _begin(
         self, request: Request, table: str, ends_s: float

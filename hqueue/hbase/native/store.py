@@ -21,10 +21,10 @@ from hqueue.settings.connection import Settings
 __all__ = ["NativeStore", "open_registry"]
 
 
-def open_registry(settings: Settings, servers: Servers, read_node: ReadNode) -> Registry:
+def open_registry(settings: Settings, read_node: ReadNode) -> Registry:
     """What names the cluster's servers, by the settings: its masters, or ZooKeeper."""
     if settings.hbase_masters:
-        return MastersRegistry(servers, settings.hbase_masters)
+        return MastersRegistry(settings, settings.hbase_masters)
     return ZooKeeperRegistry(read_node, settings.hbase_znode_parent)
 
 
@@ -52,10 +52,10 @@ class NativeStore:
         self._settings = settings
         self._clock = clock
         self._servers = Servers(settings, opener)
-        self._registry = open_registry(settings, self._servers, read_node)
-        self._meta = Meta(self._servers, self._registry)
+        self._registry = open_registry(settings, read_node)
+        self._meta = Meta(self._registry)
         self.tables = Tables(Master(self._servers, self._registry, clock))
-        self.locations = PartitionLocations(self._meta)
+        self.locations = PartitionLocations(self._servers, self._meta)
         table = settings.metadata_table
         rows = RecordTable(self._servers, table, RegionMap(self._meta, table), self.tables)
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
@@ -65,7 +65,7 @@ class NativeStore:
 
         def ask() -> str:
             self._servers.check_open()
-            return self._registry.cluster_id()
+            return self._servers.carry_out(self._registry.cluster_id())
 
         return Deadline(self._clock, self._settings.operation_timeout_ms).run(ask)
 

@@ -11,19 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hqueue.hbase.native.cells import Cell
+from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.regions import Region
 from hqueue.hbase.native.scanning import Range
 
 __all__ = ["ReadRegion", "read_stretches"]
 
 Rows = list[list[Cell]]
-ReadRegion = Callable[[Region, Range, int], Rows]
+ReadRegion = Callable[[Region, Range, int], Asking[Rows]]
 """Reads the first so many rows of a range that lies in a region, as they are at one moment."""
 
 
 def read_stretches(
     regions: Sequence[Region], rows: Range, limit: int, read: ReadRegion
-) -> list[list[Cell]]:
+) -> Asking[list[list[Cell]]]:
     """The first rows of a range, as they were together at one moment of this call, if rows are
     added at their end alone.
 
@@ -34,31 +35,34 @@ def read_stretches(
         read: asks a region.
     """
     stretches = [(region, part) for region in regions if (part := _part(region, rows)) is not None]
-    return (_read_backwards if rows.reversed else _read_forwards)(stretches, limit, read)
+    of_all = _read_backwards if rows.reversed else _read_forwards
+    return (yield from of_all(stretches, limit, read))
 
 
 def _read_backwards(
     stretches: Sequence[tuple[Region, Range]], limit: int, read: ReadRegion
-) -> Rows:
+) -> Asking[Rows]:
     # What a later region had was added after all that the earlier ones have, which are asked next.
     found: Rows = []
     for region, part in reversed(stretches):
         if len(found) < limit:
-            found += read(region, part, limit - len(found))
+            found += yield from read(region, part, limit - len(found))
     return found
 
 
-def _read_forwards(stretches: Sequence[tuple[Region, Range]], limit: int, read: ReadRegion) -> Rows:
+def _read_forwards(
+    stretches: Sequence[tuple[Region, Range]], limit: int, read: ReadRegion
+) -> Asking[Rows]:
     found: Rows = []
     ended: list[tuple[Region, Range]] = []
     """What had no more rows when it was asked: from the last row that was found on."""
     for region, part in stretches:
         if len(found) >= limit:
             break
-        page = read(region, part, limit - len(found))
+        page = yield from read(region, part, limit - len(found))
         if page:
             for before, after_it in ended:
-                late = read(before, after_it, limit - len(found))
+                late = yield from read(before, after_it, limit - len(found))
                 if late:
                     return found + late
             found += page

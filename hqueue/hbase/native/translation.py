@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -140,21 +141,35 @@ def translate_silence(
 
 
 def reads_answer(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let an answer that a function can't make sense of count as none."""
+    """Let an answer that a function, or work, can't make sense of count as none."""
 
     @functools.wraps(function)
     def read(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
             return function(*args, **kwargs)
-        except HQueueError:
-            raise
-        except (DecodeError, IndexError, KeyError, TypeError, ValueError) as exc:
-            if is_interruption(exc):
+        except _SENSELESS as exc:
+            if isinstance(exc, HQueueError) or is_interruption(exc):
                 raise
-            raise StoreUnavailableError(
-                "the server's answer makes no sense",
-                outcome=Outcome.UNKNOWN,
-                reason=f"{type(exc).__name__}: {exc}",
-            ) from exc
+            raise _senseless(exc) from exc
 
-    return read
+    @functools.wraps(function)
+    def read_by_work(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Any:
+        try:
+            return (yield from function(*args, **kwargs))  # type: ignore[misc]
+        except _SENSELESS as exc:
+            if isinstance(exc, HQueueError) or is_interruption(exc):
+                raise
+            raise _senseless(exc) from exc
+
+    return read_by_work if inspect.isgeneratorfunction(function) else read
+
+
+_SENSELESS = (DecodeError, IndexError, KeyError, TypeError, ValueError)
+
+
+def _senseless(error: Exception) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "the server's answer makes no sense",
+        outcome=Outcome.UNKNOWN,
+        reason=f"{type(error).__name__}: {error}",
+    )

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import put_cells
-from hqueue.hbase.native.exchanges import Request
+from hqueue.hbase.native.exchanges import Ask, AskAll, Asking, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.requests import (
@@ -97,15 +97,20 @@ class TableUpdates(TableRequests):
 
     def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
         """As `RowPort.update`."""
+        return self._servers.carry_out(self._update(updates))
+
+    def _update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
         try:
             if len(updates) == 1:
-                return [self._update_one(updates[0])]
-            known = self._regions.regions()
+                return [(yield from self._update_one(updates[0]))]
+            known = yield from self._regions.regions()
             of_servers: dict[Address, list[tuple[int, Region]]] = {}
             for number, update in enumerate(updates):
                 region = known.of(update.key)
                 of_servers.setdefault(region.address, []).append((number, region))
-            are_judges = [self._is_judge(placed[0][1]) for placed in of_servers.values()]
+            are_judges = []
+            for placed in of_servers.values():
+                are_judges.append((yield from self._is_judge(placed[0][1])))
         except HQueueError as exc:
             return [own_copy(exc) for _ in updates]
         of_each = [
@@ -113,42 +118,47 @@ class TableUpdates(TableRequests):
             for is_judge, placed in zip(are_judges, of_servers.values(), strict=True)
         ]
         a_server = UNDER_WAY_MAX if all(are_judges) else ROWS_UNDER_WAY_MAX
-        found = self._send(of_each, len(of_each) * a_server)
-        return self._explained(known, [found[number] for number in range(len(updates))])
+        found = yield from self._send(of_each, len(of_each) * a_server)
+        outcomes = [found[number] for number in range(len(updates))]
+        return (yield from self._explained(known, outcomes))
 
-    def _update_one(self, update: RowUpdate) -> Answer:
+    def _update_one(self, update: RowUpdate) -> Asking[Answer]:
         key, version, cells = update
         condition = has_value(key, (_FAMILY, _QUALIFIER), version)
         if cells is None:
-            return _answer(self._delete(key, deletion(key), condition))
-        return _answer(self._put(key, _values(cells), condition))
+            return _answer((yield from self._delete(key, deletion(key), condition)))
+        return _answer((yield from self._put(key, _values(cells), condition)))
 
-    def _is_judge(self, region: Region) -> bool:
+    def _is_judge(self, region: Region) -> Asking[bool]:
         """Whether the server of a region judges the conditions in a Multi; asked once."""
         is_judge = self._judges.get(region.address)
         if is_judge is None:
             try:
-                is_judge = self._judges[region.address] = self._probe(region)
+                is_judge = yield from self._probe(region)
+                self._judges[region.address] = is_judge
             except HQueueError as exc:
                 exc.outcome = Outcome.NOT_APPLIED  # Of the updates: none was sent.
                 raise
         return is_judge
 
     @reads_answer
-    def _probe(self, region: Region) -> bool:
+    def _probe(self, region: Region) -> Asking[bool]:
         # Beyond the first row that there can be: no record has that key.
         nothing = RowUpdate(region.start + b"\0", b"-", None)
-        with self._located():
+
+        def ask(_: TableRegions) -> Asking[bool]:
             request = Request(region.address, b"Multi", _region_action(region, nothing, 0))
-            said = self._servers.ask(request, self._table)
+            said: Reply = yield Ask(request, self._table)
             [result] = pb.MultiResponse.FromString(said.message).regionActionResult
             if result.HasField("exception"):
                 raise self._error(result.exception, region)
             return bool(result.HasField("processed"))
 
+        return (yield from self._located(ask))
+
     def _send(
         self, of_each: Sequence[Iterator[_Portion]], together_max: int
-    ) -> dict[int, Answer | HQueueError]:
+    ) -> Asking[dict[int, Answer | HQueueError]]:
         """Make the requests, those to different servers in turns; what came of each update. Each
         is put together while those before it are under way.
         """
@@ -161,7 +171,7 @@ class TableUpdates(TableRequests):
                         sent.append(portion)
                         yield portion.request
 
-        answers = self._servers.ask_all(requests(), self._table, together_max=together_max)
+        answers = yield AskAll(requests(), self._table, together_max)
         found: dict[int, Answer | HQueueError] = {}
         for portion, said in zip(sent, answers, strict=True):
             try:
@@ -198,7 +208,7 @@ class TableUpdates(TableRequests):
 
     def _explained(
         self, known: TableRegions, outcomes: list[Answer | HQueueError]
-    ) -> list[Answer | HQueueError]:
+    ) -> Asking[list[Answer | HQueueError]]:
         """Let what comes of requests say whether the region map is good, and the map say why a
         region is not served.
         """
@@ -207,7 +217,7 @@ class TableUpdates(TableRequests):
         unserved = [each for each in outcomes if isinstance(each, NotServedError)]
         if not unserved:
             return outcomes
-        why = self._regions.explain(unserved[0])
+        why = yield from self._regions.explain(unserved[0])
         return [own_copy(why) if isinstance(each, NotServedError) else each for each in outcomes]
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import DecodeError
 
 from hqueue.errors import StoreUnavailableError
+from hqueue.hbase.native.exchanges import Asking, Call
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, address_of
 from hqueue.settings.addresses import Address
@@ -42,16 +43,16 @@ class ZooKeeperRegistry(Registry):
         self._read_node = read_node
         self._parent = parent.rstrip("/")
 
-    def cluster_id(self) -> str:
-        return self._read(_CLUSTER_ID, pb.ClusterId, lambda said: str(said.cluster_id))
+    def cluster_id(self) -> Asking[str]:
+        return (yield from self._read(_CLUSTER_ID, pb.ClusterId, lambda s: str(s.cluster_id)))
 
-    def _find_meta(self) -> Address:
-        return self._read(_META, pb.MetaRegionServer, lambda said: address_of(said.server))
+    def _find_meta(self) -> Asking[Address]:
+        return (yield from self._read(_META, pb.MetaRegionServer, lambda s: address_of(s.server)))
 
-    def _find_master(self) -> Address:
-        return self._read(_MASTER, pb.Master, lambda said: address_of(said.master))
+    def _find_master(self) -> Asking[Address]:
+        return (yield from self._read(_MASTER, pb.Master, lambda s: address_of(s.master)))
 
-    def _read(self, name: str, kind: Any, take: Callable[[Any], Result]) -> Result:
+    def _read(self, name: str, kind: Any, take: Callable[[Any], Result]) -> Asking[Result]:
         """What a node says.
 
         Raises:
@@ -59,7 +60,7 @@ class ZooKeeperRegistry(Registry):
                 sense.
         """
         path = f"{self._parent}/{name}"
-        data = self._read_node(path)
+        data: bytes | None = yield Call(self._read_node, path)
         if data is None:
             raise StoreUnavailableError("ZooKeeper has no such node of HBase's", path=path)
         try:

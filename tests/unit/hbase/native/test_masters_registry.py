@@ -13,11 +13,10 @@ from hqueue import ClosedError, Outcome, RequestRefusedError, Settings, StoreUna
 from hqueue.hbase.native.exchanges import REGISTRY
 from hqueue.hbase.native.masters_registry import MastersRegistry
 from hqueue.hbase.native.protocol import pb
-from hqueue.hbase.native.registry import Registry
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import LENGTH
 from hqueue.settings.addresses import Address
-from tests.support.registries import Named, NamingMaster
+from tests.support.registries import AskedRegistry, Named, NamingMaster
 from tests.support.scripted_server import Asked, ScriptedServer, answer, refusal
 
 NAMED = Named("0f3e-id", Address("region1", 16_020), Address("master1", 16_000))
@@ -57,10 +56,10 @@ def serve(stack: contextlib.ExitStack, script: Script) -> ScriptedServer:
 
 def registry_of(
     stack: contextlib.ExitStack, *masters: Address, request_timeout_ms: int = 1_000
-) -> Registry:
+) -> AskedRegistry:
     settings = Settings(hbase_masters=masters, request_timeout_ms=request_timeout_ms)
     servers = stack.enter_context(contextlib.closing(Servers(settings)))
-    return MastersRegistry(servers, settings.hbase_masters)
+    return AskedRegistry(servers, MastersRegistry(settings, settings.hbase_masters))
 
 
 def nobody() -> Address:
@@ -150,7 +149,7 @@ def test_closing_while_it_asks_leaves_what_it_is_asked_for_not_applied(
     settings = Settings(hbase_masters=serve(stack, close).address)
     servers = Servers(settings)
     with pytest.raises(ClosedError) as caught:
-        MastersRegistry(servers, settings.hbase_masters).master()
+        AskedRegistry(servers, MastersRegistry(settings, settings.hbase_masters)).master()
     assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
@@ -158,7 +157,7 @@ def test_it_asks_nobody_once_the_store_is_closed(stack: contextlib.ExitStack) ->
     master = NamingMaster(NAMED)
     settings = Settings(hbase_masters=serve(stack, master).address)
     servers = Servers(settings)
-    registry = MastersRegistry(servers, settings.hbase_masters)
+    registry = AskedRegistry(servers, MastersRegistry(settings, settings.hbase_masters))
     servers.close()
     with pytest.raises(ClosedError):
         registry.meta()

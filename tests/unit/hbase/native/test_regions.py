@@ -168,7 +168,9 @@ def test_deletions_of_which_some_were_done_are_unknown_whatever_became_of_the_ot
         region_row(table, b"\0\1", b"", address),
     ]
     delete = {
-        "q": lambda keys: store.log("q")._delete_all([deletion(key) for key in keys]),
+        "q": lambda keys: store._servers.carry_out(
+            store.log("q")._delete_all([deletion(key) for key in keys])
+        ),
         Settings().metadata_table: store.fields()._rows.delete,
     }
     with pytest.raises(HQueueError) as caught:

@@ -10,6 +10,7 @@ import pytest
 
 from hqueue import Settings
 from hqueue.hbase.native import scanning
+from hqueue.hbase.native.cells import Cell
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region
 from hqueue.hbase.native.scanning import Range, Scanning
@@ -18,7 +19,7 @@ from tests.support.region_server import RegionServer, region_row
 from tests.support.scripted_server import ScriptedServer, answer, cell
 
 Found = list[tuple[bytes, list[bytes]]]
-Begin = Callable[..., Scanning]
+Begin = Callable[..., "AskedScan"]
 ROWS = {
     b"%02d" % number: [(b"m", b"%d" % column, b"%d" % number) for column in range(1 + number % 4)]
     for number in range(12)
@@ -26,23 +27,34 @@ ROWS = {
 ALL = Range(b"00", b"99")
 
 
+class AskedScan:
+    """A scan that is read in the caller's thread."""
+
+    def __init__(self, servers: Servers, region: Region, rows: Range) -> None:
+        self._servers = servers
+        self._scan = Scanning("q", region, rows, [])
+
+    def read(self, limit: int) -> list[list[Cell]]:
+        return self._servers.carry_out(self._scan.read(limit))
+
+
 @pytest.fixture
 def begin() -> Iterator[Begin]:
     """A scan of a region with this script."""
     with contextlib.ExitStack() as stack:
 
-        def run(script: Any, rows: Range = ALL) -> Scanning:
+        def run(script: Any, rows: Range = ALL) -> AskedScan:
             server = stack.enter_context(contextlib.closing(ScriptedServer(script)))
             servers = stack.enter_context(contextlib.closing(Servers(Settings())))
             name, cells = region_row("q", b"", b"", server.address)
             if isinstance(script, RegionServer):
                 script.regions = [(name, cells)]
-            return Scanning(servers, "q", Region(name, b"", b"", server.address), rows, [])
+            return AskedScan(servers, Region(name, b"", b"", server.address), rows)
 
         yield run
 
 
-def found(scan: Scanning, limit: int) -> Found:
+def found(scan: AskedScan, limit: int) -> Found:
     return [(cells[0].row, [each.qualifier for each in cells]) for cells in scan.read(limit)]
 
 

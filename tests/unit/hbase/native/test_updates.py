@@ -139,9 +139,7 @@ def begin() -> Iterator[Begin]:
                 ]
             servers = stack.enter_context(contextlib.closing(Servers(Settings(**settings))))
             node = meta_node(addresses[0])
-            meta = Meta(
-                servers, ZooKeeperRegistry(lambda path: node if "meta" in path else None, "/hbase")
-            )
+            meta = Meta(ZooKeeperRegistry(lambda path: node if "meta" in path else None, "/hbase"))
             return TableUpdates(servers, TABLE, RegionMap(meta, TABLE)), served
 
         yield run
