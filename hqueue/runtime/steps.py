@@ -6,10 +6,10 @@ raised in it. So what is decided is written down once, and who drives it chooses
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["Pause", "Work", "carry_out"]
+__all__ = ["Pause", "Work", "carry_out", "carry_out_in_loop"]
 
 StepT = TypeVar("StepT")
 Result = TypeVar("Result")
@@ -37,6 +37,29 @@ def carry_out(work: Work[StepT, Result], do: Callable[[StepT], object]) -> Resul
         while True:
             try:
                 answer = do(step)
+            except BaseException as exc:
+                step = work.throw(exc)
+            else:
+                step = work.send(answer)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+async def carry_out_in_loop(
+    work: Work[StepT, Result], do: Callable[[StepT], Awaitable[object]]
+) -> Result:
+    """As `carry_out`, in an event loop. Where the caller is cancelled, that is raised in the work.
+
+    Args:
+        work: the work. It is over when this returns.
+        do: carries out a step, and returns the answer. Whatever it raises is raised in the work.
+    """
+    try:
+        step = next(work)
+        while True:
+            try:
+                answer = await do(step)
             except BaseException as exc:
                 step = work.throw(exc)
             else:

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import TypeVar
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.hbase.native.async_connection import AsyncCall, AsyncConnection
 from hqueue.hbase.native.async_opening import AsyncOpenSocket, open_socket_async
 from hqueue.hbase.native.calls import REQUESTS_MAX, NoAnswerError, UnsentError
-from hqueue.hbase.native.exchanges import Request, answered, unanswered, unsent
+from hqueue.hbase.native.exchanges import (
+    Ask,
+    AskAll,
+    Asking,
+    InTurn,
+    Request,
+    Step,
+    Turn,
+    answered,
+    unanswered,
+    unsent,
+)
 from hqueue.hbase.native.links import Link
 from hqueue.hbase.native.wire import Answer
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.steps import carry_out_in_loop
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
 
 __all__ = ["AsyncServers"]
+
+Result = TypeVar("Result")
 
 
 class _AsyncServer(Link[AsyncConnection]):
@@ -48,6 +64,8 @@ class AsyncServers:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._servers: dict[tuple[Address, str], _AsyncServer] = {}
+        self._turns: dict[Turn, asyncio.Future[None]] = {}
+        """Those that are taken: done when they are free again."""
         register(self)
 
     def after_fork_in_child(self) -> None:
@@ -106,6 +124,14 @@ class AsyncServers:
                     begun[1].give_up(begun[2])
         return answers
 
+    async def carry_out(self, work: Asking[Result]) -> Result:
+        """Carry out work. What it calls that isn't a server's may return an awaitable.
+
+        Raises:
+            HQueueError: as the work does.
+        """
+        return await carry_out_in_loop(work, self._do)
+
     def close(self) -> None:
         """Close all connections. Later requests raise `ClosedError`. Called in the loop, or when it
         has ended. Never raises.
@@ -116,6 +142,28 @@ class AsyncServers:
         for server in self._servers.values():
             if server.connection is not None:
                 server.connection.close()
+
+    async def _do(self, step: Step) -> object:
+        if isinstance(step, Ask):
+            return await self.ask(*step)
+        if isinstance(step, AskAll):
+            return await self.ask_all(step.requests, step.table, together_max=step.together_max)
+        self.check_open()
+        self._enter_loop()
+        if isinstance(step, InTurn):
+            return await self._in_turn(step)
+        found: object = step.function(step.argument)
+        return await found if inspect.isawaitable(found) else found
+
+    async def _in_turn(self, step: InTurn) -> object:
+        while (taken := self._turns.get(step.turn)) is not None:
+            await asyncio.wait([taken])
+        taken = self._turns[step.turn] = asyncio.get_running_loop().create_future()
+        try:
+            return await self.carry_out(step.work)
+        finally:
+            self._turns.pop(step.turn, None)
+            taken.set_result(None)
 
     async def _begin(
         self, request: Request, table: str, ends_s: float
@@ -194,6 +242,7 @@ class AsyncServers:
     def _abandon(self) -> None:
         """Let go of all connections, of a loop that is not there any more."""
         self._loop = None
+        self._turns = {}
         servers, self._servers = self._servers, {}
         for server in servers.values():
             if server.connection is not None:

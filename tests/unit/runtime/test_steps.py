@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.runtime.clock import Deadline
-from hqueue.runtime.steps import Pause, Work, carry_out
+from hqueue.runtime.steps import Pause, Work, carry_out, carry_out_in_loop
 from tests.support.doubles import SteppedClock
 
 
@@ -40,6 +42,27 @@ def test_what_work_does_not_handle_ends_it_and_is_raised() -> None:
     with pytest.raises(KeyboardInterrupt):
         carry_out(work, interrupted)
     assert work.gi_frame is None
+
+
+def test_in_a_loop_each_step_is_answered_in_its_turn_and_cancelling_is_raised_in_the_work() -> None:
+    async def answered_later(question: str) -> str:
+        await asyncio.sleep(0 if question != "never" else 3_600)
+        return answered(question)
+
+    async def cancelled() -> None:
+        work = asking("a", "never")
+        task = asyncio.create_task(carry_out_in_loop(work, answered_later))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert work.gi_frame is None
+
+    assert asyncio.run(carry_out_in_loop(asking(), answered_later)) == []
+    found = asyncio.run(carry_out_in_loop(asking("a", "bad", "b"), answered_later))
+    assert found == ["a!", "error bad", "b!"]
+    asyncio.run(cancelled())
 
 
 def test_work_is_insisted_on_with_pauses_between_until_it_succeeds() -> None:
