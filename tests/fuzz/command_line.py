@@ -178,7 +178,7 @@ def _run(call: Call, folder: str, address: object) -> tuple[int, str, list[BaseE
             enter(mock.patch(f"hqueue.local.{what}", _refuse))
         enter(mock.patch("hqueue.cli.demo.command.start_server", _refuse))
         enter(mock.patch("hqueue.local.logs.follow_lines", read_lines))
-        enter(mock.patch("hqueue.hbase.thrift.tables.TRUNCATE_PAUSE_MS", 1))
+        enter(mock.patch("hqueue.hbase.table_procedures.TRUNCATE_PAUSE_MS", 1))
         enter(mock.patch("hqueue.consume.follow.PAUSE_MS_MAX", 2.0))
         enter(mock.patch("threading.excepthook", lambda args: failed.append(args.exc_value)))
         stdin = Path(folder, FILE).read_bytes()

@@ -290,7 +290,7 @@ def _collect(world: World, name: str, writer: PartitionWriter, ttl_ms: int) -> N
 
 
 def truncator(pause_ms: int = TRUNCATE_PAUSE_MS) -> Part:
-    """Truncates the queue, as `hqueue.hbase.thrift.tables` does."""
+    """Truncates the queue, as `hqueue.hbase.table_procedures` does."""
 
     def run(world: World, name: str) -> None:
         world.ask("disable")
