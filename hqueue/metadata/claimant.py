@@ -21,9 +21,9 @@ class Claimant:
 
     Thread-safe: `claiming` is used with the `lock` held, which no request holds up. Its user says
     what it is to have (`claiming.want`), when its session is over (`claiming.lost`), and has steps
-    carried out; how it comes to the one and to the other is its own: a member follows its group's
-    plan, which it reads, and claims whatever others have; workers and hubs plan by the claims that
-    they see, and let alone what others have.
+    carried out. How it comes to what it is to have is its own: a member follows its group's plan,
+    and claims also what others have, for it watches no claims; workers and hubs plan by the claims
+    that they see, and leave alone what others have.
 
     - A claim counts while the session lasts by which it was asked for. What is answered later, or
       not at all, is in doubt: claimed again if it is wanted, else released.
