@@ -28,7 +28,7 @@ SLOW = {
     "check": 100,
     "wire": 150,
     "native": 150,
-    "native-loop": 100,
+    "native-loop": 30,
     "command-line": 100,
 }
 """The executions of a turn: some seconds for each target."""

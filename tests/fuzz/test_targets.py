@@ -10,7 +10,7 @@ from .targets import TARGETS
 EXECUTIONS = {
     "wire": 60,
     "native": 60,
-    "native-loop": 40,
+    "native-loop": 30,
     "command-line": 40,
     "thrift-api": 150,
     "thrift-api-arguments": 150,
