@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -67,17 +67,18 @@ def test_an_error_of_what_begins_is_raised() -> None:
 
 
 def test_a_cancelled_call_that_fails_late_is_heard_of_by_nobody() -> None:
-    may_go, ended = threading.Event(), threading.Event()
+    may_go, ended = Event(), Event()
 
-    def fail() -> None:
+    def fail(begun: Callable[[], object]) -> None:
+        begun()
         may_go.wait(30)
         ended.set()
         raise ValueError("it failed")
 
     async def run() -> None:
         runtime, stopping = Runtime(1), asyncio.Event()
-        asyncio.get_running_loop().call_later(0.05, stopping.set)
-        assert await runtime.unless(stopping, runtime.read(fail, print)) is None
+        work = runtime.read(lambda: fail(lambda: runtime.call(stopping.set)), print)
+        assert await runtime.unless(stopping, work) is None
         await runtime.close()
 
     asyncio.run(run())
