@@ -15,7 +15,8 @@ from hqueue.consume.scanners import (
 )
 from hqueue.consume.skipped_batches import SkippedBatches
 from hqueue.consume.topic_lags import topic_lags
-from hqueue.consume.topic_scanner import TopicScanner, scans_of
+from hqueue.consume.topic_ranges import scans_of
+from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError
 from hqueue.format import Header
 from hqueue.handle import QueueLog

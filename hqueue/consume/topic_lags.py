@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hqueue.consume.queue_reader import QueueReader
-from hqueue.consume.topic_scanner import scans_of
+from hqueue.consume.topic_ranges import scans_of
 from hqueue.log.lag import age_ms_of
 from hqueue.log.topic_lag import TopicLag
 from hqueue.message_id import MessageID, check_message_id

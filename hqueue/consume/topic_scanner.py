@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
 from hqueue.consume.scanners import BYTES_MAX, PartitionScanner
+from hqueue.consume.topic_ranges import TopicRanges
 from hqueue.errors import ClosedError
 from hqueue.message import ReceivedMessage
-from hqueue.metadata.managers import LogRange
-from hqueue.moment import Moment
-from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import SCAN_BYTES_MAX
 from hqueue.settings.numbers import check_whole
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["TopicScanner", "scans_of"]
-
-logger = logging.getLogger(__name__)
-
-PAUSE_MS = 200
-
-
-def scans_of(
-    topic: str, ranges: Sequence[LogRange], start: Moment | None, stop: Moment | None
-) -> list[tuple[int, Scan]]:
-    """What is to be read of which partition, one after the other. Of a range that is marked it is
-    only what its owner appended: not what somebody else put there under the topic's name.
-
-    Raises:
-        InvalidInputError: a moment or the topic is out of range, or `stop` lies before `start`.
-    """
-    wanted = Scan(start, stop, [topic])
-    scans = []
-    for each in ranges:
-        scan = Scan(topics=[topic])
-        scan.owner_epoch = each.epoch if each.marked else None
-        scan.start = max(wanted.start, int(each.first))
-        scan.stop = wanted.stop if each.last is None else min(wanted.stop, int(each.last) + 1)
-        if scan.start < scan.stop:
-            scans.append((each.partition, scan))
-    return scans
+__all__ = ["TopicScanner"]
 
 
 class TopicScanner:
@@ -57,10 +29,7 @@ class TopicScanner:
     the range that was open then, which may be nothing. What expired is counted in `expired`. It
     bears faults as a `PartitionScanner` does. Not thread-safe, but for `close`.
 
-    A region server that lost a partition and does not know yet may answer from a log that ends
-    earlier. So a range that is to be there whole, as each is that others follow, is read again
-    where the log seems to end before it does, for ``operation_timeout_ms``: one that stays so short
-    was truncated.
+    A range that seems to end too early is read again, as `TopicRanges` says.
 
     Args:
         reader: reads the queue.
@@ -82,11 +51,8 @@ class TopicScanner:
     ) -> None:
         self._bytes_max = check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
         self._reader = reader
-        self._scans = list(scans)
+        self._ranges = TopicRanges(reader, scans, whole=whole)
         self._scanner: PartitionScanner | None = None
-        self._whole = whole
-        self._deadline: Deadline | None = None
-        """Until when the range is read again that seems to end too early."""
         self._expired = 0
         self._closed = False
 
@@ -140,8 +106,8 @@ class TopicScanner:
         """What reads the range where it is; None behind the last one."""
         if self._closed:
             raise ClosedError("the scanner was closed")
-        if self._scanner is None and self._scans:
-            partition, scan = self._scans[0]
+        if self._scanner is None and self._ranges.next is not None:
+            partition, scan = self._ranges.next
             self._scanner = PartitionScanner(
                 self._reader, partition, scan, bytes_max=self._bytes_max
             )
@@ -152,25 +118,5 @@ class TopicScanner:
         self._scanner = None
         self._expired += scanner.expired
         scanner.close()
-        partition, scan = self._scans[0]
-        position = int(scanner.positions()[partition])
-        if position > scan.start:
-            scan.start, self._deadline = position, None
-        if self._is_short(partition, scan):
-            self._reader.clock.sleep_ms(PAUSE_MS)
-        else:
-            del self._scans[0]
-            self._deadline = None
-
-    def _is_short(self, partition: int, scan: Scan) -> bool:
-        """Whether what a range has from a scan's start on is to be there, and may come yet."""
-        if scan.start >= scan.stop or not (self._whole or len(self._scans) > 1):
-            return False
-        beginning = self._reader.offsets([partition])[0].beginning
-        if beginning is not None and beginning >= scan.stop:
-            return False  # It was collected.
-        self._deadline = self._deadline or self._reader.deadline()
-        if self._deadline.expired:
-            logger.warning("partition %d ends at %d: it was truncated", partition, scan.start)
-            return False
-        return True
+        (position,) = scanner.positions().values()
+        self._ranges.advance(int(position))

@@ -9,10 +9,11 @@ owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
 """
 
 from hqueue.consume.topic_past import TopicPast
+from hqueue.consume.topic_reader import TopicReader
 from hqueue.engine.engine import Engine
 from hqueue.engine.open_log import OpenLog
 from hqueue.produce.owned import OwnedLog
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.steps import Pause
 
-__all__ = ["Backoff", "Engine", "OpenLog", "OwnedLog", "Pause", "TopicPast"]
+__all__ = ["Backoff", "Engine", "OpenLog", "OwnedLog", "Pause", "TopicPast", "TopicReader"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hqueue.consume.topic_past import TopicPast
+from hqueue.consume.topic_reader import TopicReader
 from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata.managers import LogRange
 from hqueue.produce.owned import OwnedLog
 from hqueue.queue import Queue
+from hqueue.runtime.clock import Deadline
 
 __all__ = ["OpenLog"]
 
@@ -57,6 +59,20 @@ class OpenLog(Queue):
         topics at once, at the cost of reading the headers of a partition once.
         """
         return self._log.topic_past()
+
+    def topic_reader(
+        self, topic: str, *, start: int, stop: Callable[[], int], bytes_max: int
+    ) -> TopicReader:
+        """A cursor in a topic that hubs own, over all its ranges; the arguments are
+        `TopicReader`'s.
+        """
+        return self._log.topic_reader(
+            topic, self._ranges_of, start=start, stop=stop, bytes_max=bytes_max
+        )
+
+    def deadline(self) -> Deadline:
+        """The bound on one operation, from now."""
+        return self._log.deadline()
 
     def expired_ms(self) -> int | None:
         """Up to when messages were written that have expired, by a clock that was found good; None

@@ -13,7 +13,7 @@ from hqueue.log.ports import ReadPort
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.poller import Poller
-from hqueue_workers.delivery.scanner import MessageScanner
+from hqueue_workers.delivery.scanner import MessageScanner, partition_opener
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.wire import decode_messages
 from hqueue_workers.node.runtime import Runtime
@@ -122,11 +122,16 @@ class Scene:
         self.queue = cast(Queue, self.partition)
         self.poller = Poller(self.queue, self.runtime, 1_000, pushed_bytes_max)
         self.runtime.start(self.poller.run())
+        self.opener = partition_opener(self.queue, 0)
         self.scanners: list[MessageScanner] = []
-        self.shared = MessageScanner(self.queue, 0, self.runtime, lambda: BYTES_MAX, self.poller)
+        self.shared = MessageScanner(
+            self.queue, self.opener, self.runtime, lambda: BYTES_MAX, poller=self.poller
+        )
 
     def scanner(self) -> MessageScanner:
-        self.scanners.append(MessageScanner(self.queue, 0, self.runtime, lambda: BYTES_MAX, None))
+        self.scanners.append(
+            MessageScanner(self.queue, self.opener, self.runtime, lambda: BYTES_MAX)
+        )
         return self.scanners[-1]
 
     def append(self, *values: bytes, topic: str = "t") -> None:

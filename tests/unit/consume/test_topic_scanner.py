@@ -7,12 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from hqueue import InvalidInputError, Message, MessageID
-from hqueue.consume.topic_scanner import TopicScanner, scans_of
+from hqueue import InvalidInputError, Message, MessageID, messages_of
+from hqueue.consume.topic_ranges import scans_of
+from hqueue.consume.topic_reader import TopicReader
+from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.format import encode_bodies, with_owners
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
+from hqueue.runtime.clock import Deadline
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
 from tests.support.lagging import Lagging
@@ -45,6 +48,30 @@ class Place:
         with TopicScanner(self.reader, scans, whole=whole) as scanner:
             return [message.value for message in scanner]
 
+    def reader_to(self, stops: Iterator[int]) -> TopicReader:
+        """A reader whose stop moves on by `move`."""
+        self.stop_now = next(stops)
+        return TopicReader(
+            self.reader,
+            "t",
+            lambda _: self.ranges,
+            start=0,
+            stop=lambda: self.stop_now,
+            bytes_max=1,
+        )
+
+    def read_all(self, reader: TopicReader) -> list[bytes]:
+        """What it gives up to its stop."""
+        values: list[bytes] = []
+        while not reader.at_tail:
+            before = reader.cursor
+            batches = reader.read(Deadline(self.clock, BOUND_MS))
+            values += [message.value for batch in batches for message in messages_of(batch)]
+            assert reader.cursor > before
+        assert not reader.read(Deadline(self.clock, BOUND_MS))
+        assert not reader.holds
+        return values
+
 
 @pytest.fixture
 def place() -> Iterator[Place]:
@@ -59,6 +86,27 @@ ALL = [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 def test_all_ranges_come_in_order(place: Place) -> None:
     assert place.values() == place.values(whole=True, stop=place.stop) == ALL
+
+
+def test_a_reader_gives_each_once_in_order_as_its_stop_moves_on(place: Place) -> None:
+    stops = iter([int(place.ids[1]), int(place.ids[4]) + 1])
+    reader = place.reader_to(stops)
+    assert place.read_all(reader) == ALL[:1]
+    place.stop_now = next(stops)
+    assert place.read_all(reader) == ALL[1:5]
+    place.stop_now = int(place.stop)
+    assert place.read_all(reader) == ALL[5:]
+    assert reader.cursor == int(place.stop)
+
+
+def test_a_reader_waits_for_a_server_that_lags_and_passes_what_stays_short(place: Place) -> None:
+    place.lagging.ends = {0: int(place.ids[0]) + 1, 1: int(place.ids[3]) + 1}
+    place.lagging.scans_left = 3
+    assert place.read_all(place.reader_to(iter([int(place.stop)]))) == ALL
+    place.lagging.scans_left = 10**9
+    before_ms = place.clock.now_ms
+    assert place.read_all(place.reader_to(iter([int(place.stop)]))) == [b"0", b"3"]
+    assert place.clock.now_ms - before_ms >= 2 * BOUND_MS
 
 
 def test_a_server_that_lags_lets_no_range_be_passed_by(place: Place) -> None:

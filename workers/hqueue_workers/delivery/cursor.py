@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Callable
 from operator import attrgetter
 
-from hqueue import Queue
+from hqueue import HQueueError, Queue
 from hqueue.settings.limits import CALL_HEADERS_MAX, MESSAGE_ID_MAX
 from hqueue_workers.delivery.scanner import MessageScanner
 from hqueue_workers.delivery.segment import EncodedSlice, Segment, SubscriptionFilter
@@ -55,6 +55,11 @@ class SubscriberCursor:
     def at_end(self) -> bool:
         """Whether it has all that the partition had when that was looked at last."""
         return self.position >= self._shared.end and self._shared.at_tail
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory that are read for it alone, about."""
+        return 0 if self._own is None else self._own.size
 
     def close(self) -> None:
         """Need nothing more."""
@@ -105,7 +110,12 @@ class SubscriberCursor:
                 continue
             if segment is None:
                 break
-            found = _slice_at(await self._slices(segment), message_id)
+            try:
+                found = _slice_at(await self._slices(segment), message_id)
+            except HQueueError:
+                if not taken:
+                    raise
+                break  # What lies before it can be had.
             encoded = found.part(message_id, stop, messages_max)
             if encoded.ids:
                 full = (

@@ -13,7 +13,7 @@ from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool
 from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.poller import Poller
-from hqueue_workers.delivery.scanner import MessageScanner
+from hqueue_workers.delivery.scanner import MessageScanner, partition_opener
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.sender import MessageSender
 from hqueue_workers.node.lease import Lease
@@ -91,7 +91,10 @@ class ServedPartition:
     ) -> None:
         self.key = key
         self.queue = queue
-        self.scanner = MessageScanner(queue, key.partition, shared.runtime, share_bytes, poller)
+        self._opener = partition_opener(queue, key.partition)
+        self.scanner = MessageScanner(
+            queue, self._opener, shared.runtime, share_bytes, poller=poller
+        )
         self._shared = shared
         self._share_bytes = share_bytes
         self._wanted: Mapping[str, Presence] = {}
@@ -225,9 +228,7 @@ class ServedPartition:
         return True
 
     def _scanner_for_one(self) -> MessageScanner:
-        return MessageScanner(
-            self.queue, self.key.partition, self._shared.runtime, self._share_bytes, None
-        )
+        return MessageScanner(self.queue, self._opener, self._shared.runtime, self._share_bytes)
 
 
 def _elsewhere(wanted: Presence | None, presence: Presence) -> bool:

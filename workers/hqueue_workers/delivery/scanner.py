@@ -1,26 +1,61 @@
-"""MessageScanner: reads a partition, for all its subscribers that are near each other."""
+"""MessageScanner: reads a part of the log, for all its subscribers that are near each other."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
-from hqueue import HQueueError, MessageID, PartitionReader, Queue, Scan
+from hqueue import Batch, HQueueError, MessageID, PartitionReader, Queue, Scan
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
-from hqueue_workers.delivery.poller import Poller
+from hqueue_workers.delivery.poller import Poller, TailWaiter
 from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window, segments_of
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["MessageScanner", "Reading"]
+__all__ = ["LogReader", "MessageScanner", "OpenReader", "Reading", "partition_opener"]
 
 RETRIES = Backoff(1_000.0, 30_000.0)
 
 
+class LogReader(Protocol):
+    """Reads a part of the log in order, from an ID on."""
+
+    @property
+    def at_tail(self) -> bool: ...
+
+    @property
+    def cursor(self) -> int: ...
+
+    @property
+    def ordinal(self) -> int | None: ...
+
+    @property
+    def holds(self) -> bool: ...
+
+    def read(self, deadline: Deadline) -> list[Batch]: ...
+
+    def release(self) -> None: ...
+
+
+OpenReader = Callable[[int, "frozenset[str] | None", int], LogReader]
+"""Makes a reader, given where it begins, the topics wanted, and the bytes of a request."""
+
+
+def partition_opener(queue: Queue, partition: int) -> OpenReader:
+    """Makes readers of a partition."""
+
+    def open_reader(start: int, topics: frozenset[str] | None, bytes_max: int) -> LogReader:
+        return queue.reader(
+            partition, Scan(MessageID.from_int(start), topics=topics or ()), bytes_max
+        )
+
+    return open_reader
+
+
 class Reading(Protocol):
-    """A reader for which a partition is read."""
+    """A reader for which the log is read."""
 
     filter: SubscriptionFilter
 
@@ -30,38 +65,45 @@ class Reading(Protocol):
 
 
 class MessageScanner:
-    """Reads a partition ahead of the cursor that is furthest in it, into a window of bounded size.
+    """Reads a partition, or a topic, ahead of the cursor that is furthest in it, into a window of
+    bounded size.
 
     It reads when one that has come to the window's end waits, and in advance while that one has
     less than half a window to go; else it sleeps. It waits for none that is slower: what the
-    window has passed, those have to read by another scanner. At the partition's end it is the
+    window has passed, those have to read by another scanner. At a partition's end it is the
     poller that finds out when there is more.
 
     Used by the event loop's thread alone.
 
     Args:
         queue: the queue.
-        partition: the partition.
-        runtime: what the worker runs on.
+        open_reader: makes what reads.
+        runtime: what it runs on.
         bytes_max: what the window may weigh now, but for one batch.
-        poller: looks for what comes at the end; without one it is looked for now and then.
+        poller: looks for what comes at a partition's end; without one it is looked for now and
+            then.
+        patience: the bound on a read with its repetitions, after which those that wait get the
+            error; None for none: it reads until it can.
     """
 
     def __init__(
         self,
         queue: Queue,
-        partition: int,
+        open_reader: OpenReader,
         runtime: Runtime,
         bytes_max: Callable[[], int],
-        poller: Poller | None,
+        *,
+        poller: Poller | None = None,
+        patience: Callable[[], Deadline] | None = None,
     ) -> None:
-        self.partition = partition
         self.region_host: str | None = None
         """The host that serves the partition's region, if that is known."""
         self.filters: frozenset[SubscriptionFilter] = frozenset()
         self.ordinal: int | None = None
         """How many messages the partition had before the window's end, if that is known."""
         self._queue = queue
+        self._open_reader = open_reader
+        self._patience = patience
         self._runtime = runtime
         self._bytes_max = bytes_max
         self._poller = poller
@@ -75,7 +117,12 @@ class MessageScanner:
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
         if poller is not None:
-            poller.add(self)
+            poller.add(cast(TailWaiter, self))
+
+    @property
+    def partition(self) -> int:
+        """The partition that it reads, if it reads one."""
+        return cast(PartitionReader, self.reader).partition
 
     @property
     def start(self) -> int:
@@ -91,6 +138,16 @@ class MessageScanner:
     def at_tail(self) -> bool:
         """Whether the window ends where the partition ended when that was looked at last."""
         return self.reader.at_tail
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        return self._window.size
+
+    @property
+    def is_used(self) -> bool:
+        """Whether it is read for anyone."""
+        return bool(self._for)
 
     @property
     def is_wanted(self) -> bool:
@@ -131,6 +188,9 @@ class MessageScanner:
         """Wait until something from this ID on is in memory, if it is the window's end.
 
         In any case others get their turn: one that asks again and again holds none up.
+
+        Raises:
+            HQueueError: the log could not be read as long as `patience` says.
         """
         if message_id != self.end or self._closed:
             await asyncio.sleep(0)
@@ -144,6 +204,8 @@ class MessageScanner:
         """One goes on from this ID: forget what nobody needs, and read in advance."""
         needed = [r.position for r in self._for if r.position >= self.start] or [self.end]
         self._window.trim(self._bytes_max(), min(needed), max(needed))
+        if self._poller is None and self.at_tail:
+            return
         if self._window.unread(message_id) < self._bytes_max() // 2:
             self._read_on()
 
@@ -164,16 +226,26 @@ class MessageScanner:
         """End. Those that wait are let go."""
         self._closed = True
         if self._poller is not None:
-            self._poller.remove(self)
+            self._poller.remove(cast(TailWaiter, self))
         if self._reading is not None:
             self._reading.cancel()
+        elif not self._polled:
+            self._release(self.reader)
         self._wake()
 
-    def _wake(self) -> None:
+    def _wake(self, error: HQueueError | None = None) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.done():
-                each.set_result(None)
+                if error is None:
+                    each.set_result(None)
+                else:
+                    each.set_exception(error)
+
+    def _release(self, reader: LogReader) -> None:
+        """Free what a reader holds that is used no more."""
+        if reader.holds and not self._runtime.failed.done():
+            self._runtime.start(self._runtime.read(reader.release))
 
     def _wanted_topics(self) -> frozenset[str] | None:
         self.filters = frozenset(each.filter for each in self._for)
@@ -184,18 +256,19 @@ class MessageScanner:
             topics |= filter_.read_topics
         return topics
 
-    def _new_reader(self) -> PartitionReader:
-        scan = Scan(MessageID.from_int(self.end), topics=self._topics or ())
-        return self._queue.reader(self.partition, scan, max(1, self._bytes_max() // 4))
+    def _new_reader(self) -> LogReader:
+        return self._open_reader(self.end, self._topics, max(1, self._bytes_max() // 4))
 
     def _restart(self, topics: frozenset[str] | None) -> None:
         """Read on from the window's end with another reader; the old one may be in use."""
+        if self._reading is None and not self._polled:
+            self._release(self.reader)
         self._topics = topics
         self.reader = self._new_reader()
         self._polled = False
         if self._poller is not None:
-            self._poller.remove(self)
-            self._poller.add(self)
+            self._poller.remove(cast(TailWaiter, self))
+            self._poller.add(cast(TailWaiter, self))
         self._wake()
 
     def _read_on(self) -> None:
@@ -203,7 +276,7 @@ class MessageScanner:
             return
         if self.reader.at_tail and self._poller is not None:
             self._polled = True
-            self._poller.demand(self)
+            self._poller.demand(cast(TailWaiter, self))
         else:
             self._reading = self._runtime.start(self._read())
 
@@ -216,32 +289,36 @@ class MessageScanner:
             while True:
                 reader = self.reader
                 try:
-                    segments = await self._runtime.read(self._once())
+                    segments = await self._read_by(reader)
                 except HQueueError as exc:
+                    if self._patience is not None and reader is self.reader:
+                        self._wake(exc)
+                        return
                     self._runtime.note_read(self._queue.name, exc)
                     await self._runtime.sleep_ms(next(pauses))
                 else:
                     self._runtime.note_read(self._queue.name, None)
                     if reader is self.reader:
                         break
+                    self._release(reader)
         finally:
             self._reading = None
         self.came(segments)
 
-    def _once(self) -> Callable[[], list[Segment]]:
-        """Work for a thread: read on, and cut what came. One try."""
-        queue, reader, start, filters = self._queue, self.reader, self.end, self.filters
-        deadline = Deadline(self._runtime.clock, 0)
+    async def _read_by(self, reader: LogReader) -> list[Segment]:
+        """Read on in a thread, and cut what came."""
+        queue, start, filters = self._queue, self.end, self.filters
+        bound = Deadline(self._runtime.clock, 0) if self._patience is None else self._patience()
 
         def read() -> list[Segment]:
-            segments = segments_of(reader, start, reader.read(deadline))
+            segments = segments_of(reader, start, reader.read(bound))
             for segment in segments:
                 for each in filters:
                     with contextlib.suppress(HQueueError):  # The cursor that needs it meets it.
                         segment.cut(queue, each)
             return segments
 
-        return read
+        return await self._runtime.read(read, lambda _: reader.release())
 
 
 def _has(read: frozenset[str] | None, topics: frozenset[str] | None) -> bool:

@@ -8,9 +8,9 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from hqueue import Batch, PartitionReader, Queue, ReceivedMessage, Skips, messages_of
+from hqueue import Batch, Queue, ReceivedMessage, Skips, messages_of
 from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
 from hqueue.settings.limits import CALL_HEADERS_MAX
 from hqueue_workers.delivery.wire import encode_message
@@ -197,13 +197,24 @@ class Segment:
         return slices
 
 
-def segments_of(reader: PartitionReader, start: int, batches: Iterable[Batch]) -> list[Segment]:
+class Placed(Protocol):
+    """A reader that says how far it has read."""
+
+    @property
+    def cursor(self) -> int: ...
+
+    @property
+    def ordinal(self) -> int | None: ...
+
+
+def segments_of(reader: Placed, start: int, batches: Iterable[Batch]) -> list[Segment]:
     """What a reader that stood at `start` has passed by giving these batches."""
     segments = []
     for batch in batches:
-        if batch.header.end > start:  # After a truncation the log may go on below.
-            segments.append(Segment(start, batch.header.end, batch.header.next_ordinal, batch))
-            start = batch.header.end
+        end, ordinal = batch.stop, batch.header.next_ordinal - (batch.header.end - batch.stop)
+        if end > start:  # After a truncation the log may go on below.
+            segments.append(Segment(start, end, ordinal, batch))
+            start = end
     if reader.cursor > start:
         segments.append(Segment(start, reader.cursor, reader.ordinal or 0, None))
     return segments

@@ -92,6 +92,8 @@ class Parts:
                 log,
                 log.topic_past(),
                 partial(self._ranges_of, metadata),
+                log.topic_reader,
+                patience=log.deadline,
                 runtime=self._runtime,
                 lease=self._lease,
                 may_reach=Networks(self._settings.callback_networks).have,

@@ -13,12 +13,14 @@ from hqueue.engine import TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push import Status
+from hqueue.runtime.clock import Deadline
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.settings.limits import HEADER_ROOM_BYTES
 from hqueue_workers.delivery.caller import Called, Caller
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError, NotCalledError
 from hqueue_workers.delivery.wire import Call, encode_message
 from hqueue_workers.hub.metrics import HubMetrics
+from hqueue_workers.hub.subscribing.backlogs import Backlogs, OpenTopic
 from hqueue_workers.hub.subscribing.subscription import Subscription
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
@@ -59,9 +61,9 @@ class Delivering:
     turn. One that has nothing to get, or whose window is full, costs nothing. Used by the event
     loop.
 
-    What was published lately is taken from memory; else it is read from the log, over all the
-    topic's ranges. Before the first such read of a subscription that was attached it is asked
-    whether there is anything: most have nothing there.
+    What was published lately is taken from memory; else it is read from the log, by `Backlogs`.
+    Before the first such read of a subscription that was attached it is asked whether there is
+    anything: most have nothing there.
 
     A call that has no answer, or is answered with *retry*, is made again with the same messages
     after a pause, in which it holds nothing; a rejected one goes to the dead letters.
@@ -72,6 +74,8 @@ class Delivering:
         queue: the queue.
         past: tells what topics had before.
         ranges_of: where a topic lies.
+        open_topic: makes what reads a topic.
+        patience: the bound on a read of the log with its repetitions.
         runtime: what it runs on.
         lease: whether the hub's session certainly lives: asked before each piece that is sent.
         may_reach: whether an IP address may be called: anybody can name one.
@@ -86,7 +90,9 @@ class Delivering:
         queue: Queue,
         past: TopicPast,
         ranges_of: Callable[[str], Sequence[LogRange]],
+        open_topic: OpenTopic,
         *,
+        patience: Callable[[], Deadline],
         runtime: Runtime,
         lease: Lease,
         may_reach: Callable[[str], bool],
@@ -103,6 +109,14 @@ class Delivering:
         self._runtime = runtime
         self._lease = lease
         self._caller = Caller(queue, OPTIONS, lease, runtime)
+        self._backlogs = Backlogs(
+            queue,
+            open_topic,
+            OPTIONS,
+            runtime=runtime,
+            patience=patience,
+            readings_max=calls_max,
+        )
         self._may_reach = may_reach
         self._store = store
         self._moved = moved
@@ -211,16 +225,9 @@ class Delivering:
         await self._drop(subscription)
         if subscription.left or subscription.room <= 0:
             return 0.0
-
-        async def take() -> Call | None:
-            messages, end = await self._take(subscription)
-            if subscription.left or subscription.position >= end:
-                return None
-            parts = tuple([encode_message(each) for each in messages])
-            ids = tuple([(int(each.id),) for each in messages])
-            return Call(subscription.position, end, 0, parts, ids)
-
-        called = await self._caller.call(place.pool, take, subscription.tries)
+        called = await self._caller.call(
+            place.pool, lambda: self._take(subscription), subscription.tries
+        )
         return 0.0 if called is None else await self._called(subscription, place, called)
 
     async def _called(self, subscription: Subscription, place: _Place, called: Called) -> float:
@@ -262,30 +269,35 @@ class Delivering:
                 error,
             )
 
-    async def _take(self, subscription: Subscription) -> tuple[list[ReceivedMessage], int]:
-        """The messages of the next call, and the ID below which nothing else lies before them."""
+    async def _take(self, subscription: Subscription) -> Call | None:
+        """The next call: it has all messages that lie below its end. None if it is not wanted."""
         feed, position = subscription.feed, subscription.position
         until = feed.end if subscription.tries.end is None else subscription.tries.end
         count = min(OPTIONS.batch_messages_max, subscription.room, subscription.interval)
+        call: Call | None
         if position >= feed.kept_from:
-            return _cut(_kept(subscription, until), count, until)
-        topic, queue = feed.owned.name, self._queue
-        start, stop = MessageID.from_int(position), MessageID.from_int(until)
-        is_first, subscription.looked = not subscription.looked, True
+            self._backlogs.leave(subscription)
+            call = _kept_call(subscription, count, until)
+        elif not subscription.looked and not await self._may_have(subscription, until):
+            call = Call(position, until, 0)
+        else:
+            call = await self._backlogs.take(subscription, count)
+        if call is None or subscription.left or subscription.position >= call.end:
+            return None
+        return call
 
-        def read() -> tuple[list[ReceivedMessage], int]:
-            if is_first:
-                ranges = feed.owned.take_ranges() or self._ranges_of(topic)
-                if not self._past.may_have(topic, ranges, start, stop):
-                    return [], until
-            with queue.scan_topic(
-                topic, start=start, stop=stop, bytes_max=READ_BYTES, whole=True
-            ) as scanner:
-                return _cut(iter(scanner), count, until)
+    async def _may_have(self, subscription: Subscription, until: int) -> bool:
+        """Whether a subscription that was just attached may have missed anything."""
+        owned = subscription.feed.owned
+        start, stop = MessageID.from_int(subscription.position), MessageID.from_int(until)
+        subscription.looked = True
 
-        if is_first:
-            self._forget_later()
-        return await self._runtime.read(read)
+        def look() -> bool:
+            ranges = owned.take_ranges() or self._ranges_of(owned.name)
+            return self._past.may_have(owned.name, ranges, start, stop)
+
+        self._forget_later()
+        return await self._runtime.read(look)
 
     def _forget_later(self) -> None:
         """What is known of the past is forgotten some time after it was needed."""
@@ -359,21 +371,17 @@ def _kept(subscription: Subscription, until: int) -> Iterator[ReceivedMessage]:
                 )
 
 
-def _cut(
-    found: Iterator[ReceivedMessage], count: int, until: int
-) -> tuple[list[ReceivedMessage], int]:
-    """As many messages as one call may have, and where it ends."""
-    taken: list[ReceivedMessage] = []
+def _kept_call(subscription: Subscription, count: int, until: int) -> Call:
+    """What one call may have of what is in memory."""
+    parts: list[bytes] = []
+    ids: list[tuple[int]] = []
     size = 0
-    try:
-        for message in found:
-            bytes_ = message.size + HEADER_ROOM_BYTES * len(message.headers)
-            if taken and (len(taken) >= count or size + bytes_ > OPTIONS.batch_bytes_max):
-                return taken, int(taken[-1].id) + 1
-            taken.append(message)
-            size += bytes_
-    except HQueueError:
-        if not taken:
-            raise
-        return taken, int(taken[-1].id) + 1  # What can't be read comes after them, or comes again.
-    return taken, until
+    for message in _kept(subscription, until):
+        bytes_ = message.size + HEADER_ROOM_BYTES * len(message.headers)
+        if parts and (len(parts) >= count or size + bytes_ > OPTIONS.batch_bytes_max):
+            until = ids[-1][0] + 1
+            break
+        parts.append(encode_message(message))
+        ids.append((int(message.id),))
+        size += bytes_
+    return Call(subscription.position, until, 0, tuple(parts), tuple(ids))

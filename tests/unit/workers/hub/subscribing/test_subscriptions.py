@@ -12,6 +12,8 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID, Outcome, ReceivedMessage, Status, StoreUnavailableError
+from hqueue.consume.topic_reader import TopicReader
+from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub.owning.region import Region
 from hqueue_workers.hub.subscribing import attachments
 from hqueue_workers.hub.writing.owned import OwnedTopic
@@ -381,13 +383,13 @@ def test_of_many_topics_that_come_only_those_are_read_that_have_something(
     place.hub()
     place.hubs[0].terminate()
     read: list[str] = []
-    scan_topic = hqueue.Queue.scan_topic
+    read_topic = TopicReader.read
 
-    def scan(queue: hqueue.Queue, topic: str, **given: Any) -> hqueue.TopicScanner:
-        read.append(topic)
-        return scan_topic(queue, topic, **given)
+    def note(reader: TopicReader, deadline: Deadline) -> list[hqueue.Batch]:
+        read.append(reader._topic)
+        return read_topic(reader, deadline)
 
-    monkeypatch.setattr(hqueue.Queue, "scan_topic", scan)
+    monkeypatch.setattr(TopicReader, "read", note)
     place.publish(b"new", topic="t9", number=1)
     again = place.subscriber(session="life2")
     for topic in topics:

@@ -1,0 +1,94 @@
+"""The ranges of a topic that has an owner, read one after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.scan import Scan
+from hqueue.metadata.managers import LogRange
+from hqueue.moment import Moment
+from hqueue.runtime.clock import Deadline
+
+__all__ = ["TopicRanges", "scans_of"]
+
+logger = logging.getLogger(__name__)
+
+PAUSE_MS = 200
+
+
+def scans_of(
+    topic: str, ranges: Sequence[LogRange], start: Moment | None, stop: Moment | None
+) -> list[tuple[int, Scan]]:
+    """What is to be read of which partition, one after the other. Of a range that is marked it is
+    only what its owner appended: not what somebody else put there under the topic's name.
+
+    Raises:
+        InvalidInputError: a moment or the topic is out of range, or `stop` lies before `start`.
+    """
+    wanted = Scan(start, stop, [topic])
+    scans = []
+    for each in ranges:
+        scan = Scan(topics=[topic])
+        scan.owner_epoch = each.epoch if each.marked else None
+        scan.start = max(wanted.start, int(each.first))
+        scan.stop = wanted.stop if each.last is None else min(wanted.stop, int(each.last) + 1)
+        if scan.start < scan.stop:
+            scans.append((each.partition, scan))
+    return scans
+
+
+class TopicRanges:
+    """What is still to be read of a topic.
+
+    A region server that lost a partition and does not know yet may answer from a log that ends
+    earlier. So a range that is to be there whole, as each is that others follow, is read again
+    where the log seems to end before it does, for ``operation_timeout_ms``: one that stays so short
+    was truncated.
+
+    Args:
+        reader: reads the queue.
+        scans: partition and `Scan` of each range, in the order of IDs.
+        whole: whether the last range, too, is to be there up to its scan's stop.
+    """
+
+    def __init__(
+        self, reader: QueueReader, scans: Sequence[tuple[int, Scan]], *, whole: bool
+    ) -> None:
+        self._reader = reader
+        self._scans = list(scans)
+        self._whole = whole
+        self._deadline: Deadline | None = None
+        """Until when the range is read again that seems to end too early."""
+
+    @property
+    def next(self) -> tuple[int, Scan] | None:
+        """The partition and what is read of it next; None behind the last range."""
+        return self._scans[0] if self._scans else None
+
+    def advance(self, position: int) -> None:
+        """All below this ID was read, and the range or its log has ended there: go on with the next
+        range; or, after a pause, with what the log has to have from there on.
+        """
+        partition, scan = self._scans[0]
+        if position > scan.start:
+            scan.start, self._deadline = position, None
+        if self._is_short(partition, scan):
+            self._reader.clock.sleep_ms(PAUSE_MS)
+        else:
+            del self._scans[0]
+            self._deadline = None
+
+    def _is_short(self, partition: int, scan: Scan) -> bool:
+        """Whether what a range has from a scan's start on is to be there, and may come yet."""
+        if scan.start >= scan.stop or not (self._whole or len(self._scans) > 1):
+            return False
+        beginning = self._reader.offsets([partition])[0].beginning
+        if beginning is not None and beginning >= scan.stop:
+            return False  # It was collected.
+        self._deadline = self._deadline or self._reader.deadline()
+        if self._deadline.expired:
+            logger.warning("partition %d ends at %d: it was truncated", partition, scan.start)
+            return False
+        return True

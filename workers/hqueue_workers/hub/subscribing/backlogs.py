@@ -1,0 +1,175 @@
+"""What subscriptions get of the log that are behind what is in memory: by readings that go on."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from hqueue import Queue
+from hqueue.metadata import DeliveryOptions
+from hqueue.runtime.clock import Deadline
+from hqueue_workers.delivery.cursor import SubscriberCursor
+from hqueue_workers.delivery.scanner import LogReader, MessageScanner
+from hqueue_workers.delivery.segment import SubscriptionFilter
+from hqueue_workers.delivery.wire import Call
+from hqueue_workers.hub.subscribing.subscription import Feed, Subscription
+from hqueue_workers.node.runtime import Runtime
+
+__all__ = ["Backlogs", "OpenTopic"]
+
+WINDOW_BYTES = 2 * 1024 * 1024
+"""What a reading holds, but for one batch, about: each body counts twice."""
+IDLE_BYTES_MAX = 32 * 1024 * 1024
+"""What the readings hold together that no call is put together of."""
+IDLE_MS = 10_000.0
+
+
+class OpenTopic(Protocol):
+    """Makes a reader of a topic, as `QueueLog.topic_reader` does."""
+
+    def __call__(
+        self, topic: str, *, start: int, stop: Callable[[], int], bytes_max: int
+    ) -> LogReader: ...
+
+
+@dataclasses.dataclass(eq=False)
+class _Reading:
+    feed: Feed
+    cursor: SubscriberCursor
+    used_ms: float
+    busy: bool = False
+
+
+class Backlogs:
+    """Reads topics for subscriptions, as push reads a partition: those of a topic that are near
+    each other share what was read and encoded, and one that is behind these reads alone. Used by
+    the event loop.
+
+    A reading goes on from call to call. There are so many as calls at a time, and what those hold
+    is bounded that are not in use now: the one that was used least lately ends first, and each that
+    was not used for a while. The next call of its subscription begins another.
+
+    Args:
+        queue: the queue.
+        open_topic: makes what reads a topic.
+        options: how subscribers are delivered to.
+        runtime: what it runs on.
+        patience: the bound on a read with its repetitions.
+        readings_max: readings at a time; not less than calls at a time.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        open_topic: OpenTopic,
+        options: DeliveryOptions,
+        *,
+        runtime: Runtime,
+        patience: Callable[[], Deadline],
+        readings_max: int,
+    ) -> None:
+        self._queue = queue
+        self._open_topic = open_topic
+        self._options = options
+        self._runtime = runtime
+        self._patience = patience
+        self._readings_max = readings_max
+        self._readings: collections.OrderedDict[Subscription, _Reading] = collections.OrderedDict()
+        """The one that was used last is the last."""
+        self._shared: dict[Feed, MessageScanner] = {}
+        self._looking = False
+
+    async def take(self, subscription: Subscription, messages_max: int) -> Call | None:
+        """The next call of a subscription that has something below its feed's end; None if that is
+        to be asked again.
+
+        Raises:
+            HQueueError: the log can't be read now, or is broken there.
+        """
+        reading = self._reading(subscription)
+        cursor, reading.busy = reading.cursor, True
+        try:
+            if cursor.position != subscription.position:
+                cursor.advance(subscription.position)
+            await cursor.ready()
+            return await cursor.take(subscription.tries.end, lambda _: True, messages_max)
+        finally:
+            reading.busy = False
+            self._end_some()
+
+    def leave(self, subscription: Subscription) -> None:
+        """It needs nothing of the log now."""
+        reading = self._readings.pop(subscription, None)
+        if reading is not None:
+            self._end(reading)
+
+    def _reading(self, subscription: Subscription) -> _Reading:
+        now_ms = self._runtime.clock.monotonic_ms()
+        reading = self._readings.pop(subscription, None)
+        if reading is None:
+            feed, topic = subscription.feed, frozenset({subscription.feed.owned.name})
+            options = self._options
+            # It names nobody: the same slices are for all the topic's subscriptions.
+            filter_ = SubscriptionFilter(
+                "", topic, options.batch_messages_max, options.batch_bytes_max
+            )
+            shared = self._shared.get(feed)
+            if shared is None:
+                shared = self._shared[feed] = self._scanner(feed)
+            cursor = SubscriberCursor(
+                self._queue,
+                filter_,
+                subscription.position,
+                shared=shared,
+                alone=partial(self._scanner, feed),
+                runtime=self._runtime,
+            )
+            reading = _Reading(feed, cursor, now_ms)
+        reading.used_ms = now_ms
+        self._readings[subscription] = reading
+        if not self._looking:
+            self._looking = True
+            asyncio.get_running_loop().call_later(IDLE_MS / 1e3, self._end_idle)
+        return reading
+
+    def _scanner(self, feed: Feed) -> MessageScanner:
+        def open_reader(start: int, topics: object, bytes_max: int) -> LogReader:
+            return self._open_topic(
+                feed.owned.name, start=start, stop=lambda: feed.end, bytes_max=bytes_max
+            )
+
+        return MessageScanner(
+            self._queue, open_reader, self._runtime, lambda: WINDOW_BYTES, patience=self._patience
+        )
+
+    def _end(self, reading: _Reading) -> None:
+        reading.cursor.close()
+        shared = self._shared[reading.feed]
+        if not shared.is_used:
+            shared.close()
+            del self._shared[reading.feed]
+
+    def _end_some(self) -> None:
+        """End readings until there are not too many, and they don't hold too much."""
+        while len(self._readings) > self._readings_max or self._held() > IDLE_BYTES_MAX:
+            idle = next((s for s, reading in self._readings.items() if not reading.busy), None)
+            if idle is None:
+                break
+            self.leave(idle)
+
+    def _held(self) -> int:
+        alone = sum(reading.cursor.size for reading in self._readings.values())
+        return alone + sum(shared.size for shared in self._shared.values())
+
+    def _end_idle(self) -> None:
+        before_ms = self._runtime.clock.monotonic_ms() - IDLE_MS
+        for subscription, reading in list(self._readings.items()):
+            if not reading.busy and reading.used_ms <= before_ms:
+                self.leave(subscription)
+        self._looking = bool(self._readings)
+        if self._looking:
+            asyncio.get_running_loop().call_later(IDLE_MS / 1e3, self._end_idle)
