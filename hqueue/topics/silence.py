@@ -91,7 +91,8 @@ class SilentHubs:
         return True
 
     def choose(self, hubs: Sequence[Address], by: random.Random) -> Address:
-        """Some hub, if possible one that was not silent."""
+        """Some hub, if possible one that was not silent of late."""
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
-            answering = [*filter(lambda hub: hub not in self._until_ms, hubs)]
-        return by.choice(answering or hubs)
+            may_answer = [hub for hub in hubs if self._until_ms.get(hub, now_ms) <= now_ms]
+        return by.choice(may_answer or hubs)

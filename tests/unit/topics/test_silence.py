@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 import time
@@ -16,7 +17,8 @@ from hqueue import Address, HubUnavailableError, Outcome
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue.runtime.clock import SYSTEM_CLOCK
-from hqueue.topics.silence import HUBS_MAX, SilentHubs
+from hqueue.topics.silence import AVOIDED_MS, HUBS_MAX, SilentHubs
+from tests.support.doubles import SteppedClock
 
 IDL, API, STRUCTS = load("hub"), load("hqueue"), load("subscriber")
 TIMEOUT_MS = 4_000
@@ -214,6 +216,18 @@ def test_however_many_hubs_were_silent_only_the_latest_are_remembered() -> None:
         silent.note(hub)
     assert silent.may_be_called(hubs[0], 1)
     assert not any(silent.may_be_called(hub, 1) for hub in hubs[1:])
+
+
+def test_a_hub_that_was_silent_is_chosen_again_though_another_one_never_was() -> None:
+    """The other one may be dead: nobody is silent who refuses a connection."""
+    clock = SteppedClock(0.0)
+    silent = SilentHubs(lambda hub, bound_ms: True, clock)
+    was_silent, dead = hubs = [Address("10.0.0.1", 1), Address("10.0.0.2", 1)]
+    silent.note(was_silent)
+    by = random.Random(1)
+    assert {silent.choose(hubs, by) for _ in range(50)} == {dead}
+    clock.sleep_ms(AVOIDED_MS + 1)
+    assert {silent.choose(hubs, by) for _ in range(50)} == {was_silent, dead}
 
 
 def test_the_api_of_a_silent_hub_is_left_alone_and_another_one_is_called(make: Make) -> None:
