@@ -41,6 +41,10 @@ from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Parts"]
 
+PREFERENCES_BYTES_PER_HOUR_MAX = 64 * 1024 * 1024
+"""What each subscriber may have its application keep in preferences, at once and in an hour. Who
+subscribes is a name that nobody proves, and ZooKeeper has all that is kept in memory."""
+
 
 class Parts:
     """Puts together what a hub has of each of its queues.
@@ -208,7 +212,11 @@ class Parts:
             metadata.subscriptions, client.settings.operation_timeout_ms / 1e3
         )
         attachments = Attachments(records, runtime=runtime, sessions=sessions, deliver=deliver)
-        creations = Creations(settings.creations_per_hour_max, what="subscriptions")
-        return Subscriptions(
-            records, attachments, sessions, settings.subscriptions_max, creations.count
-        )
+        created = Creations(settings.creations_per_hour_max, what="subscriptions")
+        kept = Creations(PREFERENCES_BYTES_PER_HOUR_MAX, what="bytes of preferences")
+
+        def count(subscriber: str, host: str, is_new: bool, preferences_bytes: int) -> None:
+            kept.count(subscriber, host, preferences_bytes)
+            created.count(subscriber, host, int(is_new))
+
+        return Subscriptions(records, attachments, sessions, settings.subscriptions_max, count)

@@ -1,4 +1,4 @@
-"""How many topics callers may create, and how many subscriptions."""
+"""How many topics and subscriptions callers may create, and how much they may have kept of them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Creations:
         """By caller, address, and for all: when it will be as if that had created nothing."""
         self._kept_max = CALLERS_KEPT
 
-    def count(self, caller: str, host: str = "") -> None:
-        """A caller at an address is about to create one.
+    def count(self, caller: str, host: str = "", many: int = 1) -> None:
+        """A caller at an address is about to create one, or so many at once.
 
         Raises:
             BufferFullError: it, its address, or all have created as many as they may for now.
@@ -54,7 +54,7 @@ class Creations:
             free_ms = {}
             for key, per_hour_max in bounds.items():
                 interval_ms = HOUR_MS / per_hour_max
-                at_ms = max(now_ms, self._free_ms.get(key, now_ms)) + interval_ms
+                at_ms = max(now_ms, self._free_ms.get(key, now_ms)) + many * interval_ms
                 if at_ms - now_ms > HOUR_MS + interval_ms / 2:
                     raise BufferFullError(
                         f"as many {self._what} were created as may be for now",

@@ -54,8 +54,9 @@ class Subscriptions:
         attachments: those that are attached.
         sessions: the subscribers'.
         subscriptions_max: attached at a time.
-        count_creation: called with a subscriber and the address that calls before one is created;
-            a `BufferFullError` of it refuses that.
+        count: called before a subscription is created, or given other preferences, with the
+            subscriber, the address that calls, whether it is created, and the bytes of its
+            application's preferences; a `BufferFullError` of it refuses that.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class Subscriptions:
         attachments: Attachments,
         sessions: Sessions,
         subscriptions_max: int,
-        count_creation: Callable[[str, str], object] = lambda subscriber, host: None,
+        count: Callable[[str, str, bool, int], object] = lambda *_: None,
     ) -> None:
         self.attachments = attachments
         self._records = records
         self._sessions = sessions
         self._subscriptions_max = subscriptions_max
-        self._count_creation = count_creation
+        self._count = count
 
     async def subscribe(
         self,
@@ -108,6 +109,7 @@ class Subscriptions:
                     self._attach(known, delivery, created=created)
                 return Subscribed(known.consumed, created, known.preferences)
             if preferences is not None and preferences != found.preferences:
+                self._count(subscriber, host, False, preferences.application_bytes)
                 async with self.attachments.writing.of(key):
                     found.version = await self._records.update(
                         *key, found.version, preferences=preferences
@@ -144,7 +146,7 @@ class Subscriptions:
         if known is None:
             wanted = preferences or SubscriptionPreferences()
             consumed = max(0, self.attachments.end(feed) - 1)
-            self._count_creation(subscriber, host)
+            self._count(subscriber, host, True, wanted.application_bytes)
             try:
                 version = await self._records.create(*key, wanted, consumed)
             except SubscriptionStateExistsError:
@@ -159,6 +161,7 @@ class Subscriptions:
             wanted, version = known.value.preferences, known.version
             consumed = int(known.value.state.consumed)
             if preferences is not None and preferences != wanted:
+                self._count(subscriber, host, False, preferences.application_bytes)
                 version = await self._records.update(*key, version, preferences=preferences)
                 wanted = preferences
         opened = Subscription(

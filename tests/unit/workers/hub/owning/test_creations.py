@@ -58,6 +58,17 @@ def test_an_address_has_its_bound_under_whatever_names_and_all_have_one_together
     assert [made(f"10.0.0.{at}") for at in range(6)] == [40, 40, 40, 40, 0, 0]
 
 
+def test_what_is_many_at_once_counts_as_many() -> None:
+    limit = Creations(10, SteppedClock())
+    limit.count("me", many=0)
+    limit.count("me", many=7)
+    with pytest.raises(BufferFullError):
+        limit.count("me", many=4)
+    limit.count("me", many=3)
+    with pytest.raises(BufferFullError):
+        limit.count("me")
+
+
 def test_callers_that_are_as_if_they_had_created_nothing_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,6 +14,7 @@ import hqueue
 from hqueue import Message, MessageID, Outcome, ReceivedMessage, Status, StoreUnavailableError
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.runtime.clock import Deadline
+from hqueue_workers.hub import opening
 from hqueue_workers.hub.owning.region import Region
 from hqueue_workers.hub.subscribing import attachments
 from hqueue_workers.hub.writing.owned import OwnedTopic
@@ -520,3 +521,17 @@ def test_bad_input_is_refused_before_anything_happens(place: Place) -> None:
     with pytest.raises(IDL.TNoSuchSubscription):
         sub.consume("t", MessageID(1))
     assert place.hubs[0].owns(QUEUE) == set()
+
+
+def test_what_applications_keep_in_preferences_is_bounded_for_who_creates_and_who_changes_them(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "PREFERENCES_BYTES_PER_HOUR_MAX", 1_500)
+    place.hub()
+    place.publish(b"v")
+    sub = place.subscriber()
+    kept = sub.subscribe("t", 0, application={"a": "b" * 800})
+    assert kept.created
+    with pytest.raises(IDL.TBusy):
+        sub.subscribe("t", 2, application={"a": "c" * 800})
+    assert sub.subscribe("t", 2).preferences.application == {"a": "b" * 800}
