@@ -19,6 +19,7 @@ from hqueue.push.member import SubscriberMember
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.subscription import Subscription
 from hqueue.push.worker_call import WorkerCall
+from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.forgotten import Watched
@@ -365,7 +366,7 @@ class Subscriber:
     def _listen(self, host: str) -> socket.socket:
         try:
             family = socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((host, self._port), family=family, backlog=128)
+            return socket.create_server((host, self._port), family=family, backlog=BACKLOG)
         except OSError as exc:
             if is_interruption(exc):
                 raise

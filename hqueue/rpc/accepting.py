@@ -13,10 +13,13 @@ import threading
 
 from hqueue.runtime.seldom import SeldomLog
 
-__all__ = ["FILE_ROOM", "Acceptor", "FileRoom", "raise_file_limit"]
+__all__ = ["BACKLOG", "FILE_ROOM", "Acceptor", "FileRoom", "raise_file_limit"]
 
 logger = logging.getLogger(__name__)
 
+BACKLOG = 4_096
+"""Connections that wait to be accepted, as far as the system allows. For one more a client waits a
+second before it knocks again, and bursts of connections come by the hundred."""
 OTHER_FILES = 256
 """What a process has open beside the connections of those that call it, at most: connections of its
 own, threads' pipes, logs. A process that may have fewer than four times that keeps a quarter."""

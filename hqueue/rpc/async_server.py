@@ -8,7 +8,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-from hqueue.rpc.accepting import FILE_ROOM, Acceptor
+from hqueue.rpc.accepting import BACKLOG, FILE_ROOM, Acceptor
 from hqueue.rpc.callers import Bounds, Caller, Callers
 from hqueue.rpc.calls import NoCallError
 from hqueue.rpc.gathering import Gatherer, Request
@@ -27,7 +27,6 @@ PAUSE_S = 0.1
 ACCEPTS_MAX = 4
 """In a turn of the event loop. What a caller sends is received two turns after it was accepted: by
 then no more may have come than there is room for."""
-BACKLOG = 128
 TURN_MS = 2.0
 """In each turn, the requests of a caller are taken for about so long."""
 

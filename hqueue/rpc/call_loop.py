@@ -306,6 +306,10 @@ class CallLoop:
         """Have those served for whose requests there is memory now, in their order."""
         while (connection := self._callers.first_queued) is not None:
             assert connection.request is not None
+            if connection.has_left():  # Nobody would read the answer.
+                connection.reason = ""
+                self._hang_up(connection)
+                continue
             if not self._take_memory(connection, connection.request.weight):
                 return
             self._callers.serve(connection)

@@ -111,9 +111,12 @@ class CallGatherer(_Received):
         quick: makes a reader for calls in the usual layout, given the bytes that a call may have.
         quick_bytes_max: what that has made of a call may take so much memory. A heavier call is
             kept as the bytes that it is until it is served.
+        answer_bytes: what the answer to a call may take, by the bytes that the call begins with, if
+            its weight counts that.
     """
 
     __slots__ = (
+        "_answer_bytes",
         "_bytes_max",
         "_containers_max",
         "_made_bytes_max",
@@ -130,8 +133,11 @@ class CallGatherer(_Received):
         made_bytes_max: int,
         quick: Callable[[int], QuickCall] | None = None,
         quick_bytes_max: int = 0,
+        *,
+        answer_bytes: Callable[[bytes], int] | None = None,
     ) -> None:
         super().__init__()
+        self._answer_bytes = answer_bytes
         self._bytes_max = bytes_max
         self._containers_max = containers_max
         self._made_bytes_max = made_bytes_max
@@ -174,6 +180,8 @@ class CallGatherer(_Received):
             self._check_length()
             return None
         weight = end + self._walk.made_bytes
+        if self._answer_bytes is not None:
+            weight += self._answer_bytes(self.begun)
         self._walk = None
         return Request(self._take(0, end), weight)
 

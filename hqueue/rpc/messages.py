@@ -79,14 +79,12 @@ class Processor:
         """
         read = self._spoken(TCyMemoryBuffer(call))
         # Most calls make no more than a few objects: those don't pay for it.
-        small = len(call) < LARGE_BYTES
-        with nullcontext() if small else _reading_much():
+        with nullcontext() if len(call) < LARGE_BYTES else _reading_much():
             api, seqid, result, handle = self._processor.process_in(read)
         outcome: Future[Any] = Future()
         if handle is not None:
             try:
-                with nullcontext() if small else short_turns():
-                    value = handle()
+                value = handle()
             except BaseException as exc:  # A handler's `SystemExit` ends its call, not the thread.
                 outcome.set_exception(exc)
             else:

@@ -144,6 +144,15 @@ class ServedConnection(Caller):
         """
         return self.leaving or bool(self.held) or self.is_quiet()
 
+    def has_left(self) -> bool:
+        """Whether the caller sends nothing any more, and everything has been received."""
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def is_quiet(self) -> bool:
         """Whether nothing has come that was not received yet."""
         try:

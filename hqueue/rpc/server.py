@@ -6,19 +6,21 @@ import queue
 import select
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from typing import Any
 
 from hqueue.errors import HQueueError
 from hqueue.rpc.accepting import FILE_ROOM, Acceptor
 from hqueue.rpc.call_loop import LIGHT_BYTES, CallLoop
 from hqueue.rpc.callers import Bounds
-from hqueue.rpc.calls import OBJECT_BYTES
+from hqueue.rpc.calls import OBJECT_BYTES, call_head
 from hqueue.rpc.gathering import CallGatherer, QuickCall
 from hqueue.rpc.messages import Processor, RefusedCallError, forget_frames
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.fork import register
 from hqueue.runtime.threads import end, start
+from hqueue.runtime.turns import short_turns
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
 
 __all__ = ["ThriftServer", "calling_host"]
@@ -32,6 +34,8 @@ HELD_BYTES_MIN = 64 * 1024 * 1024
 QUICK_BYTES_MAX = HELD_BYTES_MIN // 2
 """What may be made of a call before it is served. So one caller alone never holds more than all may
 together, whatever its call: it has as many bytes as a call may have, and this."""
+SMALL_CALL_BYTES = 16 * 1024
+"""What a call whose answer is large takes itself, at most."""
 SILENT_MS_MAX = 600_000.0
 END_S = 10.0
 """How long a thread that serves nothing may take to end."""
@@ -58,6 +62,9 @@ class ThriftServer:
     its answer, is hung up on; others don't notice. If it can be seen what it calls it is told why
     before. A forked child has none of it.
 
+    Methods whose answers are large have half of the threads at a time; their further calls wait for
+    their turn among the large ones. So however many make them, other calls find a thread.
+
     A handler may return a future: the caller is answered when that is done, and waits for it
     without a thread. So many may wait as there may be connections.
 
@@ -81,6 +88,7 @@ class ThriftServer:
         idle_ms_max: how long a call that has begun may stand still, or an answer that is read; and
             it may take twice that, and as long again for every 64 KiB.
         silent_ms_max: how long a connection may be silent between calls.
+        large_answers: methods whose answers may be large.
         quick: makes a reader for calls in the usual layout, given the bytes that a call may have.
             Calls in any other go to the handler.
         as_declared: the IDL's exception for a call that is not served: `InvalidInputError` for what
@@ -98,10 +106,14 @@ class ThriftServer:
         call_bytes_max: int,
         idle_ms_max: float,
         silent_ms_max: float = SILENT_MS_MAX,
+        large_answers: Collection[str] = (),
         quick: Callable[[int], QuickCall] | None = None,
         as_declared: Callable[[HQueueError], Exception] | None = None,
     ) -> None:
         self._processor = Processor(service, handler)
+        self._large_answers = frozenset(large_answers)
+        share_bytes = MADE_BYTES_MAX // max(1, threads // 2) - SMALL_CALL_BYTES
+        self._large_answer_bytes = max(LIGHT_BYTES + 1, share_bytes)
         self._as_declared = as_declared or (lambda error: RefusedCallError(str(error)))
         whose = getattr(service, "__name__", "a Thrift server")
         self._room = self._connections_max = FILE_ROOM.take(connections_max, whose)
@@ -112,7 +124,12 @@ class ThriftServer:
             Bounds(self._connections_max, held_bytes_max, idle_ms_max, silent_ms_max),
             MADE_BYTES_MAX,
             make_gatherer=lambda: CallGatherer(
-                call_bytes_max, CONTAINERS_MAX, MADE_BYTES_MAX, quick, QUICK_BYTES_MAX
+                call_bytes_max,
+                CONTAINERS_MAX,
+                MADE_BYTES_MAX,
+                quick,
+                QUICK_BYTES_MAX,
+                answer_bytes=self._answer_bytes if self._large_answers else None,
             ),
             serve=self._ready.put,
             refuse=self._refuse,
@@ -158,6 +175,12 @@ class ThriftServer:
         room, self._room = self._room, 0
         FILE_ROOM.give_back(room)
         return drained
+
+    def _answer_bytes(self, begun: bytes) -> int:
+        """What the answer to a call may take, if it may be large."""
+        head = call_head(begun)
+        is_large = head is not None and head[0] in self._large_answers
+        return self._large_answer_bytes if is_large else 0
 
     def _refuse(self, begun: bytes, error: HQueueError) -> bytes:
         try:
@@ -219,9 +242,10 @@ class ThriftServer:
         try:
             if request.answer is not None:
                 return request.answer()
-            awaited, finish = self._processor.begin(request.data)
-            if awaited is None:
-                return finish()
+            with short_turns() if request.weight > LIGHT_BYTES else nullcontext():
+                awaited, finish = self._processor.begin(request.data)
+                if awaited is None:
+                    return finish()
         finally:
             self._loop.release(connection)
         connection.answer = finish

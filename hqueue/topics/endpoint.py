@@ -14,6 +14,7 @@ from hqueue.metadata import DeliveryOptions
 from hqueue.push.listener import Answer
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
+from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.messages import RefusedCallError
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.interrupts import is_interruption
@@ -46,7 +47,7 @@ class Endpoint:
         self._topics: dict[str, TopicSubscription] = {}
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            listener = socket.create_server((host, port), family=family, backlog=128)
+            listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
         except (OSError, OverflowError, UnicodeError) as exc:
             if is_interruption(exc):
                 raise

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from hqueue import Client, SettingsError
 from hqueue.metadata import Address
+from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
@@ -37,7 +38,6 @@ CALL_BYTES_MAX = (
 CALL_IDLE_MS_MAX = 10_000
 """How long a call that has begun may stand still."""
 
-BACKLOG = 128
 SWEEP_MS = 1_000.0
 
 
@@ -90,6 +90,7 @@ class ApiServer:
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=CALL_IDLE_MS_MAX,
             silent_ms_max=settings.api_idle_ms,
+            large_answers=["messageScannerGet", "messageScannerGetList"],
             as_declared=lambda error: exception_of(error)[0],
         )
         self._server.start()

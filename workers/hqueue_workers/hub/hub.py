@@ -18,6 +18,7 @@ from hqueue import (
     SettingsError,
 )
 from hqueue.metadata.managers import HubInfo, HubRegistration
+from hqueue.rpc.accepting import BACKLOG
 from hqueue.rpc.server import ThriftServer
 from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.limits import BATCH_BYTES_MAX
@@ -190,7 +191,7 @@ class Hub:
     def _listen(self) -> socket.socket:
         settings = self._settings
         try:
-            return socket.create_server((settings.listen_host, settings.port), backlog=128)
+            return socket.create_server((settings.listen_host, settings.port), backlog=BACKLOG)
         except OSError as exc:
             raise SettingsError(
                 "the hub can't listen for clients here; see host, listen_host and port",
