@@ -127,7 +127,7 @@ class ClaimedOffsets:
 
     def _refuse(self, refused: Mapping[PartitionKey, Offset]) -> None:
         with self._lock:
-            current = [key for key in refused if self._known.get(key) is refused[key]]
+            current = [*filter(lambda key: self._known.get(key) is refused[key], refused)]
             gone = self._on_refused(current) if current else ()
             for key in gone:
                 self._refused_at[key] = self._known.pop(key).position

@@ -94,5 +94,6 @@ class SilentHubs:
         """Some hub, if possible one that was not silent of late."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            may_answer = [hub for hub in hubs if self._until_ms.get(hub, now_ms) <= now_ms]
+            until_ms = dict(self._until_ms)
+        may_answer = [hub for hub in hubs if until_ms.get(hub, now_ms) <= now_ms]
         return by.choice(may_answer or hubs)

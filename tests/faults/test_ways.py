@@ -68,7 +68,8 @@ def test_clients_of_a_process_that_began_go_through_the_proxies(
     made: list[object] = []
 
     class Servers:
-        def __init__(self, _: object, given: object) -> None:
+        def __init__(self, settings: object, given: object) -> None:
+            self.settings = settings
             made.append(given)
 
         def close(self) -> None:

@@ -56,7 +56,8 @@ def test_slices_cover_a_segment_with_all_that_is_wanted_in_order(
     slices = part.cut(QUEUE, filter_)
     assert (slices[0].start, slices[-1].end) == (part.start, part.end)
     for one, after in itertools.pairwise(slices):
-        assert one.end == after.start == after.first
+        assert one.end == after.start
+        assert after.first(after.start) == (after.ids[0] if after.ids else after.end)
     batch = read(messages)
     expected = [
         ReceivedMessage(
@@ -73,11 +74,12 @@ def test_slices_cover_a_segment_with_all_that_is_wanted_in_order(
     assert sent(part, filter_) == expected
     for encoded in slices:
         here = decode_messages(encoded.data)
-        assert encoded.count == len(here) <= messages_max
+        assert list(encoded.ids) == [int(message.id) for message in here]
+        assert len(here) == len(encoded.ends) <= messages_max
         assert len(here) == 1 or len(encoded.data) <= bytes_max
         if here:
-            assert encoded.first == here[0].id
-            assert encoded.start <= encoded.first < encoded.end
+            assert encoded.start <= encoded.ids[0] <= encoded.ids[-1] < encoded.end
+            assert encoded.ends[-1] == len(encoded.data)
         assert encoded.ordinal == batch.header.ordinal + max(0, encoded.end - batch.header.base)
 
 

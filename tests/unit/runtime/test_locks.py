@@ -26,7 +26,6 @@ OTHERWISE = {
     "hqueue/runtime/threads.py": "its thread holds it for as long as it lives",
     "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
     "hqueue/hbase/native/connection.py": "a call's signal: what waits for it releases nothing",
-    "hqueue/hbase/thrift/gateways.py": "a gateway's connection, no lock",
     "hqueue_workers/hub/owning/region.py": "a topic's record, no lock",
     "hqueue_workers/hub/owning/topic_records.py": "an election, no lock",
 }

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 
 from hqueue.metadata import PartitionKey
 
-__all__ = ["NEAR_SHARE_MAX", "assign", "assigned_to"]
+__all__ = ["NEAR_SHARE_MAX", "assign", "assigned_to", "claimed_by"]
 
 NEAR_SHARE_MAX = 2
 """How many times its even share a worker serves at most because it is the nearest."""
@@ -81,6 +81,11 @@ def assigned_to(
         for key, worker in plan.items()
         if worker == name and (owners.get(key, name) == name or owners[key] not in workers)
     }
+
+
+def claimed_by(name: str, owners: Mapping[PartitionKey, str]) -> set[PartitionKey]:
+    """What lies under a worker's name, whether or not it knows of that."""
+    return {key for key, owner in owners.items() if owner == name}
 
 
 def _spread(

@@ -20,7 +20,7 @@ from hqueue.metadata import (
 )
 from hqueue.metadata.claimant import Claimant
 from hqueue.metadata.claiming import Steps
-from hqueue_workers.node.assignment import assigned_to
+from hqueue_workers.node.assignment import assigned_to, claimed_by
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.runtime import Runtime
 
@@ -211,7 +211,7 @@ class Claims(Generic[_Served]):
                 (mine - self._leaving.keys()) | claiming.owned & (wanted.keys() - regions.keys())
             )
             # Of an earlier time of this worker, of which it does not know.
-            own = {key for key, name in self._owners.items() if name == self._name}
+            own = claimed_by(self._name, self._owners)
             claiming.doubt(own - claiming.held - self._leaving.keys())
         steps = self._next(claimant)
         self._give_up(claimant, steps.revoke)

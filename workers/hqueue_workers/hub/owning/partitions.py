@@ -15,7 +15,7 @@ from hqueue.runtime.seldom import FaultLog
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.limits import PARTITIONS_MAX
 from hqueue.settings.numbers import is_whole, whole_number
-from hqueue_workers.node.assignment import assigned_to
+from hqueue_workers.node.assignment import assigned_to, claimed_by
 
 __all__ = ["HubPartitions"]
 
@@ -124,7 +124,7 @@ class HubPartitions:
         with self._lock:
             owners = {**claims, **dict.fromkeys(claiming.owned, me)}
             claiming.want(assigned_to(me, keys, hubs, owners))
-            claiming.doubt({key for key, hub in claims.items() if hub == me} - claiming.held)
+            claiming.doubt(claimed_by(me, claims) - claiming.held)
             steps = claiming.steps()
         try:
             claimant.carry_out(steps)
