@@ -30,9 +30,10 @@ LIGHT_BYTES = 1024 * 1024
 END_S = 10.0
 """How long the loop may take for its last turn."""
 TRIM_BYTES = 64 * 1024 * 1024
-TRIM_EVERY_MS = 5_000.0
-"""When so much was made of calls it is given back to the system: as soon as no call needs any of
-it, and now and then while there always is one."""
+TRIM_EVERY_MS, TRIM_LIGHT_EVERY_MS = 5_000.0, 60_000.0
+"""When so much was made of calls it is given back to the system: of large ones as soon as no call
+needs any of it, and now and then while there always is one; of light ones once a minute, for what
+comes next would mostly fit where they were."""
 LOOKS = 8
 """How often it is looked who has had their time, in that time."""
 LOOK_MS_MAX = 1_000.0
@@ -97,6 +98,8 @@ class CallLoop:
         """What was given to requests that are not light."""
         self._freed_bytes = 0
         """Of that, since memory was given back to the system."""
+        self._freed_light_bytes = 0
+        """Of light ones, since then: about, for threads count it without a lock."""
         self._trimmed_ms = 0.0
         self.closing = False
         """Whether no further request is served."""
@@ -129,9 +132,11 @@ class CallLoop:
             self._back.append(connection)
             self._wake_up()
 
-    def release(self, connection: ServedConnection) -> None:
-        """What was made of its request is needed no more. From any thread."""
-        if connection.memory_bytes:
+    def release(self, connection: ServedConnection, weight: int) -> None:
+        """What was made of its request, of this weight, is needed no more. From any thread."""
+        if not connection.memory_bytes:
+            self._freed_light_bytes += weight
+        else:
             with self._lock:
                 self._memory_bytes -= connection.memory_bytes
                 self._freed_bytes += connection.memory_bytes
@@ -325,13 +330,15 @@ class CallLoop:
             return True
 
     def _trim(self, now_ms: float) -> None:
-        """Give back to the system what large calls took."""
+        """Give back to the system what calls took."""
+        since_ms = now_ms - self._trimmed_ms
         with self._lock:
-            if self._freed_bytes < TRIM_BYTES:
+            if self._freed_bytes >= TRIM_BYTES:
+                if self._memory_bytes and since_ms < TRIM_EVERY_MS:
+                    return
+            elif self._freed_light_bytes < TRIM_BYTES or since_ms < TRIM_LIGHT_EVERY_MS:
                 return
-            if self._memory_bytes and now_ms < self._trimmed_ms + TRIM_EVERY_MS:
-                return
-            self._freed_bytes = 0
+            self._freed_bytes = self._freed_light_bytes = 0
         self._trimmed_ms = now_ms
         give_back_freed()
 

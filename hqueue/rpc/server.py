@@ -247,7 +247,7 @@ class ThriftServer:
                 if awaited is None:
                     return finish()
         finally:
-            self._loop.release(connection)
+            self._loop.release(connection, request.weight)
         connection.answer = finish
         awaited.add_done_callback(lambda _: self._ready.put(connection))
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Sequence
 from typing import Protocol
@@ -39,7 +40,7 @@ async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
 
 async def run_until_signal(roles: Sequence[Role]) -> None:
     """Play roles until SIGTERM or SIGINT. The process may open as many files as it may allow itself
-    from now on. A second Ctrl-C does not wait for what is under way.
+    from now on. A second Ctrl-C ends it at once, as if it was killed.
 
     Raises:
         KeyboardInterrupt: SIGINT came; the roles have ended.
@@ -54,7 +55,8 @@ async def run_until_signal(roles: Sequence[Role]) -> None:
     def interrupt() -> None:
         nonlocal interrupted
         interrupted = True
-        loop.remove_signal_handler(signal.SIGINT)  # Python's own is back.
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, _end_at_once)
         stopping.set()
 
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
@@ -62,3 +64,7 @@ async def run_until_signal(roles: Sequence[Role]) -> None:
     await run_together(roles, stopping)
     if interrupted:
         raise KeyboardInterrupt
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    os._exit(128 + number)

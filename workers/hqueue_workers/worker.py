@@ -112,7 +112,7 @@ class Worker:
             await self._runtime.until(stopping)
             ending = asyncio.ensure_future(self._end_api())
             try:
-                await self._end_push()
+                await runtime.end(self._end_push(), settings.drain_ms)
             finally:
                 await ending
         finally:

@@ -627,3 +627,19 @@ def test_handlers_that_raise_what_is_no_exception_leave_the_server_its_threads(
             client.consumeMessages([message(1)])
     with contextlib.closing(served.client()) as client:
         assert client.consumeMessages([message(1)]) == Status.DONE
+
+
+def test_what_many_small_calls_took_is_given_back_to_the_system_too(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back = threading.Event()
+    monkeypatch.setattr("hqueue.rpc.call_loop.give_back_freed", given_back.set)
+    monkeypatch.setattr("hqueue.rpc.call_loop.TRIM_BYTES", 20_000)
+    monkeypatch.setattr("hqueue.rpc.call_loop.TRIM_LIGHT_EVERY_MS", 0.0)
+    served = serve()
+    with contextlib.closing(served.client()) as client:
+        client.consumeMessages([message(1, bytes(10_000))])
+        assert not given_back.is_set()
+        for sequence in range(2, 6):
+            client.consumeMessages([message(sequence, bytes(10_000))])
+        assert given_back.wait(10)

@@ -113,8 +113,7 @@ class Hub:
             if address is not None:
                 on_ready(address)
                 await runtime.until(stopping)
-                await runtime.read(self._end)
-                self._server = None
+                await runtime.end(runtime.read(self._end), self._settings.drain_ms)
         finally:
             self._lease.close()
             if self._health is not None:
@@ -123,8 +122,7 @@ class Hub:
                 await self._api.close()
             if self._server is not None:
                 await asyncio.to_thread(self._server.close, 0)
-            for part in self._parts.values():
-                await asyncio.to_thread(part.close)
+            await runtime.end(runtime.coordinate(self._close_parts), 0)
             self._pool.shutdown(wait=False, cancel_futures=True)
             await self._delivery.close()
             await runtime.close()
@@ -306,8 +304,13 @@ class Hub:
                 part.registration.close()
         for part in self._parts.values():
             part.region.close(drain_ms / 1e3)
-        if self._server is not None:
-            self._server.close(drain_ms)
+        server, self._server = self._server, None
+        if server is not None:
+            server.close(drain_ms)
+
+    def _close_parts(self) -> None:
+        for part in self._parts.values():
+            part.close()
 
     def _lost(self) -> None:
         for part in self._parts.values():

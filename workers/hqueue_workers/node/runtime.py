@@ -27,6 +27,9 @@ FAULT_QUIET_MS = 1_000.0
 READ_PATIENCE_MS = 2_000.0
 """A region that moves can't be read for about a second, and regions are moved all the time."""
 
+END_MS = 5_000.0
+"""How long it may take beside calls under way to end in order."""
+
 _Result = TypeVar("_Result")
 
 
@@ -157,6 +160,20 @@ class Runtime:
         await asyncio.wait({wanted})
         if self.failed.done():
             self.failed.result()
+
+    async def end(self, work: Coroutine[Any, Any, object], drain_ms: float) -> None:
+        """End what goes on, in order; but leave it as it is when that takes much longer than calls
+        under way may: the servers are away, and others take over when the session ends.
+        """
+        ending = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({ending}, timeout=(drain_ms + END_MS) / 1e3)
+            if ending.done():
+                ending.result()
+            else:
+                logger.warning("servers don't answer: what is left ends with the session")
+        finally:
+            ending.cancel()
 
     def fail(self, error: BaseException) -> None:
         """End the worker with this error."""

@@ -84,3 +84,35 @@ def test_a_cancelled_call_that_fails_late_is_heard_of_by_nobody() -> None:
     asyncio.run(run())
     may_go.set()
     assert ended.wait(30)
+
+
+def test_an_end_that_servers_keep_from_coming_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("hqueue_workers.node.runtime.END_MS", 50.0)
+    may_go = Event()
+
+    async def run() -> None:
+        runtime = Runtime(1)
+        await runtime.end(runtime.coordinate(lambda: may_go.wait(30)), 50.0)
+        await runtime.close()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert not may_go.is_set()
+    assert "what is left ends with the session" in caplog.text
+    may_go.set()
+
+
+def test_an_end_that_fails_is_told() -> None:
+    def fail() -> None:
+        raise ValueError("it failed")
+
+    async def run() -> None:
+        runtime = Runtime(1)
+        try:
+            await runtime.end(runtime.coordinate(fail), 50.0)
+        finally:
+            await runtime.close()
+
+    with pytest.raises(ValueError, match="it failed"):
+        asyncio.run(run())
