@@ -211,11 +211,6 @@ class SubscriptionPreferences:
             _check_text(name, "application")
             _check_text(value, "application")
 
-    @property
-    def application_bytes(self) -> int:
-        """What the application's preferences take."""
-        return sum(len(each.encode()) for pair in self.application.items() for each in pair)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionState:

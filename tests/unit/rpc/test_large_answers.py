@@ -103,9 +103,12 @@ def test_nothing_is_done_for_callers_that_left_while_they_waited_for_their_turn(
             each.sendall(GET)
         for _ in stay:
             assert handler.begun.acquire(timeout=WAIT_S)
-        for _ in range(20):
-            with connect(port) as leaves:
-                leaves.sendall(GET)
+        with contextlib.ExitStack() as leaving:
+            for _ in range(20):
+                leaving.enter_context(connect(port)).sendall(GET)
+            with connect(port) as later:  # When it is answered the calls before it wait.
+                later.sendall(LOCATE)
+                assert later.recv(100)
         handler.may_go_on.set()
         assert all(each.recv(100) for each in stay)
         with connect(port) as last:

@@ -109,7 +109,7 @@ class Subscriptions:
                     self._attach(known, delivery, created=created)
                 return Subscribed(known.consumed, created, known.preferences)
             if preferences is not None and preferences != found.preferences:
-                self._count(subscriber, host, False, preferences.application_bytes)
+                self._count(subscriber, host, False, _kept_bytes(preferences))
                 async with self.attachments.writing.of(key):
                     found.version = await self._records.update(
                         *key, found.version, preferences=preferences
@@ -146,7 +146,7 @@ class Subscriptions:
         if known is None:
             wanted = preferences or SubscriptionPreferences()
             consumed = max(0, self.attachments.end(feed) - 1)
-            self._count(subscriber, host, True, wanted.application_bytes)
+            self._count(subscriber, host, True, _kept_bytes(wanted))
             try:
                 version = await self._records.create(*key, wanted, consumed)
             except SubscriptionStateExistsError:
@@ -161,7 +161,7 @@ class Subscriptions:
             wanted, version = known.value.preferences, known.version
             consumed = int(known.value.state.consumed)
             if preferences is not None and preferences != wanted:
-                self._count(subscriber, host, False, preferences.application_bytes)
+                self._count(subscriber, host, False, _kept_bytes(preferences))
                 version = await self._records.update(*key, version, preferences=preferences)
                 wanted = preferences
         opened = Subscription(
@@ -223,3 +223,8 @@ class Subscriptions:
     async def detached(self, session: str, wait_ms: int) -> list[Detached]:
         """As `Sessions.wait`."""
         return await self._sessions.wait(session, wait_ms)
+
+
+def _kept_bytes(preferences: SubscriptionPreferences) -> int:
+    """What the application's preferences take."""
+    return sum(len(each.encode()) for pair in preferences.application.items() for each in pair)
