@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import select
 import socket
@@ -39,6 +40,8 @@ SMALL_CALL_BYTES = 16 * 1024
 SILENT_MS_MAX = 600_000.0
 END_S = 10.0
 """How long a thread that serves nothing may take to end."""
+TOGETHER_MAX = 4
+"""Calls of one caller that came together and are served one after another."""
 STAY_MS = 50
 """How long a thread waits for the next call of the caller that it has just answered."""
 
@@ -206,7 +209,7 @@ class ThriftServer:
         """
         peer = connection.peer
         _calls.host = str(peer[0]) if isinstance(peer, tuple) else ""
-        while True:
+        for served in itertools.count(1):
             try:
                 answer = self._answer(connection)
             except BaseException as exc:  # Whatever it sent, it must not end this thread.
@@ -218,19 +221,26 @@ class ThriftServer:
             connection.send(answer)
             if connection.reason is not None or connection.unsent is not None:
                 return True
-            connection.passed_bytes = 0
-            connection.request = connection.gathered()
-            if connection.request is not None or connection.reason is not None:
-                # Calls that came together are served in turn with those of others. One after
-                # another they would keep Python's lock from all, for as many as there are.
+            if not self._goes_on(connection, served):
                 return True
-            if 4 * self._free < self._thread_count or self._loop.closing:
-                return True
+        raise AssertionError("it goes on or returns")
+
+    def _goes_on(self, connection: ServedConnection, served: int) -> bool:
+        """Whether the caller's next call is there, and is this thread's to serve after so many."""
+        connection.passed_bytes = 0
+        request = connection.request = connection.gathered()
+        if connection.reason is not None or self._loop.closing:
+            return False
+        if request is not None and served >= TOGETHER_MAX:
+            # The rest is served in turn with the calls of others. One after another they would keep
+            # Python's lock from all, for as many as came together.
+            return False
+        if request is None and 4 * self._free >= self._thread_count:
             waiting = select.poll()
             waiting.register(connection.sock, select.POLLIN)
-            request = connection.request = connection.receive() if waiting.poll(STAY_MS) else None
-            if request is None or request.weight > LIGHT_BYTES:
-                return True
+            if waiting.poll(STAY_MS):
+                request = connection.request = connection.receive()
+        return request is not None and request.weight <= LIGHT_BYTES
 
     def _answer(self, connection: ServedConnection) -> bytes | None:
         """The answer to a connection's request; None if it is still to come."""
