@@ -51,7 +51,7 @@ class Claimant:
         eager: bool = False,
     ) -> None:
         self.claiming = Claiming(eager=eager)
-        """What is claimed, and what is to be."""
+        """What the owner has claimed, and what it wants."""
         self._owners = owners
         self._owner = owner
         self._lock = lock
@@ -68,7 +68,7 @@ class Claimant:
         """Release what is in doubt, and claim; what it owns by that.
 
         Args:
-            steps: what is to be done, of `claiming`. It ends here, whatever is raised.
+            steps: the steps of `claiming`. They end here, whatever is raised.
             begin: called with what was claimed, before it counts as owned; with that of it which
                 can be. What can't stays in doubt.
 
@@ -124,7 +124,7 @@ class Claimant:
                     return frozenset()
                 gone = self.claiming.taken_away(gone)
         if gone:
-            logger.warning("claims were removed by another hand: %s", sorted(gone)[:10])
+            logger.warning("another program removed claims: %s", sorted(gone)[:10])
         return gone
 
     def give_up(self) -> None:

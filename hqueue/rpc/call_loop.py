@@ -132,6 +132,15 @@ class CallLoop:
             self._back.append(connection)
             self._wake_up()
 
+    def admits(self, connection: ServedConnection) -> bool:
+        """Whether the thread that has just answered a caller may serve its next request, too: it is
+        light, or there is the memory for it and nobody waits for that. From that thread.
+        """
+        request = connection.request
+        if request is None or request.weight <= LIGHT_BYTES:
+            return request is not None
+        return not self._callers.has_queued and self._take_memory(connection, request.weight)
+
     def release(self, connection: ServedConnection, weight: int) -> None:
         """What was made of its request, of this weight, is needed no more. From any thread."""
         if not connection.memory_bytes:

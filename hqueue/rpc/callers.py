@@ -137,6 +137,11 @@ class Callers(Generic[_Caller]):
         caller.moved_ms = now_ms
 
     @property
+    def has_queued(self) -> bool:
+        """Whether any waits for its turn. May be asked from any thread."""
+        return bool(self._queued)
+
+    @property
     def first_queued(self) -> _Caller | None:
         """Whose turn is next."""
         return next(iter(self._queued), None)

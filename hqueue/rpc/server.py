@@ -239,8 +239,8 @@ class ThriftServer:
             waiting = select.poll()
             waiting.register(connection.sock, select.POLLIN)
             if waiting.poll(STAY_MS):
-                request = connection.request = connection.receive()
-        return request is not None and request.weight <= LIGHT_BYTES
+                connection.request = connection.receive()
+        return self._loop.admits(connection)
 
     def _answer(self, connection: ServedConnection) -> bytes | None:
         """The answer to a connection's request; None if it is still to come."""

@@ -40,7 +40,7 @@ async def run_together(roles: Sequence[Role], stopping: asyncio.Event) -> None:
 
 async def run_until_signal(roles: Sequence[Role]) -> None:
     """Play roles until SIGTERM or SIGINT. The process may open as many files as it may allow itself
-    from now on. A second Ctrl-C ends it at once, as if it was killed.
+    from now on. A second Ctrl-C ends it at once, as a kill does.
 
     Raises:
         KeyboardInterrupt: SIGINT came; the roles have ended.

@@ -92,6 +92,8 @@ class Runtime:
             wanted.cancel()
             begun.cancel()
             await asyncio.wait({begun})
+            if not begun.cancelled():
+                begun.exception()  # An error of what was given up is nobody's.
 
     def start(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         """Let something go on beside. An error that it raises ends the worker."""
