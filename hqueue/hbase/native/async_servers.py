@@ -7,6 +7,7 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import TypeVar
 
 from hqueue.errors import ClosedError, HQueueError
@@ -20,8 +21,8 @@ from hqueue.hbase.native.exchanges import (
     InTurn,
     Request,
     Step,
-    Turn,
     answered,
+    no_turn,
     unanswered,
     unsent,
 )
@@ -64,8 +65,6 @@ class AsyncServers:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._servers: dict[tuple[Address, str], _AsyncServer] = {}
-        self._turns: dict[Turn, asyncio.Future[None]] = {}
-        """Those that are taken: done when they are free again."""
         register(self)
 
     def after_fork_in_child(self) -> None:
@@ -151,19 +150,10 @@ class AsyncServers:
         self.check_open()
         self._enter_loop()
         if isinstance(step, InTurn):
-            return await self._in_turn(step)
+            wait_s = self.settings.request_timeout_ms / 1e3
+            return await step.turn.take_in_loop(partial(self.carry_out, step.work), wait_s, no_turn)
         found: object = step.function(step.argument)
         return await found if inspect.isawaitable(found) else found
-
-    async def _in_turn(self, step: InTurn) -> object:
-        while (taken := self._turns.get(step.turn)) is not None:
-            await asyncio.wait([taken])
-        taken = self._turns[step.turn] = asyncio.get_running_loop().create_future()
-        try:
-            return await self.carry_out(step.work)
-        finally:
-            self._turns.pop(step.turn, None)
-            taken.set_result(None)
 
     async def _begin(
         self, request: Request, table: str, ends_s: float
@@ -242,7 +232,6 @@ class AsyncServers:
     def _abandon(self) -> None:
         """Let go of all connections, of a loop that is not there any more."""
         self._loop = None
-        self._turns = {}
         servers, self._servers = self._servers, {}
         for server in servers.values():
             if server.connection is not None:

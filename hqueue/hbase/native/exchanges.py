@@ -4,7 +4,6 @@ server may have done it. However one waits for it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,12 +12,12 @@ from hqueue.hbase import reachability
 from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.translation import translate_answer, translate_silence
 from hqueue.hbase.native.wire import Answer, RemoteError
-from hqueue.runtime.fork import register
+from hqueue.runtime.turn import Turn
 from hqueue.settings.addresses import Address
 
 __all__ = [
     "CLIENT", "MASTER", "REGISTRY", "Ask", "AskAll", "Asking", "Call", "InTurn", "Request", "Step",
-    "Turn", "answered", "unanswered", "unsent",
+    "answered", "no_turn", "unanswered", "unsent",
 ]  # fmt: skip
 
 Result = TypeVar("Result")
@@ -67,17 +66,6 @@ class Call(NamedTuple):
     argument: str
 
 
-class Turn:
-    """Lets one caller at a time go on with something. Usable in a forked child."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        register(self)
-
-    def after_fork_in_child(self) -> None:
-        self.lock = threading.Lock()
-
-
 class InTurn(NamedTuple):
     """Asks for work to be carried out when no other goes on in this turn; the answer is what comes
     of it.
@@ -116,6 +104,14 @@ def unanswered(request: Request, table: str, reason: OSError, *, closed: bool) -
         error.__cause__ = reason
         return error
     return _silence(request, table, reason, sent=True)
+
+
+def no_turn() -> StoreUnavailableError:
+    """What it means that a turn did not come within the time of a request: nothing was sent."""
+    return StoreUnavailableError(
+        "another caller has asked the servers for the same, and has no answer yet",
+        outcome=Outcome.NOT_APPLIED,
+    )
 
 
 def unsent(request: Request, table: str, reason: OSError) -> StoreUnavailableError:

@@ -18,11 +18,12 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.hbase.native.cells import Cell
-from hqueue.hbase.native.exchanges import Asking, InTurn, Turn
+from hqueue.hbase.native.exchanges import Asking, InTurn
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.registry import Registry, checked_address
 from hqueue.hbase.native.scanning import Range, Scanning
 from hqueue.hbase.native.translation import reads_answer
+from hqueue.runtime.turn import Turn
 from hqueue.settings.addresses import Address
 
 __all__ = ["Meta", "Region", "RegionMap", "TableRegions"]

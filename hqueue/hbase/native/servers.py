@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import TypeVar
 
 from hqueue.errors import ClosedError, HQueueError
@@ -19,6 +20,7 @@ from hqueue.hbase.native.exchanges import (
     Request,
     Step,
     answered,
+    no_turn,
     unanswered,
     unsent,
 )
@@ -161,8 +163,8 @@ class Servers:
         if isinstance(step, AskAll):
             return self.ask_all(step.requests, step.table, together_max=step.together_max)
         if isinstance(step, InTurn):
-            with step.turn.lock:
-                return self.carry_out(step.work)
+            wait_s = bounded_ms(self.settings.request_timeout_ms) / 1e3
+            return step.turn.take(partial(self.carry_out, step.work), wait_s, no_turn)
         self.check_open()
         return step.function(step.argument)
 

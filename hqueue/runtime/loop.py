@@ -1,0 +1,239 @@
+"""The event loop of a process's background work, in the one thread that carries all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import itertools
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+from hqueue.errors import HQueueError
+from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.fork import register
+from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.thread_pool import ThreadPool
+from hqueue.runtime.threads import START_S, try_start
+from hqueue.runtime.waiting import Event, InterruptibleFuture
+
+__all__ = ["LoopThread", "background", "in_thread"]
+
+logger = logging.getLogger(__name__)
+
+NAME = "hqueue-loop"
+BLOCKING_MAX = 8
+"""So many calls that block are under way at a time."""
+BROKEN_S = 1.0
+"""How long the thread pauses when the loop itself fails: a program may have closed what it polls
+with."""
+
+WAKES_MAX = 64 * 1024
+_ONCE = (b"\0",)
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_Call = tuple[Callable[..., object], tuple[object, ...]]
+
+
+class LoopThread:
+    """An event loop and the thread that runs it, for tasks that belong to no caller. Thread-safe.
+
+    No task may block it: what does goes by `in_thread`. Whatever a task raises, the others go on.
+    They go on while the process ends, too, until its last handler of `atexit` has returned, and are
+    left where they are then. In a forked child there are none of them.
+
+    Made by `background`, in its thread.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.current_thread()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Loops keep no task."""
+        self._calls: collections.deque[_Call] = collections.deque()
+        self._woken, self._wake = socket.socketpair()
+        for each in (self._woken, self._wake):
+            each.setblocking(False)
+        self._loop.add_reader(self._woken, self._take_calls)
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether the caller runs in it, and must not block."""
+        return threading.current_thread() is self._thread
+
+    def start(
+        self,
+        function: Callable[Parameters, Coroutine[Any, Any, Result]],
+        *args: Parameters.args,
+        **named: Parameters.kwargs,
+    ) -> InterruptibleFuture[Result]:
+        """Have a coroutine go on by itself.
+
+        It has none of the caller's context variables: a bound on what the caller does is no bound
+        on this.
+
+        Returns:
+            What comes of it, for another thread to wait for. `cancel` cancels it. An error that is
+            no `HQueueError` is logged, too: perhaps nobody looks.
+        """
+        future: InterruptibleFuture[Result] = InterruptibleFuture()
+        self.call(self._begin, future, function, args, named)
+        return future
+
+    def call(self, function: Callable[..., object], *args: object) -> None:
+        """Have something called by the loop, soon. What it raises is logged."""
+        # One step, for asyncio takes an `OSError` of a handler of a signal for its own.
+        note = map(self._calls.append, ((function, args),))
+        try:
+            collections.deque(itertools.chain(note, map(self._wake.send, _ONCE)), maxlen=0)
+        except BlockingIOError as exc:  # It is woken already.
+            if is_interruption(exc):
+                raise
+
+    def call_later(
+        self, delay_ms: float, function: Callable[..., object], *args: object
+    ) -> InterruptibleFuture[None]:
+        """Have something that may block called later, in a thread. `cancel` prevents that."""
+        return self.start(_call_later, delay_ms, function, args)
+
+    def _take_calls(self) -> None:
+        self._woken.recv(WAKES_MAX)
+        while self._calls:
+            function, args = self._calls.popleft()
+            self._loop.call_soon(function, *args, context=contextvars.Context())
+
+    def _begin(
+        self,
+        future: InterruptibleFuture[Any],
+        function: Callable[..., Coroutine[Any, Any, Any]],
+        args: tuple[object, ...],
+        named: dict[str, object],
+    ) -> None:
+        if future.cancelled():
+            future.set_running_or_notify_cancel()
+            return
+        task = self._loop.create_task(_carry(future, function, args, named))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        future.add_done_callback(lambda _: self._cancel(future, task))
+
+    def _cancel(self, future: InterruptibleFuture[Any], task: asyncio.Task[None]) -> None:
+        if future.cancelled():
+            self.call(task.cancel)
+
+    def _run(self) -> None:
+        """Run the loop, and run it again when something in it stops it: `SystemExit` does that."""
+        while True:
+            _, error = call_foreign("a task in the background", self._loop.run_forever)
+            if isinstance(error, Exception):
+                time.sleep(BROKEN_S)
+
+
+async def _carry(
+    future: InterruptibleFuture[Any],
+    function: Callable[..., Coroutine[Any, Any, Any]],
+    args: tuple[object, ...],
+    named: dict[str, object],
+) -> None:
+    try:
+        result = await function(*args, **named)
+    except asyncio.CancelledError:
+        future.cancel()
+        future.set_running_or_notify_cancel()
+    except BaseException as exc:
+        if not isinstance(exc, HQueueError):
+            logger.exception("a task in the background failed")
+        if future.set_running_or_notify_cancel():
+            future.set_exception(exc)
+    else:
+        if future.set_running_or_notify_cancel():
+            future.set_result(result)
+
+
+async def _call_later(
+    delay_ms: float, function: Callable[..., object], args: tuple[object, ...]
+) -> None:
+    await asyncio.sleep(delay_ms / 1e3)
+    await in_thread(function, *args)
+
+
+async def in_thread(
+    function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs
+) -> Result:
+    """Have one of a few threads call something that blocks. Cancelled, it is not called, or nobody
+    learns what came of it.
+
+    Raises:
+        HQueueError: no thread runs, and the system starts none. It was not called.
+    """
+    return await asyncio.wrap_future(_blocking.submit(function, *args, **named))
+
+
+_blocking = ThreadPool(BLOCKING_MAX, "hqueue-loop-call")
+
+
+class _Process:
+    """The loop thread of this process, if it has one."""
+
+    def __init__(self) -> None:
+        self.loop: LoopThread | None = None
+        self._inherited: list[LoopThread] = []
+        """The parent process's. To let go of one would end its tasks here, and unregister what it
+        polls for there.
+        """
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        if self.loop is not None:
+            self._inherited.append(self.loop)
+        self.loop = None
+        self._lock = threading.Lock()
+        self._begun: Event | None = None
+        """Set when the thread that was started last has made the loop, or failed to."""
+
+    def background(self) -> LoopThread | None:
+        if self.loop is None:
+            begun = self._begin()
+            if begun is not None:
+                begun.wait(START_S)
+        return self.loop
+
+    def _begin(self) -> Event | None:
+        """Start the thread, unless one was started; what to wait for."""
+        with self._lock:
+            if self.loop is None and (self._begun is None or self._begun.is_set()):
+                begun = Event()
+                if try_start(self._run, begun, name=NAME) is None:  # It waits for the lock.
+                    return None
+                self._begun = begun
+            return self._begun
+
+    def _run(self, begun: Event) -> None:
+        try:
+            with self._lock:
+                if self.loop is not None:  # That of a caller who was interrupted.
+                    return
+                self.loop = loop = LoopThread()
+        except OSError as exc:
+            logger.warning("there is no event loop for work in the background: %s", exc)
+            return
+        finally:
+            begun.set()
+        loop._run()
+
+
+_process = _Process()
+
+
+def background() -> LoopThread | None:
+    """The loop thread of this process, which is started when it is asked for first. None if there
+    can be none now: the caller does the work itself, or does without.
+    """
+    return _process.background()
