@@ -17,7 +17,7 @@ from hqueue import __version__
 from hqueue.cli.exits import EXIT_CODES_TEXT, ExitCode, OutputError, exit_code_of, show_error
 from hqueue.cli.loading import InstalledCommands, installed_packages
 from hqueue.cli.output import flush_stdout
-from hqueue.cli.registering import add_command, unwrapped
+from hqueue.cli.registering import commands, unwrapped
 from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.cli.setting_options import options_of
 from hqueue.errors import (
@@ -110,7 +110,7 @@ def options(
     _log_to_stderr(verbose)
 
 
-def show_help(
+def help_(
     context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="COMMAND")] = None,
 ) -> None:
@@ -123,7 +123,7 @@ def show_help(
     )
 
 
-add_command(app, "help", show_help, "Shell")
+commands("Shell", help_)(app)
 
 
 def run(arguments: Sequence[str], session: Session) -> int:

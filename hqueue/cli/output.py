@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import json as json_
 import select
 import sys
 import threading
@@ -13,7 +13,7 @@ from hqueue.cli.exits import OutputError
 from hqueue.runtime.threads import start
 from hqueue.runtime.waiting import Event
 
-__all__ = ["Output", "flush_stdout", "show_table", "write_json"]
+__all__ = ["Output", "flush_stdout", "show_rows", "show_table", "write_json"]
 
 FLUSH_EVERY_MS = 20
 
@@ -122,7 +122,7 @@ def flush_stdout() -> None:
 
 def write_json(value: object) -> None:
     """Write one JSON document on one line to stdout."""
-    line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    line = json_.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     _write(line + "\n")
 
 
@@ -137,11 +137,13 @@ def show_table(
 
     Args:
         columns: the headings.
-        rows: the cells; None is shown as ``-``.
+        rows: the cells; None is shown as ``-``, and a text as `hqueue.cli.formats.printable`.
         title: what stands above it on a terminal.
         numbers: the columns to be aligned to the right.
     """
-    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    from hqueue.cli.formats import printable  # noqa: PLC0415  (not for the version)
+
+    texts = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         _write("".join("\t".join(row) + "\n" for row in texts))
         return
@@ -156,6 +158,21 @@ def show_table(
     for row in texts:
         table.add_row(*map(Text, row))
     Console().print(table)
+
+
+def show_rows(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    json: bool,
+    numbers: Sequence[str] = (),
+) -> None:
+    """Show rows as a table; in JSON a document a row, whose fields are the columns."""
+    if json:
+        for row in rows:
+            write_json(dict(zip(columns, row, strict=True)))
+    else:
+        show_table(columns, rows, numbers=numbers)
 
 
 def _write(text: str) -> None:

@@ -11,20 +11,43 @@ import typer
 
 from hqueue.errors import HQueueError, InvalidInputError, Outcome
 
-__all__ = ["add_command", "duration_option", "only_reads", "unwrapped"]
+__all__ = ["commands", "duration_option", "group", "only_reads", "unwrapped"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def add_command(app: typer.Typer, name: str, command: Callable[..., object], panel: str) -> None:
-    """Add a command under a heading of the application's help."""
-    text = unwrapped(inspect.getdoc(command) or "")
-    if "[" in text:
-        from rich.markup import escape  # noqa: PLC0415  (slow, and not for the version)
+Register = Callable[[typer.Typer], None]
+"""Adds commands to an application: what an entry point names."""
 
-        text = escape(text)  # "[hub]" is no markup.
-    app.command(name, rich_help_panel=panel, help=text)(command)
+
+def commands(panel: str, *functions: Callable[..., object]) -> Register:
+    """What adds these functions as commands of their names, under a heading of the help. One whose
+    name Python has for itself ends with an underscore, which the command's does not.
+    """
+
+    def register(app: typer.Typer) -> None:
+        for function in functions:
+            text = unwrapped(inspect.getdoc(function) or "")
+            if "[" in text:
+                from rich.markup import escape  # noqa: PLC0415  (slow, and not for the version)
+
+                text = escape(text)  # "[hub]" is no markup.
+            name = function.__name__.removesuffix("_").replace("_", "-")
+            app.command(name, rich_help_panel=panel, help=text)(function)
+
+    return register
+
+
+def group(panel: str, name: str, help: str, *functions: Callable[..., object]) -> Register:
+    """What adds a command of this name, of which these functions are the subcommands."""
+
+    def register(app: typer.Typer) -> None:
+        subcommands = typer.Typer(help=help, no_args_is_help=True)
+        commands("Commands", *functions)(subcommands)
+        app.add_typer(subcommands, name=name, rich_help_panel=panel)
+
+    return register
 
 
 def duration_option(help: str, *names: str, low_ms: int = 0) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.cli.setting_options import options_of
 from hqueue_workers.hub.hub import Hub
@@ -18,11 +18,6 @@ from hqueue_workers.roles import Role, run_until_signal
 from hqueue_workers.worker import Worker
 
 __all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "worker", worker, "Push")
 
 
 @options_of(WorkerSettings)
@@ -47,3 +42,6 @@ def worker(context: typer.Context, *, given: Mapping[str, Any]) -> None:
         await run_until_signal(roles)
 
     asyncio.run(run())
+
+
+register = commands("Push", worker)

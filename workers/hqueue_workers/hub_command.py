@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.cli.setting_options import options_of
 from hqueue_workers.hub.hub import Hub
@@ -22,11 +22,6 @@ _API_LIMITS = (
     "scanners_max", "scanner_bytes_max", "scanners_bytes_max",
 )  # fmt: skip
 """Settings that a hub takes from its file and environment alone."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "hub", hub, "Hubs")
 
 
 @options_of(HubSettings, without=_API_LIMITS)
@@ -48,3 +43,6 @@ def hub(
         await run_until_signal([Hub(session_of(context).client, queues, settings)])
 
     asyncio.run(run())
+
+
+register = commands("Hubs", hub)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.exits import ExitCode
-from hqueue.cli.output import show_table, write_json
+from hqueue.cli.output import show_rows
 from hqueue.cli.progress import Advance, size_text
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
 
@@ -24,18 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add this command to the application."""
-    add_command(app, "check", check, "Queues")
-
-
 def check(  # noqa: PLR0917  (the command's)
     context: typer.Context,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    queue: options.Queue,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only these partitions.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
+    json: options.Json = False,
     ranges: Annotated[
         bool, typer.Option("--ranges", help="And that topics lie where hubs say. Needs ZooKeeper.")
     ] = False,
@@ -75,14 +71,9 @@ def check(  # noqa: PLR0917  (the command's)
             bar.advance(total - seen_bytes)
             seen_bytes = total
     findings = [finding for result in results.values() for finding in result.findings]
-    if json:
-        for finding in findings:
-            write_json(
-                {"partition": finding.partition, "row": finding.row, "problem": finding.problem}
-            )
-    elif findings:
+    if findings:
         rows = ((f.partition, f.row, f.problem) for f in findings)
-        show_table(("partition", "row", "problem"), rows, numbers=("partition",))
+        show_rows(("partition", "row", "problem"), rows, json=json, numbers=("partition",))
     for result in results.values():
         for one in result.unfinished:
             print(
@@ -143,3 +134,6 @@ def _ranges(client: Client, queue: str) -> tuple[dict[str, Sequence[LogRange]], 
                 assert isinstance(entry.found.value, TopicPersistenceInfo)
                 known[entry.subject.topic] = entry.found.value.ranges
     return known, broken
+
+
+register = commands("Queues", check)

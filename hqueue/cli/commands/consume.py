@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.commands.groups import PANEL
-from hqueue.cli.commands.scan import (
-    FormatOption,
-    IdleOption,
-    LimitOption,
-    PrintHeadersOption,
-    PrintKeyOption,
-    TopicsOption,
-)
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.output import Output
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import HQueueError
 from hqueue.runtime.stopping import stopping
@@ -49,11 +42,6 @@ class Begin(str, enum.Enum):
     LATEST = "latest"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "consume", consume, PANEL)
-
-
 def consume(
     context: typer.Context,
     queue: Annotated[
@@ -70,7 +58,7 @@ def consume(
             "also those that are created later."
         ),
     ] = None,
-    topic: TopicsOption = None,
+    topic: options.Topics = None,
     begin: Annotated[
         Begin, typer.Option("--from", help="Where partitions begin that have no offset yet.")
     ] = Begin.EARLIEST,
@@ -78,11 +66,11 @@ def consume(
         str | None,
         typer.Option(help="Makes it a static member: back in time, it has its partitions again."),
     ] = None,
-    chosen: FormatOption = Format.TEXT,
-    print_key: PrintKeyOption = False,
-    print_headers: PrintHeadersOption = False,
-    limit: LimitOption = None,
-    idle_ms: IdleOption = None,
+    chosen: options.MessageFormat = Format.TEXT,
+    print_key: options.PrintKey = False,
+    print_headers: options.PrintHeaders = False,
+    limit: options.Limit = None,
+    idle_ms: options.Idle = None,
 ) -> None:
     """Consume queues as one of a group, and write the messages to stdout.
 
@@ -171,3 +159,6 @@ def _write_messages(
                 consumer.seek((first.queue, first.partition), first.id)
             raise
         left -= len(messages)
+
+
+register = commands(PANEL, consume)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands.scan import PrintHeadersOption, PrintKeyOption
-from hqueue.cli.commands.subscribers import NameArgument, QueueArgument
+from hqueue.cli.commands import options
+from hqueue.cli.commands.subscribers import NameArgument
 from hqueue.cli.documents import extra_fields
 from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
 from hqueue.cli.known import check_subscriber
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import CorruptLogError, InvalidInputError
 from hqueue.message_id import MessageID
@@ -30,14 +30,9 @@ __all__ = ["register"]
 VALUE_SHOWN = 60
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "dead-letters", dead_letters, "Subscribers")
-
-
 def dead_letters(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     subscriber: NameArgument,
     *,
     partition: Annotated[
@@ -55,9 +50,9 @@ def dead_letters(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")
     ] = None,
-    print_key: PrintKeyOption = False,
-    print_headers: PrintHeadersOption = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
+    print_key: options.PrintKey = False,
+    print_headers: options.PrintHeaders = False,
+    json: options.Json = False,
 ) -> None:
     """List a subscriber's dead letters that were not put back, or put them back to it alone.
 
@@ -119,8 +114,8 @@ def _cells(letter: DeadLetter, extra: Iterable[Callable[[Message], str]]) -> tup
         shown = "(expired)"
     elif sys.stdout.isatty() and len(shown) > VALUE_SHOWN:
         shown = shown[: VALUE_SHOWN - 1] + "…"
-    cells = (message.partition, letter.id, message.id, printable(message.topic))
-    told = (letter.attempts, printable(letter.reason))
+    cells = (message.partition, letter.id, message.id, message.topic)
+    told = (letter.attempts, letter.reason)
     return (*cells, *told, *(text_of(message) for text_of in extra), shown)
 
 
@@ -139,3 +134,6 @@ def _as_json(letter: DeadLetter) -> dict[str, object]:
         **extra_fields(message),
         "value": message.value.decode("utf-8", "backslashreplace"),
     }
+
+
+register = commands("Subscribers", dead_letters)

@@ -7,38 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.commands.subscribers import START_HELP, parse_start
 from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.registering import group, only_reads
 from hqueue.cli.session import session_of
 
 if TYPE_CHECKING:
     from hqueue.groups import GroupDescription, GroupPartition
 
-__all__ = ["PANEL", "app", "register"]
+__all__ = ["PANEL", "register"]
 
 PANEL = "Consumer groups"
 UNREADABLE = "unreadable"
-COMMANDS = "Commands"
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
-
-app = typer.Typer(
-    help="List and describe groups of consumers, and set or forget how far they are.",
-    no_args_is_help=True,
-)
-
-
-def register(root: typer.Typer) -> None:
-    """Add the commands to the application."""
-    root.add_typer(app, name="groups", rich_help_panel=PANEL)
 
 
 @only_reads
-def list_(context: typer.Context, json: JsonOption = False) -> None:
+def list_(context: typer.Context, json: options.Json = False) -> None:
     """List all groups.
 
     Without a terminal: group, how many consumers are in it, the queues that it has offsets in with
@@ -51,7 +39,7 @@ def list_(context: typer.Context, json: JsonOption = False) -> None:
         return
     show_table(
         ("group", "members", "queues"),
-        ((printable(each.group), each.members, ",".join(each.queues) or None) for each in listings),
+        ((each.group, each.members, ",".join(each.queues) or None) for each in listings),
         numbers=("members",),
     )
 
@@ -67,7 +55,7 @@ def describe(
     members: Annotated[
         bool, typer.Option("--members", help="The consumers in it, and not its partitions.")
     ] = False,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Show how far a group is in each partition, and which consumer has it.
 
@@ -91,7 +79,7 @@ def describe(
                 (
                     each.queue,
                     each.partition,
-                    None if each.owner is None else printable(each.owner),
+                    each.owner,
                     UNREADABLE if each.unreadable and each.lag is None else each.committed,
                     None if each.lag is None else each.lag.messages,
                 )
@@ -107,14 +95,11 @@ def describe(
 def reset(
     context: typer.Context,
     group: GroupArgument,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    queue: options.Queue,
     *,
     to: Annotated[str, typer.Option("--to", help=f"Where it goes on: {START_HELP}.")],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", help="A partition; all if none is given."),
-    ] = None,
-    yes: YesOption = False,
+    partition: options.Partitions = None,
+    yes: options.Yes = False,
 ) -> None:
     """Let a group that does not consume a queue go on elsewhere in it, further back or ahead.
 
@@ -139,7 +124,7 @@ def delete(
     queue: Annotated[
         str | None, typer.Option("--queue", "-q", help="Only how far it is in this queue.")
     ] = None,
-    yes: YesOption = False,
+    yes: options.Yes = False,
 ) -> None:
     """Forget a group without consumers, and how far it is. Its queues may be gone."""
     session = session_of(context)
@@ -147,15 +132,6 @@ def delete(
     session.confirm(f"Forget how far {printable(group)} is in {where}?", yes=yes)
     session.client.delete_group(group, queue=queue)
     print(f"Forgot how far {printable(group)} was in {where}.", file=sys.stderr)
-
-
-for _name, _command in (
-    ("list", list_),
-    ("describe", describe),
-    ("reset", reset),
-    ("delete", delete),
-):
-    add_command(app, _name, _command, COMMANDS)
 
 
 def _members(described: GroupDescription) -> list[dict[str, object]]:
@@ -174,7 +150,7 @@ def _show_members(described: GroupDescription) -> None:
         ("consumer", "partitions", "queues"),
         (
             (
-                printable(consumer),
+                consumer,
                 sum(each.owner == consumer for each in described.partitions),
                 ",".join(sorted(streams)) or None,
             )
@@ -194,3 +170,11 @@ def _as_json(each: GroupPartition) -> dict[str, object]:
         "age_ms": None if each.lag is None else each.lag.age_ms,
         "unreadable": None if each.unreadable is None else str(each.unreadable),
     }
+
+
+register = group(
+    PANEL,
+    "groups",
+    "List and describe groups of consumers, and set or forget how far they are.",
+    *(list_, describe, reset, delete),
+)

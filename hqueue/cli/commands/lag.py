@@ -13,7 +13,7 @@ import typer
 from hqueue.cli.formats import printable
 from hqueue.cli.known import check_group, check_queue, check_subscriber
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import GroupNotFoundError
 from hqueue.metadata import PartitionKey, SubscriptionKey
@@ -51,11 +51,6 @@ class _Row(NamedTuple):
     connected: bool
     lag: PartitionLag | None
     """None where the queue, or how far one is, can't be read now."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "lag", lag, "Subscribers")
 
 
 @only_reads
@@ -149,9 +144,7 @@ def _groups(client: Client, queue: str | None, group: str | None) -> Iterator[_R
 
 def _cells(row: _Row) -> tuple[object, ...]:
     reader, connected = row.reader, "yes" if row.connected else "no"
-    group = None if reader.group is None else printable(reader.group)
-    holder = None if row.holder is None else printable(row.holder)
-    return reader.queue, reader.subscriber, group, reader.partition, holder, connected
+    return reader.queue, reader.subscriber, reader.group, reader.partition, row.holder, connected
 
 
 def _figures(row: _Row) -> tuple[object, object]:
@@ -190,7 +183,7 @@ def _table(rows: Sequence[_Row], before: dict[_Reader, int], seconds: float) -> 
             figures = (f"{row.lag.messages:,}", _age_text(row.lag.age_ms), speed)
         texts = zip(COLUMNS, (*_cells(row), *figures), strict=True)
         shown = (text for column, text in texts if column not in unused)
-        table.add_row(*(Text("-" if text is None else str(text)) for text in shown))
+        table.add_row(*(Text("-" if text is None else printable(str(text))) for text in shown))
     return table
 
 
@@ -204,3 +197,6 @@ def _age_text(age_ms: int) -> str:
         return f"{age_ms} ms"
     seconds = age_ms // 1_000
     return f"{seconds} s" if seconds < 600 else f"{seconds // 60:,} min"
+
+
+register = commands("Subscribers", lag)

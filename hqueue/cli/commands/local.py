@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.output import Output, show_table, write_json
 from hqueue.cli.progress import size_text
+from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, LocalServerError
 from hqueue.settings.connection import GATEWAYS, NATIVE
@@ -23,7 +25,7 @@ from hqueue.settings.names import with_closest
 if TYPE_CHECKING:
     from hqueue.local.server import LocalServer, ProcessStatus, Status
 
-__all__ = ["app", "register", "start_server"]
+__all__ = ["register", "start_server"]
 
 Profile = Annotated[
     str, typer.Option(help="standalone, or cluster: HDFS and three region servers.")
@@ -34,18 +36,7 @@ Gateways = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON.")]
 
-app = typer.Typer(
-    help="Start, stop and look at a real HBase on this machine.",
-    no_args_is_help=True,
-)
 
-
-def register(root: typer.Typer) -> None:
-    """Add the commands to the application."""
-    root.add_typer(app, name="local", rich_help_panel="Local server")
-
-
-@app.command()
 def start(
     context: typer.Context,
     profile: Profile = "standalone",
@@ -60,7 +51,6 @@ def start(
     _show(status(), json=json)
 
 
-@app.command()
 def stop(context: typer.Context) -> None:
     """Stop the local server. Its data stays."""
     from hqueue.local import stop as stop_server  # noqa: PLC0415
@@ -71,7 +61,6 @@ def stop(context: typer.Context) -> None:
     print("Stopped." if ran else "No local server was running.", file=sys.stderr)
 
 
-@app.command()
 def status(json: Json = False) -> None:
     """Show the local server and its processes.
 
@@ -92,7 +81,6 @@ def status(json: Json = False) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-@app.command()
 def logs(
     context: typer.Context,
     pattern: Annotated[
@@ -126,10 +114,9 @@ def logs(
             out.write(f"{line.process}\t{line.text}\n".encode("utf-8", "replace"))
 
 
-@app.command()
 def reset(
     context: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: options.Yes = False,
 ) -> None:
     """Stop the local server and delete all that it stored, its queues too."""
     from hqueue.local import reset as reset_server  # noqa: PLC0415
@@ -228,3 +215,11 @@ def _show(found: Status, *, json: bool) -> None:
         ],
         numbers=("pid", "memory"),
     )
+
+
+register = group(
+    "Local server",
+    "local",
+    "Start, stop and look at a real HBase on this machine.",
+    *(start, stop, status, logs, reset),
+)

@@ -13,29 +13,25 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.commands.inputs import open_input
 from hqueue.cli.commands.migration import migrate
 from hqueue.cli.exits import ExitCode, show_error
 from hqueue.cli.known import check_queue
-from hqueue.cli.output import Output, show_table, write_json
+from hqueue.cli.output import Output, show_rows, write_json
 from hqueue.cli.progress import Advance
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.registering import group, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import HQueueError, InvalidInputError, UnsupportedFormatError
 
 if TYPE_CHECKING:
     from hqueue.metadata.managers import Entry, Info, Subject, TopicMetadata, Versioned
 
-__all__ = ["app", "register"]
+__all__ = ["register"]
 
-PANEL = "Hubs"
-COMMANDS = "Commands"
 LINE_BYTES_MAX = 1024 * 1024
 NOUN = "records"
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
 KindOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -49,25 +45,15 @@ StoreOption = Annotated[
     typer.Option("--store", help="zookeeper or hbase; where it is in force if not given."),
 ]
 
-app = typer.Typer(
-    help="Show what hubs keep about topics, take it out of a store or into one, move and check it.",
-    no_args_is_help=True,
-)
-
-
-def register(root: typer.Typer) -> None:
-    """Add the commands to the application."""
-    root.add_typer(app, name="metadata", rich_help_panel=PANEL)
-
 
 @only_reads
 def list_(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     *,
     kind: KindOption = None,
     store: StoreOption = None,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """List the records of a queue's topics: kind, topic, subscriber, version, with tabs between.
 
@@ -95,8 +81,8 @@ def list_(
 @only_reads
 def get(
     context: typer.Context,
-    queue: QueueArgument,
-    topic: TopicArgument,
+    queue: options.Queue,
+    topic: options.Topic,
     subscriber: Annotated[
         str | None, typer.Argument(metavar="SUBSCRIBER", help="Only the subscription of this one.")
     ] = None,
@@ -138,7 +124,7 @@ def get(
 
 
 @only_reads
-def hubs(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
+def hubs(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List the hubs of a queue that are available: address, incarnation, load.
 
     Without a terminal: with tabs between.
@@ -147,18 +133,14 @@ def hubs(context: typer.Context, queue: QueueArgument, json: JsonOption = False)
         there = [hub for _, hub in sorted(metadata.hubs.list().items())]
     if not there:
         check_queue(session_of(context).client, queue)
-    rows = [(str(hub.info.address), hub.info.incarnation, hub.load) for hub in there]
-    if not json:
-        show_table(("address", "incarnation", "load"), rows, numbers=("load",))
-        return
-    for row in rows:
-        write_json(dict(zip(("address", "incarnation", "load"), row, strict=True)))
+    rows = ((str(hub.info.address), hub.info.incarnation, hub.load) for hub in there)
+    show_rows(("address", "incarnation", "load"), rows, json=json, numbers=("load",))
 
 
 @only_reads
 def export(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     *,
     kind: KindOption = None,
     store: StoreOption = None,
@@ -225,14 +207,14 @@ def import_(
 @only_reads
 def check(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     *,
     against: Annotated[
         str | None,
         typer.Option("--against", help="Compare with this store, too: zookeeper or hbase."),
     ] = None,
     store: StoreOption = None,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Read every record of a queue's topics, and compare it with another store's if one is given.
 
@@ -255,18 +237,6 @@ def check(
     print(f"{number} problems in {queue}.", file=sys.stderr)
     if number:
         raise typer.Exit(ExitCode.CORRUPT)
-
-
-for _name, _command in (
-    ("list", list_),
-    ("get", get),
-    ("hubs", hubs),
-    ("export", export),
-    ("import", import_),
-    ("migrate", migrate),
-    ("check", check),
-):
-    add_command(app, _name, _command, COMMANDS)
 
 
 def _findings(
@@ -378,3 +348,11 @@ def _size(stream: BinaryIO) -> int | None:
     """How long a file is."""
     state = os.fstat(stream.fileno())
     return state.st_size if stat.S_ISREG(state.st_mode) else None
+
+
+register = group(
+    "Hubs",
+    "metadata",
+    "Show what hubs keep about topics, take it out of a store or into one, move and check it.",
+    *(list_, get, hubs, export, import_, migrate, check),
+)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import write_json
 from hqueue.cli.progress import Advance
@@ -32,7 +33,7 @@ class Store(enum.Enum):
 
 def migrate(
     context: typer.Context,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    queue: options.Queue,
     *,
     to: Annotated[
         Store | None, typer.Option("--to", help="Move it to this store, or go on with that.")

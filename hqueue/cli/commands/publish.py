@@ -21,7 +21,7 @@ from hqueue.cli.commands.sending import (
 from hqueue.cli.formats import printable
 from hqueue.cli.framing import Framing
 from hqueue.cli.hub_clients import HubsOption, hub_client
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message, topic_bytes
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from hqueue.cli.commands.shipment import Producing
 
 __all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "publish", publish, "Hubs")
 
 
 def publish(
@@ -118,3 +113,6 @@ def publish(
         code = send_stream(source, to, print_ids=print_ids, quiet=quiet)
     if code:
         raise typer.Exit(code)
+
+
+register = commands("Hubs", publish)

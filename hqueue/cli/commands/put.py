@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.commands.sending import (
     Destination,
     FileOption,
@@ -19,7 +20,7 @@ from hqueue.cli.commands.sending import (
     send_values,
 )
 from hqueue.cli.framing import Framing
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.message import Message
@@ -32,14 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "put", put, "Messages")
-
-
 def put(
     context: typer.Context,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    queue: options.Queue,
     values: Annotated[
         list[str] | None,
         typer.Argument(metavar="VALUE", help="Messages, or documents; written all or none."),
@@ -144,3 +140,6 @@ def put(
         code = send_stream(source, to, print_ids=print_ids, quiet=quiet)
     if code:
         raise typer.Exit(code)
+
+
+register = commands("Messages", put)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.commands import options
+from hqueue.cli.output import show_rows, show_table, write_json
+from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, QueueExistsError
 from hqueue.settings.attributes import (
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "ttl_text"]
 
-PANEL = "Queues"
-
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 AttributeOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,25 +36,9 @@ AttributeOptions = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the application."""
-    for name, command in (
-        ("create", create),
-        ("list", list_queues),
-        ("describe", describe),
-        ("alter", alter),
-        ("disable", disable),
-        ("enable", enable),
-        ("truncate", truncate),
-        ("delete", delete),
-        ("locations", locations),
-    ):
-        add_command(app, name, command, PANEL)
-
-
 def create(
     context: typer.Context,
-    queue: QueueName,
+    queue: options.Queue,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", help="1 to 32767; fixed for ever.")
     ],
@@ -91,7 +70,7 @@ def create(
 
 
 @only_reads
-def list_queues(context: typer.Context, json: Json = False) -> None:
+def list_(context: typer.Context, json: options.Json = False) -> None:
     """List all queues.
 
     Without a terminal: name, partitions, TTL in seconds, attributes; with tabs between.
@@ -109,7 +88,7 @@ def list_queues(context: typer.Context, json: Json = False) -> None:
 
 
 @only_reads
-def describe(context: typer.Context, queue: QueueName, json: Json = False) -> None:
+def describe(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """Describe a queue, and where each of its partitions begins and ends.
 
     "messages" counts all that a partition ever had, expired ones too; "end" is the ID from
@@ -153,7 +132,7 @@ def describe(context: typer.Context, queue: QueueName, json: Json = False) -> No
 
 def alter(
     context: typer.Context,
-    queue: QueueName,
+    queue: options.Queue,
     ttl: Annotated[
         str | None, typer.Option(help="How long messages are kept: 86400, 12h, 7d, forever.")
     ] = None,
@@ -170,19 +149,19 @@ def alter(
     _say(f"Altered {queue}: messages are kept {_kept(now.ttl_seconds)}; {changed}.")
 
 
-def disable(context: typer.Context, queue: QueueName) -> None:
+def disable(context: typer.Context, queue: options.Queue) -> None:
     """Let a queue refuse puts and reads; its messages stay."""
     session_of(context).client.disable_queue(queue)
     _say(f"Disabled {queue}.")
 
 
-def enable(context: typer.Context, queue: QueueName) -> None:
+def enable(context: typer.Context, queue: options.Queue) -> None:
     """Let a queue take puts and reads again."""
     session_of(context).client.enable_queue(queue)
     _say(f"Enabled {queue}.")
 
 
-def truncate(context: typer.Context, queue: QueueName, yes: Yes = False) -> None:
+def truncate(context: typer.Context, queue: options.Queue, yes: options.Yes = False) -> None:
     """Delete all messages of a queue, and keep its partitions."""
     session = session_of(context)
     session.confirm(f"Delete all messages of {queue}?", yes=yes)
@@ -192,8 +171,8 @@ def truncate(context: typer.Context, queue: QueueName, yes: Yes = False) -> None
 
 def delete(
     context: typer.Context,
-    queue: QueueName,
-    yes: Yes = False,
+    queue: options.Queue,
+    yes: options.Yes = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also if it is enabled: it is disabled before.")
     ] = False,
@@ -206,19 +185,16 @@ def delete(
 
 
 @only_reads
-def locations(context: typer.Context, queue: QueueName, json: Json = False) -> None:
+def locations(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """Show which region server serves each partition.
 
     Without a terminal: partition, host, port; with tabs between.
     """
     located = session_of(context).client.locations(queue)
-    if json:
-        for location in located:
-            write_json(dataclasses.asdict(location))
-        return
-    show_table(
+    show_rows(
         ("partition", "host", "port"),
         [(location.partition, location.host, location.port) for location in located],
+        json=json,
         numbers=("partition", "port"),
     )
 
@@ -273,3 +249,8 @@ def _attributes(assignments: list[str] | None) -> dict[str, Any]:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+register = commands(
+    "Queues", create, list_, describe, alter, disable, enable, truncate, delete, locations
+)

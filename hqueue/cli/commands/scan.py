@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.output import Output
-from hqueue.cli.registering import add_command, duration_option, only_reads
+from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.moment import MOMENT_HELP, parse_moment
 
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
     from hqueue.queue import Queue
 
 __all__ = [
-    "FormatOption",
-    "IdleOption",
-    "LimitOption",
-    "PartitionsOption",
-    "PrintHeadersOption",
-    "PrintKeyOption",
-    "QueueArgument",
-    "TopicsOption",
     "choose_encoder",
     "register",
     "scans_of",
@@ -37,59 +30,19 @@ __all__ = [
 
 CHUNK_BYTES = 65_536
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-PartitionsOption = Annotated[
-    list[int] | None,
-    typer.Option("--partition", "-p", help="A partition; all if none is given."),
-]
-TopicsOption = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", help="A topic; all if none is given.")
-]
-FormatOption = Annotated[
-    Format,
-    typer.Option(
-        "--format",
-        help="text: time, partition, ID, topic, value. json: a document a line, with the key and "
-        "headers of a message that has some. raw: the value and a newline. length-prefixed: the "
-        "value behind its length. put reads the last three.",
-    ),
-]
-PrintKeyOption = Annotated[
-    bool, typer.Option("--print-key", help="In text: also the key, before the value; - if none.")
-]
-PrintHeadersOption = Annotated[
-    bool,
-    typer.Option(
-        "--print-headers",
-        help="In text: also the headers, before the value, as NAME=VALUE,NAME=VALUE; - if none.",
-    ),
-]
-LimitOption = Annotated[
-    int | None, typer.Option("--limit", "-n", min=1, help="End after so many messages.")
-]
-IdleOption = Annotated[
-    int | None,
-    duration_option("Follow until nothing came for so long.", "--idle-ms", low_ms=1),
-]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "scan", scan, "Messages")
-
 
 @only_reads
 def scan(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     *,
-    partition: PartitionsOption = None,
+    partition: options.Partitions = None,
     start: Annotated[str | None, typer.Option(help=f"From here on: {MOMENT_HELP}.")] = None,
     stop: Annotated[str | None, typer.Option(help="Up to here, likewise, exclusive.")] = None,
-    topic: TopicsOption = None,
-    chosen: FormatOption = Format.TEXT,
-    print_key: PrintKeyOption = False,
-    print_headers: PrintHeadersOption = False,
+    topic: options.Topics = None,
+    chosen: options.MessageFormat = Format.TEXT,
+    print_key: options.PrintKey = False,
+    print_headers: options.PrintHeaders = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help="At most so many messages.")
     ] = None,
@@ -99,7 +52,7 @@ def scan(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="At the end, wait for what comes.")
     ] = False,
-    idle_ms: IdleOption = None,
+    idle_ms: options.Idle = None,
 ) -> None:
     """Read messages to stdout, from the oldest on.
 
@@ -173,3 +126,6 @@ def tell_expired(scanner: CombinedPartitionScanner) -> None:
             f"{scanner.skipped:,} messages can't be read, and were passed by, as was decided.",
             file=sys.stderr,
         )
+
+
+register = commands("Messages", scan)

@@ -12,22 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands.scan import (
-    FormatOption,
-    IdleOption,
-    LimitOption,
-    PartitionsOption,
-    PrintHeadersOption,
-    PrintKeyOption,
-    QueueArgument,
-    TopicsOption,
-    choose_encoder,
-)
+from hqueue.cli.commands import options
+from hqueue.cli.commands.scan import choose_encoder
 from hqueue.cli.commands.subscribers import PANEL, START_HELP, parse_start
 from hqueue.cli.exits import OutputError
 from hqueue.cli.formats import Encode, Format
 from hqueue.cli.output import Output
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.metadata import DeliveryOptions
@@ -43,29 +34,24 @@ __all__ = ["register"]
 DELIVERY_OPTIONS = ", ".join(field.name for field in dataclasses.fields(DeliveryOptions))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "subscribe", subscribe, PANEL)
-
-
 def subscribe(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     *,
     name: Annotated[str, typer.Option(help="The subscriber's name: what its checkpoints are of.")],
-    partition: PartitionsOption = None,
-    topic: TopicsOption = None,
+    partition: options.Partitions = None,
+    topic: options.Topics = None,
     start: Annotated[
         str, typer.Option(help=f"Where it begins if it has no checkpoint: {START_HELP}.")
     ] = "earliest",
     reset: Annotated[
         bool, typer.Option("--reset", help="Begin there also if it has a checkpoint.")
     ] = False,
-    chosen: FormatOption = Format.TEXT,
-    print_key: PrintKeyOption = False,
-    print_headers: PrintHeadersOption = False,
-    limit: LimitOption = None,
-    idle_ms: IdleOption = None,
+    chosen: options.MessageFormat = Format.TEXT,
+    print_key: options.PrintKey = False,
+    print_headers: options.PrintHeaders = False,
+    limit: options.Limit = None,
+    idle_ms: options.Idle = None,
     host: Annotated[
         str | None, typer.Option(help="The host to listen on, as workers reach it.")
     ] = None,
@@ -91,11 +77,11 @@ def subscribe(
     """
     from hqueue.push import Subscription  # noqa: PLC0415  (not needed for help)
 
-    options = _delivery(delivery)
+    how = _delivery(delivery)
     if limit is not None:
-        options = dataclasses.replace(options, batch_messages_max=1)
+        how = dataclasses.replace(how, batch_messages_max=1)
     wanted = Subscription(
-        name, topic or (), start=parse_start(start), reset=reset, delivery=options
+        name, topic or (), start=parse_start(start), reset=reset, delivery=how
     ).add_partitions(partition or ())
     with session_of(context).client.queue(queue) as opened:
         encode = choose_encoder(chosen, opened, print_key=print_key, print_headers=print_headers)
@@ -183,3 +169,6 @@ def _delivery(assignments: Sequence[str] | None) -> DeliveryOptions:
             )
         given[name] = number
     return DeliveryOptions(**given)
+
+
+register = commands(PANEL, subscribe)

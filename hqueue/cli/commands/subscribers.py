@@ -7,43 +7,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.moment import MOMENT_HELP, parse_moment
 
 if TYPE_CHECKING:
     from hqueue.push import Start, SubscriberState
 
-__all__ = ["START_HELP", "NameArgument", "QueueArgument", "parse_start", "register"]
+__all__ = ["START_HELP", "NameArgument", "parse_start", "register"]
 
 PANEL = "Subscribers"
 START_HELP = f"earliest, latest, {MOMENT_HELP}"
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 NameArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber's name.")]
-PartitionsOption = Annotated[
-    list[int] | None,
-    typer.Option("--partition", "-p", help="A partition; all if none is given."),
-]
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the application."""
-    for name, command in (
-        ("subscribers", subscribers),
-        ("add-subscriber", add_subscriber),
-        ("delete-subscriber", delete_subscriber),
-        ("seek", seek),
-    ):
-        add_command(app, name, command, PANEL)
 
 
 @only_reads
 def subscribers(
     context: typer.Context,
-    queue: QueueArgument,
-    json: Annotated[bool, typer.Option("--json", help="JSON, a document a line.")] = False,
+    queue: options.Queue,
+    json: options.Json = False,
 ) -> None:
     """List a queue's subscribers, in each partition.
 
@@ -79,10 +64,10 @@ def subscribers(
 
 def add_subscriber(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     subscriber: NameArgument,
     start: Annotated[str, typer.Option(help=f"Where it begins: {START_HELP}.")] = "earliest",
-    partition: PartitionsOption = None,
+    partition: options.Partitions = None,
 ) -> None:
     """Let a subscriber begin at a place that is fixed now, though it connects later."""
     session_of(context).client.add_subscriber(
@@ -93,9 +78,9 @@ def add_subscriber(
 
 def delete_subscriber(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     subscriber: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: options.Yes = False,
 ) -> None:
     """Forget a subscriber that is not connected, and how far it was."""
     session = session_of(context)
@@ -106,10 +91,10 @@ def delete_subscriber(
 
 def seek(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     subscriber: NameArgument,
     to: Annotated[str, typer.Argument(metavar="TO", help=f"Where it goes on: {START_HELP}.")],
-    partition: PartitionsOption = None,
+    partition: options.Partitions = None,
 ) -> None:
     """Let a subscriber that is not connected go on elsewhere, further back or ahead.
 
@@ -151,3 +136,6 @@ def _as_json(state: SubscriberState) -> dict[str, Any]:
         "lag": state.lag,
         "unreadable": None if state.unreadable is None else str(state.unreadable),
     }
+
+
+register = commands(PANEL, subscribers, add_subscriber, delete_subscriber, seek)

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands.scan import (
-    FormatOption,
-    IdleOption,
-    PartitionsOption,
-    PrintHeadersOption,
-    PrintKeyOption,
-    QueueArgument,
-    TopicsOption,
-    choose_encoder,
-    write_messages,
-)
+from hqueue.cli.commands import options
+from hqueue.cli.commands.scan import choose_encoder, write_messages
 from hqueue.cli.formats import Format
 from hqueue.cli.output import Output
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.message_id import MessageID
 
@@ -36,26 +27,21 @@ WINDOW_MS_FIRST = 16
 WINDOW_GROWTH = 4
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "tail", tail, "Messages")
-
-
 @only_reads
 def tail(
     context: typer.Context,
-    queue: QueueArgument,
+    queue: options.Queue,
     *,
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, help="The newest so many messages.")
     ] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
-    partition: PartitionsOption = None,
-    topic: TopicsOption = None,
-    chosen: FormatOption = Format.TEXT,
-    print_key: PrintKeyOption = False,
-    print_headers: PrintHeadersOption = False,
-    idle_ms: IdleOption = None,
+    partition: options.Partitions = None,
+    topic: options.Topics = None,
+    chosen: options.MessageFormat = Format.TEXT,
+    print_key: options.PrintKey = False,
+    print_headers: options.PrintHeaders = False,
+    idle_ms: options.Idle = None,
 ) -> None:
     """Show the newest messages of a queue, by ID, and with --follow those that come."""
     topics = topic or ()
@@ -120,3 +106,6 @@ def _scan(start: MessageID, topics: Sequence[str]) -> Scan:
 
 def _order(message: ReceivedMessage) -> tuple[int, int]:
     return message.id, message.partition
+
+
+register = commands("Messages", tail)

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hqueue.cli.commands.scan import (
-    FormatOption,
-    IdleOption,
-    LimitOption,
-    PrintHeadersOption,
-    PrintKeyOption,
-)
+from hqueue.cli.commands import options
 from hqueue.cli.formats import Encode, Format, encoder, printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.output import Output
@@ -46,8 +40,8 @@ SubscriberOption = Annotated[
 
 def consume(
     context: typer.Context,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    queue: options.Queue,
+    topic: options.Topic,
     *,
     subscriber: SubscriberOption,
     hubs: HubsOption = None,
@@ -62,11 +56,11 @@ def consume(
         str | None,
         typer.Option(help="Where hubs reach this process; the address from which it reaches them."),
     ] = None,
-    chosen: FormatOption = Format.TEXT,
-    print_key: PrintKeyOption = False,
-    print_headers: PrintHeadersOption = False,
-    limit: LimitOption = None,
-    idle_ms: IdleOption = None,
+    chosen: options.MessageFormat = Format.TEXT,
+    print_key: options.PrintKey = False,
+    print_headers: options.PrintHeaders = False,
+    limit: options.Limit = None,
+    idle_ms: options.Idle = None,
 ) -> None:
     """Write a topic's messages to stdout, in their order, from a subscription's mark on.
 
@@ -128,8 +122,8 @@ def _consume(
 
 def unsubscribe(
     context: typer.Context,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    queue: options.Queue,
+    topic: options.Topic,
     *,
     subscriber: SubscriberOption,
     hubs: HubsOption = None,

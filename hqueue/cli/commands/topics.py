@@ -3,51 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from hqueue.cli.commands import options
 from hqueue.cli.commands.metadata import hubs
 from hqueue.cli.commands.topic_consume import consume, unsubscribe
 from hqueue.cli.exits import ExitCode
 from hqueue.cli.formats import printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.known import check_queue
-from hqueue.cli.output import show_table, write_json
-from hqueue.cli.registering import add_command, only_reads
+from hqueue.cli.output import show_rows, show_table, write_json
+from hqueue.cli.registering import commands, group, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import UnsupportedFormatError
 from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from hqueue.metadata.managers import TopicAccess
 
-    from hqueue.metadata.managers import TopicAccess, TopicMetadata
+__all__ = ["register"]
 
-__all__ = ["app", "register"]
 
-PANEL = "Hubs"
-COMMANDS = "Commands"
-
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+NUMBERS = ("ranges", "partition", "epoch", "lag", "age_ms")
 NAMES = "Names with commas between; one that ends with * stands for all that begin so."
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON, a document a line.")]
-
-app = typer.Typer(
-    help="Topics with owners: where their messages lie, which hub owns each, and what they say.",
-    no_args_is_help=True,
-)
-
-
-def register(root: typer.Typer) -> None:
-    """Add the commands to the application."""
-    root.add_typer(app, name="topics", rich_help_panel=PANEL)
-    add_command(root, "hubs", hubs, PANEL)
 
 
 @only_reads
-def list_(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
+def list_(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List a queue's topics: topic, how many ranges of the log it has, the partition and the epoch
     of the last one.
 
@@ -77,13 +61,13 @@ def list_(context: typer.Context, queue: QueueArgument, json: JsonOption = False
             )
     if not rows and not broken:
         check_queue(session_of(context).client, queue)
-    _show(("topic", "ranges", "partition", "epoch"), rows, json=json)
+    show_rows(("topic", "ranges", "partition", "epoch"), rows, json=json, numbers=NUMBERS)
     if broken:
         raise typer.Exit(ExitCode.CORRUPT)
 
 
 @only_reads
-def owners(context: typer.Context, queue: QueueArgument, json: JsonOption = False) -> None:
+def owners(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List which hub owns each topic of a queue that has an owner: topic, address, whether that hub
     is available.
 
@@ -92,22 +76,22 @@ def owners(context: typer.Context, queue: QueueArgument, json: JsonOption = Fals
     rows: list[tuple[object, ...]] = []
     with session_of(context).client.topic_metadata(queue) as metadata:
         there = {hub.info for hub in metadata.hubs.list().values()}
-        for topic in _topics(metadata):
+        for topic in metadata.persistence.topics():
             found = metadata.ownership.read_owner_info(topic).result()
             if found is not None:
                 rows.append((topic, str(found.value.address), found.value in there))
     if not rows:
         check_queue(session_of(context).client, queue)
-    _show(("topic", "hub", "available"), rows, json=json)
+    show_rows(("topic", "hub", "available"), rows, json=json, numbers=NUMBERS)
 
 
 @only_reads
 def describe(
     context: typer.Context,
-    queue: QueueArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    queue: options.Queue,
+    topic: options.Topic,
     *,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Show where a topic's messages lie: the ranges of the log, oldest first: partition, the first
     and the last ID, the owner's epoch. The last range is open while the topic is published to.
@@ -131,16 +115,16 @@ def describe(
         )
         for each in found.value.ranges
     ]
-    _show(("partition", "first", "last", "epoch"), rows, json=json)
+    show_rows(("partition", "first", "last", "epoch"), rows, json=json, numbers=NUMBERS)
 
 
 @only_reads
 def subscriptions(
     context: typer.Context,
-    queue: QueueArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    queue: options.Queue,
+    topic: options.Topic,
     *,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """List a topic's subscriptions, and how far each is behind: subscriber, the last ID that it
     consumed, lag in messages, age of the oldest of them in milliseconds, whether the lag is exact.
@@ -168,13 +152,15 @@ def subscriptions(
         (name, str(last), lags[name].messages, lags[name].age_ms, lags[name].exact)
         for name, last in consumed.items()
     ]
-    _show(("subscriber", "consumed", "lag", "age_ms", "exact"), rows, json=json)
+    show_rows(
+        ("subscriber", "consumed", "lag", "age_ms", "exact"), rows, json=json, numbers=NUMBERS
+    )
 
 
 def move(
     context: typer.Context,
-    queue: QueueArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    queue: options.Queue,
+    topic: options.Topic,
     to: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The hub, as it is registered.")],
     *,
     hubs: HubsOption = None,
@@ -187,8 +173,8 @@ def move(
 
 def allow(
     context: typer.Context,
-    queue: QueueArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    queue: options.Queue,
+    topic: options.Topic,
     *,
     publish: Annotated[str | None, typer.Option(help=f"Who may publish. {NAMES}")] = None,
     subscribe: Annotated[str | None, typer.Option(help="Who may subscribe and consume.")] = None,
@@ -197,7 +183,7 @@ def allow(
     ] = None,
     hubs: HubsOption = None,
     caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Say who may do what with a topic, and show its rules: what, who. A rule that is not given
     stays. A topic that is not there is created, if a rule is given.
@@ -224,12 +210,12 @@ def allow(
 
 def delete(
     context: typer.Context,
-    queue: QueueArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    queue: options.Queue,
+    topic: options.Topic,
     *,
     hubs: HubsOption = None,
     caller: Annotated[str, typer.Option(help="Who calls, as hubs are told.")] = "hqueue",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: options.Yes = False,
 ) -> None:
     """Delete a topic and its subscriptions. Its messages stay in the queue for as long as it keeps
     messages; a topic that is created later under this name has none of them.
@@ -240,35 +226,21 @@ def delete(
             _say_missing(queue, topic)
 
 
-_COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
-    ("list", list_),
-    ("describe", describe),
-    ("owners", owners),
-    ("subscriptions", subscriptions),
-    ("move", move),
-    ("allow", allow),
-    ("delete", delete),
-    ("consume", consume),
-    ("unsubscribe", unsubscribe),
-)
-for _name, _command in _COMMANDS:
-    add_command(app, _name, _command, COMMANDS)
-
-
 def _say_missing(queue: str, topic: str) -> NoReturn:
     print(f"There is no topic {printable(topic)} in {queue}.", file=sys.stderr)
     raise typer.Exit(ExitCode.FAILED)
 
 
-def _topics(metadata: TopicMetadata) -> Iterator[str]:
-    """The topics of which it is known where they lie."""
-    return metadata.persistence.topics()
+_topics = group(
+    "Hubs",
+    "topics",
+    "Topics with owners: where their messages lie, which hub owns each, and what they say.",
+    *(list_, describe, owners, subscriptions, move, allow, delete, consume, unsubscribe),
+)
+_hubs = commands("Hubs", hubs)
 
 
-def _show(columns: tuple[str, ...], rows: list[tuple[object, ...]], *, json: bool) -> None:
-    if json:
-        for row in rows:
-            write_json(dict(zip(columns, row, strict=True)))
-        return
-    shown = [tuple(printable(c) if isinstance(c, str) else c for c in row) for row in rows]
-    show_table(columns, shown, numbers=("ranges", "partition", "epoch", "lag", "age_ms"))
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    _topics(app)
+    _hubs(app)

@@ -18,7 +18,7 @@ import typer
 from hqueue.cli.commands.inputs import open_input
 from hqueue.cli.commands.local import start_server
 from hqueue.cli.exits import ExitCode
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import commands
 from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.errors import HQueueError
 from hqueue.runtime.threads import start
@@ -38,11 +38,6 @@ BURST_OVER_S = 0.25
 """When nothing came for so long, all that was there at the beginning has been shipped."""
 
 CATCH_UP_S = 30.0
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "demo", demo, "Local server")
 
 
 def demo(
@@ -257,3 +252,6 @@ def _program() -> str:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+register = commands("Local server", demo)

@@ -17,7 +17,7 @@ import typer
 from hqueue.cli.commands.inputs import STDIN, open_input
 from hqueue.cli.exits import ExitCode, exit_code_of, show_error
 from hqueue.cli.output import flush_stdout
-from hqueue.cli.registering import add_command
+from hqueue.cli.registering import commands
 from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.cli.shell.syntax import ALIASES, TOOLKIT, parse_line
 from hqueue.errors import HQueueError, InvalidInputError
@@ -33,11 +33,6 @@ LEAVING = {"exit", "quit"}
 HISTORY_FILE = "shell_history"
 
 Execute = Callable[[list[str]], int]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    add_command(app, "shell", shell, "Shell")
 
 
 def shell(context: typer.Context) -> None:
@@ -162,3 +157,6 @@ def _history() -> History:
     except OSError as exc:
         print(f"The history is not kept: {exc}", file=sys.stderr)
         return InMemoryHistory()
+
+
+register = commands("Shell", shell)

@@ -12,7 +12,7 @@ import typer
 
 from hqueue.cli.output import show_table
 from hqueue.cli.progress import size_text
-from hqueue.cli.registering import unwrapped
+from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, SettingsError
 from hqueue.message_id import MessageID
@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark_hqueue.reading.plan import Range
 
-__all__ = ["app", "register"]
-
-app = typer.Typer(help="Archive, replay, copy and count queues, with Spark.", no_args_is_help=True)
-
-
-def register(root: typer.Typer) -> None:
-    """Add the commands to the application."""
-    root.add_typer(app, name="pipeline", rich_help_panel="Messages")
+__all__ = ["register"]
 
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
@@ -68,14 +61,6 @@ Conf = Annotated[
 ]
 
 
-@app.command(
-    help=unwrapped("""
-Archive a queue as Parquet, by date and topic, each message once.
-
-A run goes on where the last one ended, and can be killed anywhere. PATH is a folder on any file
-system that Spark writes to.
-""")
-)
 def archive(
     context: typer.Context,
     queue: QueueName,
@@ -89,6 +74,11 @@ def archive(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
+    """Archive a queue as Parquet, by date and topic, each message once.
+
+    A run goes on where the last one ended, and can be killed anywhere. PATH is a folder on any file
+    system that Spark writes to.
+    """
     with _spark(f"archive {queue}", master, conf) as spark:
         from pyspark_hqueue.jobs.archive import ROUND_MESSAGES, Archive, RoundRecord  # noqa: PLC0415
 
@@ -121,14 +111,6 @@ def archive(
         )
 
 
-@app.command(
-    help=unwrapped("""
-Replay an archive, or any Parquet with the columns topic and value, into a queue.
-
-Each message is written once, however often this is run; what an archive got meanwhile is added.
-The order in which messages lie is kept in each partition.
-""")
-)
 def replay(
     context: typer.Context,
     path: Annotated[str, typer.Argument(metavar="PATH", help="An archive, or Parquet files.")],
@@ -149,6 +131,11 @@ def replay(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
+    """Replay an archive, or any Parquet with the columns topic and value, into a queue.
+
+    Each message is written once, however often this is run; what an archive got meanwhile is added.
+    The order in which messages lie is kept in each partition.
+    """
     bounds = [None if moment is None else parse_moment(moment) for moment in (start, stop)]
     relative = [moment for moment in (start, stop) if moment is not None and is_relative(moment)]
     if relative and write_id is None:
@@ -188,14 +175,6 @@ def replay(
         _summary(f"written to {queue}", written, bar.seconds, f"known as {job.write_id}")
 
 
-@app.command(
-    help=unwrapped("""
-Copy a queue into another, which may have another number of partitions, each message once.
-
-Messages keep their partitions; in another number of partitions those with a key lie where it says.
-A run goes on where the last one with this checkpoint ended, and can be killed anywhere.
-""")
-)
 def copy(
     context: typer.Context,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The queue to read.")],
@@ -214,6 +193,11 @@ def copy(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
+    """Copy a queue into another, which may have another number of partitions, each message once.
+
+    Messages keep their partitions; in another number of partitions those with a key lie where it
+    says. A run goes on where the last one with this checkpoint ended, and can be killed anywhere.
+    """
     begin = None if start is None else parse_moment(start)
     with _spark(f"copy {source} to {target}", master, conf) as spark:
         from pyspark_hqueue.jobs.queue_copy import ROUND_MESSAGES, Copy  # noqa: PLC0415
@@ -247,14 +231,6 @@ def copy(
         _summary(f"of {source} copied to {target}", copied, bar.seconds, "")
 
 
-@app.command(
-    help=unwrapped("""
-Count messages and bytes by windows of time and topic.
-
-The log's headers tell it, without messages being read. With --where, --by or --spark it is counted
-in Spark, over the messages.
-""")
-)
 def statistics(
     context: typer.Context,
     queue: QueueName,
@@ -281,6 +257,11 @@ def statistics(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
+    """Count messages and bytes by windows of time and topic.
+
+    The log's headers tell it, without messages being read. With --where, --by or --spark it is
+    counted in Spark, over the messages.
+    """
     options = session_of(context).spark_options
     if topic:
         options["subscribe"] = ",".join(topic)
@@ -382,3 +363,11 @@ def _summary(what: str, messages: int, seconds: float, more: str) -> None:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+register = group(
+    "Messages",
+    "pipeline",
+    "Archive, replay, copy and count queues, with Spark.",
+    *(archive, replay, copy, statistics),
+)

@@ -50,7 +50,7 @@ def show_statistics(found: Statistics, *, top: int, json: bool) -> None:
         ("topic", "messages", "bytes", "share"),
         [
             (
-                printable(count.group),
+                count.group,
                 f"{count.messages:,}",
                 size_text(count.bytes),
                 f"{count.messages / found.messages:.1%}",
