@@ -13,264 +13,141 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing`'s own would be the first thing that takes time.
 if TYPE_CHECKING:
-    from hqueue.client import Client, Ttl
-    from hqueue.connecting import connect
-    from hqueue.consume.decode import messages_of
-    from hqueue.consume.fetcher import Fetch, Fetcher, Pace, fetch_once
-    from hqueue.consume.scan import Scan
-    from hqueue.consume.scanners import (
-        CombinedPartitionScanner,
-        PartitionScanner,
-        QueueScanner,
-        ScannerOptions,
-    )
-    from hqueue.consume.skipped_batches import SkippedBatches
-    from hqueue.consume.topic_scanner import TopicScanner
-    from hqueue.consumer import Consumer, Partition, ToCommit
-    from hqueue.consumer_stream import ConsumerStream
-    from hqueue.errors import (
-        BadVersionError,
-        BufferFullError,
-        CheckpointMovedError,
-        ClockSkewError,
-        ClosedError,
-        CommitFailedError,
-        CorruptLogError,
-        FencedError,
-        GroupActiveError,
-        GroupError,
-        GroupNotFoundError,
-        HQueueError,
-        HubError,
-        HubUnavailableError,
-        IdempotencyKeyError,
-        IdempotencyKeyReusedError,
-        IdempotencyKeyTooOldError,
-        InvalidInputError,
-        LocalServerError,
-        MessageTooLargeError,
-        MetadataError,
-        MetadataReadOnlyError,
-        NoSubscriptionStateError,
-        NotAllowedError,
-        NotAQueueError,
-        NoTopicOwnerInfoError,
-        NoTopicPersistenceInfoError,
-        OffsetOutOfRangeError,
-        Outcome,
-        OwnershipError,
-        OwnershipLostError,
-        QueueDisabledError,
-        QueueEnabledError,
-        QueueExistsError,
-        QueueNotFoundError,
-        QueueStateError,
-        RequestRefusedError,
-        SettingsError,
-        StoreError,
-        StoreUnavailableError,
-        SubscriberConnectedError,
-        SubscriberExistsError,
-        SubscriberNotFoundError,
-        SubscriptionStateError,
-        SubscriptionStateExistsError,
-        TopicFencedError,
-        UnsupportedFormatError,
-    )
-    from hqueue.format import Header, TopicEntry
-    from hqueue.groups import (
-        ConsumerOptions,
-        GroupDescription,
-        GroupListing,
-        GroupPartition,
-        OnPartitions,
-    )
-    from hqueue.log import Batch, PartitionReader
-    from hqueue.log.check import Finding, PartitionCheck
-    from hqueue.log.expiry import PartitionExpiry
-    from hqueue.log.lag import PartitionLag
-    from hqueue.log.offsets import PartitionOffsets
-    from hqueue.log.ports import Row
-    from hqueue.log.skipping import Skips
-    from hqueue.log.store import PartitionLocation
-    from hqueue.log.topic_lag import TopicLag
-    from hqueue.message import ConsumedMessage, Headers, Message, Messages, ReceivedMessage
-    from hqueue.message_id import MessageID, MessageIDs
-    from hqueue.metadata import DeliveryOptions, PartitionKey, Presence
-    from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess
-    from hqueue.moment import Moment
-    from hqueue.produce.delivery import Delivery, DeliveryCallback
-    from hqueue.produce.options import ProducerOptions
-    from hqueue.produce.producer import Producer
-    from hqueue.push import (
-        DeadLetter,
-        DeadLetters,
-        Listener,
-        ListenerAnswer,
-        MessageListener,
-        Start,
-        Status,
-        Subscriber,
-        SubscriberOptions,
-        SubscriberState,
-        Subscription,
-    )
-    from hqueue.queue import Queue
-    from hqueue.runtime.clock import Clock, Deadline
-    from hqueue.settings.addresses import Address, GatewayAddress
-    from hqueue.settings.attributes import QueueDescription
-    from hqueue.settings.connection import AccessRule, Credential, Settings
-    from hqueue.settings.options import AlterableAttributes, ConnectOptions, QueueAttributes
-    from hqueue.settings.reserved import is_reserved
-    from hqueue.topics import (
-        HubClient,
-        HubClientSettings,
-        HubOptions,
-        HubProducer,
-        HubQueue,
-        PublishedOnce,
-        SubscribeMode,
-        TopicSubscription,
-    )
+    from hqueue.client import Client as Client
+    from hqueue.client import Ttl as Ttl
+    from hqueue.connecting import connect as connect
+    from hqueue.consume.decode import messages_of as messages_of
+    from hqueue.consume.fetcher import Fetch as Fetch
+    from hqueue.consume.fetcher import Fetcher as Fetcher
+    from hqueue.consume.fetcher import Pace as Pace
+    from hqueue.consume.fetcher import fetch_once as fetch_once
+    from hqueue.consume.scan import Scan as Scan
+    from hqueue.consume.scanners import CombinedPartitionScanner as CombinedPartitionScanner
+    from hqueue.consume.scanners import PartitionScanner as PartitionScanner
+    from hqueue.consume.scanners import QueueScanner as QueueScanner
+    from hqueue.consume.scanners import ScannerOptions as ScannerOptions
+    from hqueue.consume.skipped_batches import SkippedBatches as SkippedBatches
+    from hqueue.consume.topic_scanner import TopicScanner as TopicScanner
+    from hqueue.consumer import Consumer as Consumer
+    from hqueue.consumer import Partition as Partition
+    from hqueue.consumer import ToCommit as ToCommit
+    from hqueue.consumer_stream import ConsumerStream as ConsumerStream
+    from hqueue.errors import BadVersionError as BadVersionError
+    from hqueue.errors import BufferFullError as BufferFullError
+    from hqueue.errors import CheckpointMovedError as CheckpointMovedError
+    from hqueue.errors import ClockSkewError as ClockSkewError
+    from hqueue.errors import ClosedError as ClosedError
+    from hqueue.errors import CommitFailedError as CommitFailedError
+    from hqueue.errors import CorruptLogError as CorruptLogError
+    from hqueue.errors import FencedError as FencedError
+    from hqueue.errors import GroupActiveError as GroupActiveError
+    from hqueue.errors import GroupError as GroupError
+    from hqueue.errors import GroupNotFoundError as GroupNotFoundError
+    from hqueue.errors import HQueueError as HQueueError
+    from hqueue.errors import HubError as HubError
+    from hqueue.errors import HubUnavailableError as HubUnavailableError
+    from hqueue.errors import IdempotencyKeyError as IdempotencyKeyError
+    from hqueue.errors import IdempotencyKeyReusedError as IdempotencyKeyReusedError
+    from hqueue.errors import IdempotencyKeyTooOldError as IdempotencyKeyTooOldError
+    from hqueue.errors import InvalidInputError as InvalidInputError
+    from hqueue.errors import LocalServerError as LocalServerError
+    from hqueue.errors import MessageTooLargeError as MessageTooLargeError
+    from hqueue.errors import MetadataError as MetadataError
+    from hqueue.errors import MetadataReadOnlyError as MetadataReadOnlyError
+    from hqueue.errors import NoSubscriptionStateError as NoSubscriptionStateError
+    from hqueue.errors import NotAllowedError as NotAllowedError
+    from hqueue.errors import NotAQueueError as NotAQueueError
+    from hqueue.errors import NoTopicOwnerInfoError as NoTopicOwnerInfoError
+    from hqueue.errors import NoTopicPersistenceInfoError as NoTopicPersistenceInfoError
+    from hqueue.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+    from hqueue.errors import Outcome as Outcome
+    from hqueue.errors import OwnershipError as OwnershipError
+    from hqueue.errors import OwnershipLostError as OwnershipLostError
+    from hqueue.errors import QueueDisabledError as QueueDisabledError
+    from hqueue.errors import QueueEnabledError as QueueEnabledError
+    from hqueue.errors import QueueExistsError as QueueExistsError
+    from hqueue.errors import QueueNotFoundError as QueueNotFoundError
+    from hqueue.errors import QueueStateError as QueueStateError
+    from hqueue.errors import RequestRefusedError as RequestRefusedError
+    from hqueue.errors import SettingsError as SettingsError
+    from hqueue.errors import StoreError as StoreError
+    from hqueue.errors import StoreUnavailableError as StoreUnavailableError
+    from hqueue.errors import SubscriberConnectedError as SubscriberConnectedError
+    from hqueue.errors import SubscriberExistsError as SubscriberExistsError
+    from hqueue.errors import SubscriberNotFoundError as SubscriberNotFoundError
+    from hqueue.errors import SubscriptionStateError as SubscriptionStateError
+    from hqueue.errors import SubscriptionStateExistsError as SubscriptionStateExistsError
+    from hqueue.errors import TopicFencedError as TopicFencedError
+    from hqueue.errors import UnsupportedFormatError as UnsupportedFormatError
+    from hqueue.format import Header as Header
+    from hqueue.format import TopicEntry as TopicEntry
+    from hqueue.groups import ConsumerOptions as ConsumerOptions
+    from hqueue.groups import GroupDescription as GroupDescription
+    from hqueue.groups import GroupListing as GroupListing
+    from hqueue.groups import GroupPartition as GroupPartition
+    from hqueue.groups import OnPartitions as OnPartitions
+    from hqueue.log import Batch as Batch
+    from hqueue.log import PartitionReader as PartitionReader
+    from hqueue.log.check import Finding as Finding
+    from hqueue.log.check import PartitionCheck as PartitionCheck
+    from hqueue.log.expiry import PartitionExpiry as PartitionExpiry
+    from hqueue.log.lag import PartitionLag as PartitionLag
+    from hqueue.log.offsets import PartitionOffsets as PartitionOffsets
+    from hqueue.log.ports import Row as Row
+    from hqueue.log.skipping import Skips as Skips
+    from hqueue.log.store import PartitionLocation as PartitionLocation
+    from hqueue.log.topic_lag import TopicLag as TopicLag
+    from hqueue.message import ConsumedMessage as ConsumedMessage
+    from hqueue.message import Headers as Headers
+    from hqueue.message import Message as Message
+    from hqueue.message import Messages as Messages
+    from hqueue.message import ReceivedMessage as ReceivedMessage
+    from hqueue.message_id import MessageID as MessageID
+    from hqueue.message_id import MessageIDs as MessageIDs
+    from hqueue.metadata import DeliveryOptions as DeliveryOptions
+    from hqueue.metadata import PartitionKey as PartitionKey
+    from hqueue.metadata import Presence as Presence
+    from hqueue.metadata.managers import SubscriptionPreferences as SubscriptionPreferences
+    from hqueue.metadata.managers import TopicAccess as TopicAccess
+    from hqueue.moment import Moment as Moment
+    from hqueue.produce.delivery import Delivery as Delivery
+    from hqueue.produce.delivery import DeliveryCallback as DeliveryCallback
+    from hqueue.produce.options import ProducerOptions as ProducerOptions
+    from hqueue.produce.producer import Producer as Producer
+    from hqueue.push import DeadLetter as DeadLetter
+    from hqueue.push import DeadLetters as DeadLetters
+    from hqueue.push import Listener as Listener
+    from hqueue.push import ListenerAnswer as ListenerAnswer
+    from hqueue.push import MessageListener as MessageListener
+    from hqueue.push import Start as Start
+    from hqueue.push import Status as Status
+    from hqueue.push import Subscriber as Subscriber
+    from hqueue.push import SubscriberOptions as SubscriberOptions
+    from hqueue.push import SubscriberState as SubscriberState
+    from hqueue.push import Subscription as Subscription
+    from hqueue.queue import Queue as Queue
+    from hqueue.runtime.clock import Clock as Clock
+    from hqueue.runtime.clock import Deadline as Deadline
+    from hqueue.settings.addresses import Address as Address
+    from hqueue.settings.addresses import GatewayAddress as GatewayAddress
+    from hqueue.settings.attributes import QueueDescription as QueueDescription
+    from hqueue.settings.connection import AccessRule as AccessRule
+    from hqueue.settings.connection import Credential as Credential
+    from hqueue.settings.connection import Settings as Settings
+    from hqueue.settings.options import AlterableAttributes as AlterableAttributes
+    from hqueue.settings.options import ConnectOptions as ConnectOptions
+    from hqueue.settings.options import QueueAttributes as QueueAttributes
+    from hqueue.settings.reserved import is_reserved as is_reserved
+    from hqueue.topics import HubClient as HubClient
+    from hqueue.topics import HubClientSettings as HubClientSettings
+    from hqueue.topics import HubOptions as HubOptions
+    from hqueue.topics import HubProducer as HubProducer
+    from hqueue.topics import HubQueue as HubQueue
+    from hqueue.topics import PublishedOnce as PublishedOnce
+    from hqueue.topics import SubscribeMode as SubscribeMode
+    from hqueue.topics import TopicSubscription as TopicSubscription
 
 __version__ = "0.1.0"  # The one place: packaging reads it from here.
-
-__all__ = [
-    "AccessRule",
-    "Address",
-    "AlterableAttributes",
-    "BadVersionError",
-    "Batch",
-    "BufferFullError",
-    "CheckpointMovedError",
-    "Client",
-    "Clock",
-    "ClockSkewError",
-    "ClosedError",
-    "CombinedPartitionScanner",
-    "CommitFailedError",
-    "ConnectOptions",
-    "ConsumedMessage",
-    "Consumer",
-    "ConsumerOptions",
-    "ConsumerStream",
-    "CorruptLogError",
-    "Credential",
-    "DeadLetter",
-    "DeadLetters",
-    "Deadline",
-    "Delivery",
-    "DeliveryCallback",
-    "DeliveryOptions",
-    "FencedError",
-    "Fetch",
-    "Fetcher",
-    "Finding",
-    "GatewayAddress",
-    "GroupActiveError",
-    "GroupDescription",
-    "GroupError",
-    "GroupListing",
-    "GroupNotFoundError",
-    "GroupPartition",
-    "HQueueError",
-    "Header",
-    "Headers",
-    "HubClient",
-    "HubClientSettings",
-    "HubError",
-    "HubOptions",
-    "HubProducer",
-    "HubQueue",
-    "HubUnavailableError",
-    "IdempotencyKeyError",
-    "IdempotencyKeyReusedError",
-    "IdempotencyKeyTooOldError",
-    "InvalidInputError",
-    "Listener",
-    "ListenerAnswer",
-    "LocalServerError",
-    "Message",
-    "MessageID",
-    "MessageIDs",
-    "MessageListener",
-    "MessageTooLargeError",
-    "Messages",
-    "MetadataError",
-    "MetadataReadOnlyError",
-    "Moment",
-    "NoSubscriptionStateError",
-    "NoTopicOwnerInfoError",
-    "NoTopicPersistenceInfoError",
-    "NotAQueueError",
-    "NotAllowedError",
-    "OffsetOutOfRangeError",
-    "OnPartitions",
-    "Outcome",
-    "OwnershipError",
-    "OwnershipLostError",
-    "Pace",
-    "Partition",
-    "PartitionCheck",
-    "PartitionExpiry",
-    "PartitionKey",
-    "PartitionLag",
-    "PartitionLocation",
-    "PartitionOffsets",
-    "PartitionReader",
-    "PartitionScanner",
-    "Presence",
-    "Producer",
-    "ProducerOptions",
-    "PublishedOnce",
-    "Queue",
-    "QueueAttributes",
-    "QueueDescription",
-    "QueueDisabledError",
-    "QueueEnabledError",
-    "QueueExistsError",
-    "QueueNotFoundError",
-    "QueueScanner",
-    "QueueStateError",
-    "ReceivedMessage",
-    "RequestRefusedError",
-    "Row",
-    "Scan",
-    "ScannerOptions",
-    "Settings",
-    "SettingsError",
-    "SkippedBatches",
-    "Skips",
-    "Start",
-    "Status",
-    "StoreError",
-    "StoreUnavailableError",
-    "SubscribeMode",
-    "Subscriber",
-    "SubscriberConnectedError",
-    "SubscriberExistsError",
-    "SubscriberNotFoundError",
-    "SubscriberOptions",
-    "SubscriberState",
-    "Subscription",
-    "SubscriptionPreferences",
-    "SubscriptionStateError",
-    "SubscriptionStateExistsError",
-    "ToCommit",
-    "TopicAccess",
-    "TopicEntry",
-    "TopicFencedError",
-    "TopicLag",
-    "TopicScanner",
-    "TopicSubscription",
-    "Ttl",
-    "UnsupportedFormatError",
-    "__version__",
-    "connect",
-    "fetch_once",
-    "is_reserved",
-    "messages_of",
-]
 
 _MODULES = {
     "hqueue.client": "Client Ttl",
@@ -336,12 +213,15 @@ _MODULES = {
         "PublishedOnce SubscribeMode TopicSubscription"
     ),
 }
-"""Where each public name is defined. It is imported when it is first used: a program that
-publishes to hubs loads nothing of HBase's, nor of ZooKeeper's.
+"""Where each public name is defined, for programs; type checkers have it from above. It is imported
+when it is first used: a program that publishes to hubs loads nothing of HBase's, nor of
+ZooKeeper's.
 """
 
 if not TYPE_CHECKING:
     _WHERE = {name: module for module, names in _MODULES.items() for name in names.split()}
+    __all__ = ["__version__"]
+    __all__.extend(_WHERE)
 
     def __getattr__(name: str) -> object:
         import importlib.util  # noqa: PLC0415  (not for the names that are there already)
