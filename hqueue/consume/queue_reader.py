@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from hqueue.consume.follow import follow
 from hqueue.consume.polling import appended_since, poll
@@ -19,14 +21,18 @@ from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
 from hqueue.log.ports import ReadPort, RecordPort
 from hqueue.log.ranges import OwnedRange, RangeCheck
+from hqueue.log.steps import Work
 from hqueue.log.topic_lag import TopicCounter
 from hqueue.message_id import MessageID, check_message_id
 from hqueue.moment import Moment
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive
 from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
 
 __all__ = ["QueueReader"]
+
+
+Result = TypeVar("Result")
 
 
 class QueueReader:
@@ -121,7 +127,7 @@ class QueueReader:
     def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
         """As `Queue.offsets`."""
         chosen = self._context.chosen(partitions)
-        return [offsets_of(partition, self._port, self.deadline()) for partition in chosen]
+        return [self.do(partial(offsets_of, partition)) for partition in chosen]
 
     def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
         """As `Queue.lag`."""
@@ -131,7 +137,7 @@ class QueueReader:
             for partition, place in check_mapping(positions, "positions").items()
         }
         return {
-            partition: lag_at(partition, int(place), self._port, self.deadline(), clock)
+            partition: self.do(partial(lag_at, partition, int(place), clock))
             for partition, place in places.items()
         }
 
@@ -139,13 +145,13 @@ class QueueReader:
         """As `Queue.count_before`."""
         partition = self._context.check_partition(partition)
         check_message_id(message_id, "message_id")
-        return count_before(partition, message_id, self._port, self.deadline())
+        return self.do(partial(count_before, partition, message_id))
 
     def id_at(self, partition: int, ordinal: int) -> MessageID:
         """As `Queue.id_at`."""
         partition = self._context.check_partition(partition)
         ordinal = check_whole(ordinal, 0, option="ordinal")
-        return id_at(partition, ordinal, self._port, self.deadline())
+        return self.do(partial(id_at, partition, ordinal))
 
     def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> PartitionExpiry:
         """As `Queue.expiry`."""
@@ -170,7 +176,16 @@ class QueueReader:
     def newest_messages(self, partition: int) -> NewestMessages:
         """Up to where each topic has messages in a partition. Asks nothing yet."""
         partition = self._context.check_partition(partition)
-        return NewestMessages(partition, self._port)
+        return NewestMessages(partition)
+
+    def do(
+        self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
+    ) -> Result:
+        """What comes of decisions about this log, which are given their deadline; by default that
+        of one operation.
+        """
+        deadline = deadline or self.deadline()
+        return drive(decide(deadline), self._port, deadline)
 
     def topic_counter(self, topic: str) -> TopicCounter:
         """Counts messages of a topic. Asks nothing yet."""

@@ -70,7 +70,8 @@ class TopicPast:
                 partition=partition,
             )
             with Held(part.lock, deadline.remaining_ms / 1e3, late):
-                found = part.newest.may_have(topic, scan.start, scan.stop, deadline)
+                asked = functools.partial(part.newest.may_have, topic, scan.start, scan.stop)
+                found = self._reader.do(asked, deadline)
             with self._lock:
                 self._forget_many()
             if found:

@@ -245,7 +245,8 @@ def encode_header(
     Raises:
         RequestRefusedError: its IDs lie beyond the last one that there is.
     """
-    if base + bodies.span > MESSAGE_ID_MAX:
+    span = bodies.span
+    if base + span > MESSAGE_ID_MAX:
         raise RequestRefusedError(
             "the batch's IDs lie beyond the last one that there is: a clock, or a batch before it, "
             "is thousands of years ahead",
@@ -260,7 +261,7 @@ def encode_header(
         0,
         len(bodies.cells),
         base,
-        bodies.span,
+        span,
         bodies.count,
         ordinal,
         nonce,

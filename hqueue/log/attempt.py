@@ -12,8 +12,9 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.format import Bodies, Header, decode_header, encode_header, rowkey
-from hqueue.log.ports import AppendPort
+from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Backwards, DeleteRow, HeaderAt, Headers, PutIfAbsent, Work
 from hqueue.log.tail import LogPosition, TailCache
 from hqueue.message_id import id_of
 from hqueue.runtime.clock import Clock
@@ -65,7 +66,6 @@ class Attempt:
 
     Args:
         partition: the partition.
-        port: the store.
         clock: where time comes from.
         tail: what the writer knows of the log's end. It is forgotten until the attempt is decided.
         position: the slot, which is where the log ends by that knowledge.
@@ -86,7 +86,6 @@ class Attempt:
         "_key",
         "_nonce",
         "_partition",
-        "_port",
         "_position",
         "_sent",
         "_shorter",
@@ -100,7 +99,6 @@ class Attempt:
         self,
         *,
         partition: int,
-        port: AppendPort,
         clock: Clock,
         tail: TailCache,
         position: LogPosition,
@@ -109,16 +107,16 @@ class Attempt:
         now_ms: int,
         floor: int = 0,
     ) -> None:
-        self._partition, self._port, self._clock, self._tail = partition, port, clock, tail
+        self._partition, self._clock, self._tail = partition, clock, tail
         self._position, self._bodies, self._nonce = position, bodies, nonce
-        self._base = max(position.slot, id_of(now_ms), floor)
-        self._count = bodies.count
-        self._end = LogPosition(self._base + bodies.span, position.ordinal + bodies.count)
+        self._base = base = max(position.slot, id_of(now_ms), floor)
+        self._count = count = bodies.count
+        self._end = LogPosition(base + bodies.span, position.ordinal + count)
         self._key = rowkey.encode(partition, position.slot)
         self._header = encode_header(
             self._key,
             bodies,
-            base=self._base,
+            base=base,
             ordinal=position.ordinal,
             nonce=nonce,
             published_ms=now_ms,
@@ -130,7 +128,7 @@ class Attempt:
         self.in_doubt = False
         """Whether a put of this attempt may have been applied, or may be yet."""
 
-    def once(self) -> Appended | None:
+    def once(self) -> Work[Appended | None]:
         """One try: the batch is in; or it is not, and never will be (None).
 
         Raises:
@@ -139,24 +137,42 @@ class Attempt:
         self._asked_ms = self._clock.monotonic_ms()
         owner = None
         if self._sent:
-            owner, is_free = self._look()
+            owner, is_free = yield from self._look()
             if owner is None and not is_free:
                 return None
         elif self._tried and self._is_late():
             return None
-        if owner is None and not self._send():
-            owner = self._owner()
+        if owner is None:
+            self._tried = True
+            try:
+                won: bool = yield PutIfAbsent(
+                    self._partition, self._position.slot, self._header, self._bodies.cells
+                )
+            except HQueueError as exc:
+                self._note_failure(exc)
+                raise
+            self._sent = self.in_doubt = True
+            if not won:
+                owner = yield from self._owner()
         if owner is not None and not self._is_own(owner):
             return None
-        return self._conclude(as_sent=owner is None)
+        # Our batch lies at the slot; but is it in the log? Had the tail been trusted for too long,
+        # the slot could be one that was filled once, and collected or truncated away: no reader
+        # would come by.
+        if self._is_late() and not (yield from self._is_linked()):
+            yield DeleteRow(self._partition, self._position.slot, self._bodies.cells)
+            return None
+        self._tail.update(self._end, self._asked_ms)
+        slot = self._position.slot if owner is None else None
+        return Appended(self._base, self._count, self._end.slot, slot=slot, header=self._header)
 
-    def _look(self) -> tuple[Header | None, bool]:
+    def _look(self) -> Work[tuple[Header | None, bool]]:
         """Whose batch lies at the slot; and if none does, whether one can.
 
         It is one request, for two could be answered by two servers, one of which lost the
         partition and knows less than the other: then the slot would seem to be passed by.
         """
-        rows = self._port.backwards(self._partition, self._position.slot, 1)
+        rows: list[Row] = yield Backwards(self._partition, self._position.slot, 1)
         end = LogPosition(0, 0)
         if rows:
             header = header_of(rows[0])
@@ -187,23 +203,14 @@ class Attempt:
             partition=self._partition,
         )
 
-    def _send(self) -> bool:
-        """Send the put; whether it won the slot."""
-        self._tried = True
-        try:
-            won = self._port.put_if_absent(
-                self._partition, self._position.slot, self._header, self._bodies.cells
-            )
-        except HQueueError as exc:
-            self._sent = self._sent or exc.outcome is Outcome.UNKNOWN
-            self.in_doubt = self._sent
-            raise
-        self._sent = self.in_doubt = True
-        return won
+    def _note_failure(self, exc: HQueueError) -> None:
+        """The put failed so."""
+        self._sent = self._sent or exc.outcome is Outcome.UNKNOWN
+        self.in_doubt = self._sent
 
-    def _owner(self) -> Header:
+    def _owner(self) -> Work[Header]:
         """Whose batch lies at the slot, which is filled."""
-        data = self._port.header(self._partition, self._position.slot)
+        data: bytes | None = yield HeaderAt(self._partition, self._position.slot)
         if data is None:
             raise StoreUnavailableError(
                 "a batch that is in the log can't be seen yet", partition=self._partition
@@ -223,28 +230,15 @@ class Attempt:
         self._tail.update(self._end, self._tail_seen_ms)
         return False
 
-    def _conclude(self, *, as_sent: bool) -> Appended | None:
-        """Our batch lies at the slot; whether it is in the log.
-
-        Had the tail been trusted for too long, the slot could be one that was filled once, and
-        collected or truncated away: no reader would come by.
-        """
-        if self._is_late() and not self._is_linked():
-            self._port.delete_row(self._partition, self._position.slot, self._bodies.cells)
-            return None
-        self._tail.update(self._end, self._asked_ms)
-        slot = self._position.slot if as_sent else None
-        return Appended(self._base, self._count, self._end.slot, slot=slot, header=self._header)
-
-    def _is_linked(self) -> bool:
+    def _is_linked(self) -> Work[bool]:
         """Whether our batch is a link of the chain that readers follow.
 
         What a server says of the batches beside it counts only if it knows our batch as well.
         """
         slot = self._position.slot
-        rows = self._port.backwards(self._partition, slot, 2)
+        rows: list[Row] = yield Backwards(self._partition, slot, 2)
         if len(rows) < 2:
-            rows = self._port.headers(self._partition, slot, 2)
+            rows = yield Headers(self._partition, slot, 2)
         if not rows or rows[0].slot != slot:
             raise StoreUnavailableError(
                 "a batch that is in the log can't be seen yet", partition=self._partition

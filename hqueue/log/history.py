@@ -7,7 +7,8 @@ import struct
 
 from hqueue.errors import CorruptLogError, IdempotencyKeyTooOldError, StoreUnavailableError
 from hqueue.format import Bodies, rowkey
-from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.ports import Row
+from hqueue.log.steps import Headers, Newest, Work
 from hqueue.log.tail import LogPosition
 from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, HeaderWalk
 from hqueue.runtime.clock import Deadline
@@ -38,18 +39,16 @@ class History:
 
     Args:
         partition: the partition.
-        port: the store.
     """
 
-    def __init__(self, partition: int, port: HeaderPort) -> None:
+    def __init__(self, partition: int) -> None:
         self._partition = partition
-        self._port = port
         self._records = bytearray()
         self._first: int | None = None
         self._from_oldest = False
         self._lacks: tuple[bytes, int | None] | None = None
         """A nonce that no header from this `since` to `end` has, also of those forgotten again."""
-        self._walk = HeaderWalk(partition, port, LogPosition(0, 0))
+        self._walk = HeaderWalk(partition, LogPosition(0, 0))
 
     @property
     def end(self) -> LogPosition:
@@ -58,7 +57,7 @@ class History:
 
     def find(
         self, nonce: bytes, since: int | None, tail: LogPosition, deadline: Deadline
-    ) -> SeenBatch | None:
+    ) -> Work[SeenBatch | None]:
         """The batch with this nonce; None if no header from `since` to `end` has it.
 
         Args:
@@ -78,12 +77,12 @@ class History:
                 found = None
                 if self._lacks != (nonce, since):
                     if not self._covers(since):
-                        self._begin(since, deadline)
+                        yield from self._begin(since, deadline)
                     found = self._remembered(nonce)
                     self._lacks = (nonce, since) if found is None else None
                 if self.end != tail:
                     # Also if it was found: it counts while the log goes on from what was seen.
-                    found = self._go_on(nonce, deadline) or found
+                    found = (yield from self._go_on(nonce, deadline)) or found
                 return found
             except BrokenOffError:
                 self._first = self._lacks = None  # It was truncated, or collected up to here.
@@ -103,20 +102,20 @@ class History:
             return self._first is not None and self._from_oldest
         return self._first <= since
 
-    def _begin(self, since: int | None, deadline: Deadline) -> None:
+    def _begin(self, since: int | None, deadline: Deadline) -> Work[None]:
         """Forget what was seen, and begin with the batch that covers `since`."""
-        row = deadline.run(lambda: self._row_at(since))
+        row = yield from deadline.insist(lambda: self._row_at(since))
         begin = LogPosition(0, 0) if row is None else LogPosition.before(row)
-        self._walk = HeaderWalk(self._partition, self._port, begin)
+        self._walk = HeaderWalk(self._partition, begin)
         self._first, self._from_oldest = begin.slot, since is None or begin.slot == 0
         self._records.clear()
 
-    def _row_at(self, since: int | None) -> Row | None:
+    def _row_at(self, since: int | None) -> Work[Row | None]:
         if since is not None:
-            row = self._port.newest(self._partition, since)
+            row: Row | None = yield Newest(self._partition, since)
             if row is not None:
                 return row
-        oldest = self._port.headers(self._partition, 0, 1)
+        oldest: list[Row] = yield Headers(self._partition, 0, 1)
         if oldest and oldest[0].slot and since is not None:
             raise IdempotencyKeyTooOldError(
                 "the log is not kept back to where the search for the idempotency key begins, so "
@@ -127,11 +126,11 @@ class History:
             )
         return oldest[0] if oldest else None
 
-    def _go_on(self, nonce: bytes, deadline: Deadline) -> SeenBatch | None:
+    def _go_on(self, nonce: bytes, deadline: Deadline) -> Work[SeenBatch | None]:
         """Look at every header from `end` on, up to a page of which one has the nonce."""
         while True:
             found = None
-            page = deadline.run(self._walk.page)
+            page = yield from deadline.insist(self._walk.page)
             for _, header in page:
                 seen = SeenBatch(header.base, header.count, header.fingerprint)
                 self._remember(header.nonce, seen)

@@ -6,8 +6,9 @@ import dataclasses
 
 from hqueue.format import Header
 from hqueue.log.offsets import batch_at, passed_by
-from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Newest, Work
 from hqueue.message_id import timestamp_of
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
@@ -28,17 +29,16 @@ class PartitionLag:
     """Messages that the partition ever had before the ID, expired ones too."""
 
 
-def lag_at(
-    partition: int, message_id: int, port: HeaderPort, deadline: Deadline, clock: Clock
-) -> PartitionLag:
+def lag_at(partition: int, message_id: int, clock: Clock, deadline: Deadline) -> Work[PartitionLag]:
     """How far behind a reader is that goes on from this ID. Two small requests, or three where
     headers were collected.
     """
 
-    def look() -> tuple[Row | None, Header | None]:
-        return port.newest(partition, MESSAGE_ID_MAX), batch_at(partition, message_id, port)
+    def look() -> Work[tuple[Row | None, Header | None]]:
+        newest: Row | None = yield Newest(partition, MESSAGE_ID_MAX)
+        return newest, (yield from batch_at(partition, message_id))
 
-    newest, header = deadline.run(look)
+    newest, header = yield from deadline.insist(look)
     if newest is None or header is None:
         return PartitionLag(0, 0, 0)
     passed = passed_by(header, message_id)

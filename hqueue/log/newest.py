@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hqueue.errors import CorruptLogError
 from hqueue.format import SCATTERED, Header
-from hqueue.log.ports import HeaderPort
+from hqueue.log.steps import Work
 from hqueue.log.tail import LogPosition
 from hqueue.log.walk import BrokenOffError, HeaderWalk, walk_from
 from hqueue.runtime.clock import Deadline
@@ -30,7 +30,6 @@ class NewestMessages:
 
     Args:
         partition: the partition.
-        port: the store.
         pages_max: so many pages of headers are read for one question, or twice as many.
         topics_max: so many topics are kept in mind.
     """
@@ -38,18 +37,16 @@ class NewestMessages:
     def __init__(
         self,
         partition: int,
-        port: HeaderPort,
         *,
         pages_max: int = PAGES_MAX,
         topics_max: int = TOPICS_MAX,
     ) -> None:
         self._partition = partition
-        self._port = port
         self._pages_max = pages_max
         self._topics_max = topics_max
         self._first: int | None = None
         """All headers from the batch that covers this ID on were seen; None if none was."""
-        self._walk = HeaderWalk(partition, port, LogPosition(0, 0))
+        self._walk = HeaderWalk(partition, LogPosition(0, 0))
         self._newest: dict[str, int] = {}
         self._too_far = 0
         """Behind IDs below this one lie too many headers."""
@@ -58,7 +55,7 @@ class NewestMessages:
         """The topics that are kept in mind."""
         return len(self._newest)
 
-    def may_have(self, topic: str, start: int, stop: int, deadline: Deadline) -> bool:
+    def may_have(self, topic: str, start: int, stop: int, deadline: Deadline) -> Work[bool]:
         """Whether a topic may have messages with IDs in ``[start, stop)``, all of which are
         appended already, if they ever will be.
 
@@ -66,7 +63,7 @@ class NewestMessages:
             StoreUnavailableError: the store stayed away until the deadline.
         """
         try:
-            is_known = start >= self._too_far and self._learn(start, stop, deadline)
+            is_known = start >= self._too_far and (yield from self._learn(start, stop, deadline))
         except (BrokenOffError, CorruptLogError):
             self._forget()  # It was truncated, or collected up to here; or a scan meets it, too.
             return True
@@ -75,27 +72,28 @@ class NewestMessages:
             return True
         return not is_known or self._newest.get(topic, -1) >= start
 
-    def _learn(self, start: int, stop: int, deadline: Deadline) -> bool:
+    def _learn(self, start: int, stop: int, deadline: Deadline) -> Work[bool]:
         """See the headers of a part of the log; whether all of them were."""
         if self._first is None:
-            self._walk, self._first = walk_from(self._partition, self._port, start, deadline), start
+            self._walk = yield from walk_from(self._partition, start, deadline)
+            self._first = start
         elif start < self._first:
-            earlier = walk_from(self._partition, self._port, start, deadline)
-            if not self._go_on(earlier, self._first, deadline):
+            earlier = yield from walk_from(self._partition, start, deadline)
+            if not (yield from self._go_on(earlier, self._first, deadline)):
                 self._too_far = earlier.end.slot
                 return False
             self._first = start
-        if self._go_on(self._walk, stop, deadline):
+        if (yield from self._go_on(self._walk, stop, deadline)):
             return True
         self._forget(too_far=self._walk.end.slot)
         return False
 
-    def _go_on(self, walk: HeaderWalk, stop: int, deadline: Deadline) -> bool:
+    def _go_on(self, walk: HeaderWalk, stop: int, deadline: Deadline) -> Work[bool]:
         """Walk up to an ID; whether it came so far."""
         for _ in range(self._pages_max):
             if walk.end.slot >= stop:
                 break
-            page = deadline.run(walk.page)
+            page = yield from deadline.insist(walk.page)
             if not page:
                 break
             self._see(header for _, header in page)

@@ -6,8 +6,9 @@ import dataclasses
 from functools import partial
 
 from hqueue.format import Header
-from hqueue.log.ports import HeaderPort
+from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Headers, Newest, Work, ask
 from hqueue.message_id import MessageID
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
@@ -39,11 +40,14 @@ class PartitionOffsets:
         return self.end_ordinal
 
 
-def offsets_of(partition: int, port: HeaderPort, deadline: Deadline) -> PartitionOffsets:
+def offsets_of(partition: int, deadline: Deadline) -> Work[PartitionOffsets]:
     """Where a partition begins and ends now. Two small requests."""
-    newest, oldest = deadline.run(
-        lambda: (port.newest(partition, MESSAGE_ID_MAX), port.headers(partition, 0, 1))
-    )
+
+    def look() -> Work[tuple[Row | None, list[Row]]]:
+        newest: Row | None = yield Newest(partition, MESSAGE_ID_MAX)
+        return newest, (yield Headers(partition, 0, 1))
+
+    newest, oldest = yield from deadline.insist(look)
     if newest is None or not oldest:
         return PartitionOffsets(partition, None, 0, MessageID(0), 0)
     first = header_of(oldest[0])
@@ -57,15 +61,16 @@ def offsets_of(partition: int, port: HeaderPort, deadline: Deadline) -> Partitio
     )
 
 
-def batch_at(partition: int, message_id: int, port: HeaderPort) -> Header | None:
+def batch_at(partition: int, message_id: int) -> Work[Header | None]:
     """The batch that covers an ID, or the first after it where those before were collected.
 
     Beyond the end of the log it is the last one, and None in an empty log. One small request, or
     two where headers were collected.
     """
-    row = port.newest(partition, message_id)
+    row: Row | None = yield Newest(partition, message_id)
     if row is None:
-        row = next(iter(port.headers(partition, message_id, 1)), None)
+        rows: list[Row] = yield Headers(partition, message_id, 1)
+        row = rows[0] if rows else None
     return None if row is None else header_of(row)
 
 
@@ -76,12 +81,13 @@ def passed_by(header: Header | None, message_id: int) -> int:
     return header.ordinal + min(max(0, message_id - header.base), header.count)
 
 
-def count_before(partition: int, message_id: int, port: HeaderPort, deadline: Deadline) -> int:
+def count_before(partition: int, message_id: int, deadline: Deadline) -> Work[int]:
     """How many messages a partition ever had before an ID, expired ones too."""
-    return passed_by(deadline.run(lambda: batch_at(partition, message_id, port)), message_id)
+    header = yield from deadline.insist(partial(batch_at, partition, message_id))
+    return passed_by(header, message_id)
 
 
-def id_at(partition: int, ordinal: int, port: HeaderPort, deadline: Deadline) -> MessageID:
+def id_at(partition: int, ordinal: int, deadline: Deadline) -> Work[MessageID]:
     """An ID that a partition had so many messages before: the inverse of `count_before`.
 
     That is an ID of the first message still known where those before it were collected, and the
@@ -89,13 +95,17 @@ def id_at(partition: int, ordinal: int, port: HeaderPort, deadline: Deadline) ->
     come at about the same rate for a while, so most of them are found by proportion, and halving
     bounds the search where they don't.
     """
-    newest = deadline.run(lambda: port.newest(partition, MESSAGE_ID_MAX))
+
+    def newest_below(message_id: int) -> Work[Row | None]:
+        return deadline.insist(partial(ask, Newest(partition, message_id)))
+
+    newest = yield from newest_below(MESSAGE_ID_MAX)
     if newest is None:
         return MessageID(0)
     last = header_of(newest)
     if ordinal >= last.next_ordinal:
         return MessageID.from_int(last.end)
-    oldest = deadline.run(lambda: port.headers(partition, 0, 1))
+    oldest: list[Row] = yield from deadline.insist(partial(ask, Headers(partition, 0, 1)))
     first = header_of(oldest[0]) if oldest else last
     # Messages with lower ordinals lie below `low`, and those with this or a higher at `high` or
     # above, or in the batch that covers it.
@@ -106,7 +116,7 @@ def id_at(partition: int, ordinal: int, port: HeaderPort, deadline: Deadline) ->
         share = (ordinal - low_ordinal) / (high_ordinal - low_ordinal) if proportional else 0.5
         probe = min(high - 1, low + int((high - low) * share))
         proportional = not proportional
-        row = deadline.run(partial(port.newest, partition, probe))
+        row = yield from newest_below(probe)
         header = None if row is None else header_of(row)
         if row is None or header is None or header.end <= low:
             low = probe + 1  # Nothing lies between them.

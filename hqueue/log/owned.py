@@ -29,7 +29,7 @@ from hqueue.format import (
 )
 from hqueue.format.control import EPOCH_MAX
 from hqueue.log.attempt import Appended, Attempt
-from hqueue.log.ports import AppendPort
+from hqueue.log.steps import Work
 from hqueue.log.tail import LogPosition, TailCache
 from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, HeaderWalk
 from hqueue.message_id import MessageID
@@ -81,7 +81,6 @@ class OwnedPartitionWriter:
 
     Args:
         partition: the partition.
-        port: the store.
         on_fence: called with a topic and the epoch of its new owner, when a topic is not owned
             here any more because the log says so; by the thread that appends. Must not raise.
         on_settled: called with a batch whose `append` raised an error with outcome *unknown*, as
@@ -94,18 +93,16 @@ class OwnedPartitionWriter:
     def __init__(
         self,
         partition: int,
-        port: AppendPort,
         *,
         on_fence: Callable[[str, int], None],
         on_settled: Callable[[OwnedBatch, Appended | None], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.partition = partition
-        self._port = port
         self._clock = clock
         self._on_fence = on_fence
         self._on_settled = on_settled
-        self._tail = TailCache(partition, port, clock)
+        self._tail = TailCache(partition, clock)
         self._walk: HeaderWalk | None = None
         self._epochs: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -123,7 +120,7 @@ class OwnedPartitionWriter:
         """
         return MessageID.from_int(self._known().end.slot)
 
-    def open(self, deadline: Deadline) -> None:
+    def open(self, deadline: Deadline) -> Work[None]:
         """Learn where the log ends. From there on every header is seen. It owns no topic then.
 
         Raises:
@@ -133,7 +130,7 @@ class OwnedPartitionWriter:
         """
         self._forget()
         self._tail.invalidate()
-        self._walk = HeaderWalk(self.partition, self._port, self._tail.fresh(deadline))
+        self._walk = HeaderWalk(self.partition, (yield from self._tail.fresh(deadline)))
 
     def own(self, topic: str, epoch: int) -> None:
         """Let messages of a topic be appended, until a control record has a higher epoch of it.
@@ -159,7 +156,9 @@ class OwnedPartitionWriter:
         """The epoch by which a topic is owned here; None if it isn't."""
         return self._epochs.get(topic)
 
-    def append(self, make: Callable[[], OwnedBatch | None], deadline: Deadline) -> Appended | None:
+    def append(
+        self, make: Callable[[], OwnedBatch | None], deadline: Deadline
+    ) -> Work[Appended | None]:
         """Append a batch of messages at the end of the log: exactly once, or with an error.
 
         `make` is called when all that is in the log is known, and `on_fence` and `on_settled` have
@@ -188,11 +187,11 @@ class OwnedPartitionWriter:
             batch = make()
             return None if batch is None else self._signed(batch)
 
-        return self._append(checked, deadline)
+        return (yield from self._append(checked, deadline))
 
     def close_ranges(
         self, epochs: Mapping[str, int], deadline: Deadline, *, floor: int = 0
-    ) -> MessageID:
+    ) -> Work[MessageID]:
         """End what other owners have of topics in this partition: by a control record.
 
         No owner with a lower epoch appends a message of these topics to this partition behind the
@@ -211,12 +210,12 @@ class OwnedPartitionWriter:
         check_whole(floor, 0, MESSAGE_ID_MAX - 1, option="floor")
         last = 0
         for record in encode_fences(epochs):
-            appended = self._append(lambda: OwnedBatch(record, floor), deadline)  # noqa: B023
+            appended = yield from self._append(lambda: OwnedBatch(record, floor), deadline)  # noqa: B023
             assert appended is not None
             last = appended.base
         return MessageID.from_int(last)
 
-    def settle(self, deadline: Deadline) -> None:
+    def settle(self, deadline: Deadline) -> Work[None]:
         """Learn what became of the batch whose outcome was unknown, if there is one.
 
         `append` and `close_ranges` begin with this.
@@ -228,7 +227,7 @@ class OwnedPartitionWriter:
             return
         attempt, position, batch = self._unsettled
         try:
-            appended = self._decide(attempt, deadline)
+            appended = yield from self._decide(attempt, deadline)
         except HQueueError as exc:
             exc.outcome = Outcome.UNKNOWN
             raise
@@ -238,17 +237,19 @@ class OwnedPartitionWriter:
         if batch.bodies.kind == MESSAGES:
             self._on_settled(batch, appended)
 
-    def _append(self, make: Callable[[], OwnedBatch | None], deadline: Deadline) -> Appended | None:
+    def _append(
+        self, make: Callable[[], OwnedBatch | None], deadline: Deadline
+    ) -> Work[Appended | None]:
         self._in_doubt = contended = False
         try:
             self._known()
-            self.settle(deadline)
+            yield from self.settle(deadline)
             while True:
-                end = self._learn(deadline)
+                end = yield from self._learn(deadline)
                 batch = make()
                 if batch is None:
                     return None
-                appended = self._put(end, batch, deadline)
+                appended = yield from self._put(end, batch, deadline)
                 if appended is not None:
                     return dataclasses.replace(appended, contended=contended)
                 contended = True
@@ -257,11 +258,11 @@ class OwnedPartitionWriter:
             exc.outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED
             raise
 
-    def _learn(self, deadline: Deadline) -> LogPosition:
+    def _learn(self, deadline: Deadline) -> Work[LogPosition]:
         """See every header up to the end of the log, which is returned."""
-        while self._tail.trusted(deadline) != (walk := self._known()).end:
+        while (yield from self._tail.trusted(deadline)) != (walk := self._known()).end:
             try:
-                page = deadline.run(walk.page)
+                page = yield from deadline.insist(walk.page)
                 for row, header in page:
                     if header.kind == CONTROL:
                         self._fence(row.key, header.control)
@@ -272,7 +273,7 @@ class OwnedPartitionWriter:
                 raise
             if len(page) < WALKED_HEADERS:
                 # The walk may have taken long. What it knows counts while it is the tail.
-                if self._tail.trusted(deadline) == walk.end:
+                if (yield from self._tail.trusted(deadline)) == walk.end:
                     break
                 self._tail.invalidate()
             self._check_deadline(deadline)
@@ -288,11 +289,12 @@ class OwnedPartitionWriter:
             if is_fenced:
                 self._on_fence(topic, epoch)
 
-    def _put(self, position: LogPosition, batch: OwnedBatch, deadline: Deadline) -> Appended | None:
+    def _put(
+        self, position: LogPosition, batch: OwnedBatch, deadline: Deadline
+    ) -> Work[Appended | None]:
         """Try for one slot until it is known whose it is; None if it is not ours."""
         attempt = Attempt(
             partition=self.partition,
-            port=self._port,
             clock=self._clock,
             tail=self._tail,
             position=position,
@@ -302,7 +304,7 @@ class OwnedPartitionWriter:
             floor=batch.floor,
         )
         try:
-            appended = self._decide(attempt, deadline)
+            appended = yield from self._decide(attempt, deadline)
         except BaseException:
             self._in_doubt = attempt.in_doubt
             if attempt.in_doubt and self._walk is not None:
@@ -312,9 +314,9 @@ class OwnedPartitionWriter:
             self._note(position, batch.bodies, appended)
         return appended
 
-    def _decide(self, attempt: Attempt, deadline: Deadline) -> Appended | None:
+    def _decide(self, attempt: Attempt, deadline: Deadline) -> Work[Appended | None]:
         try:
-            return deadline.run(attempt.once)
+            return (yield from deadline.insist(attempt.once))
         except RequestRefusedError as exc:
             if attempt.in_doubt:  # No other try would learn more.
                 raise self._lost() from exc

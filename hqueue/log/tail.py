@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.format import Header
-from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Newest, Work
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX, TAIL_TRUST_MS
 
@@ -45,13 +46,11 @@ class TailCache:
 
     Args:
         partition: the partition.
-        port: the store.
         clock: where time comes from.
     """
 
-    def __init__(self, partition: int, port: HeaderPort, clock: Clock) -> None:
+    def __init__(self, partition: int, clock: Clock) -> None:
         self._partition = partition
-        self._port = port
         self._clock = clock
         self._position: LogPosition | None = None
         self.seen_ms = 0.0
@@ -65,20 +64,24 @@ class TailCache:
         """Read it again before the next use."""
         self._position = None
 
-    def trusted(self, deadline: Deadline) -> LogPosition:
+    def trusted(self, deadline: Deadline) -> Work[LogPosition]:
         """What is known, if it is fresh, else what is read now."""
+        return self.known() or (yield from self.fresh(deadline))
+
+    def known(self) -> LogPosition | None:
+        """What is known, if it is fresh."""
         if self._position is not None and self._is_fresh():
             return self._position
-        return self.fresh(deadline)
+        return None
 
-    def fresh(self, deadline: Deadline) -> LogPosition:
+    def fresh(self, deadline: Deadline) -> Work[LogPosition]:
         """Read it; again, when the answer was so slow that it is old already.
 
         A store that is always so slow is written to nevertheless: an append is checked to be a
         link of the chain then.
         """
         for _ in range(READS_MAX):
-            position = self.read(deadline)
+            position = yield from deadline.insist(self._read)
             if self._is_fresh():
                 break
             if deadline.expired:
@@ -87,13 +90,9 @@ class TailCache:
                 )
         return position
 
-    def read(self, deadline: Deadline) -> LogPosition:
-        """Read it."""
-        return deadline.run(self._read)
-
-    def _read(self) -> LogPosition:
+    def _read(self) -> Work[LogPosition]:
         asked_ms = self._clock.monotonic_ms()
-        row = self._port.newest(self._partition, MESSAGE_ID_MAX)
+        row: Row | None = yield Newest(self._partition, MESSAGE_ID_MAX)
         position = LogPosition(0, 0)
         if row is not None:
             position = LogPosition.after(header_of(row))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from hqueue.format import SCATTERED, Header, TopicEntry, owners_of
 from hqueue.log.offsets import count_before
 from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.steps import Work
 from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, walk_from
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["PAGES_MAX", "CountedPart", "TopicCounter", "TopicLag"]
+
+Result = TypeVar("Result")
 
 PAGES_MAX = 16
 """Pages of headers that are read to count the messages of one topic. What lies beyond them is
@@ -94,10 +99,10 @@ class TopicCounter:
         messages, exact, first, at = 0, True, None, start
         try:
             if self._pages > 0:
-                walk = walk_from(partition, self._port, start, self._deadline())
+                walk = self._do(partial(walk_from, partition, start))
             while self._pages > 0:
                 self._pages -= 1
-                page = self._deadline().run(walk.page)
+                page = self._do(lambda deadline: deadline.insist(walk.page))
                 for row, header in page:
                     if header.base >= stop:
                         break
@@ -118,6 +123,10 @@ class TopicCounter:
         messages += self._at_most(partition, max(at, start), min(stop, MESSAGE_ID_MAX))
         return CountedPart(messages, False, first)
 
+    def _do(self, decide: Callable[[Deadline], Work[Result]]) -> Result:
+        deadline = self._deadline()
+        return drive(decide(deadline), self._port, deadline)
+
     def _entry(self, row: Row, header: Header, owner_epoch: int | None) -> TopicEntry | None:
         found = next((entry for entry in header.topics if entry.topic == self._topic), None)
         if found is None or owner_epoch is None:
@@ -129,7 +138,7 @@ class TopicCounter:
         if start >= stop:
             return 0
         before, behind = (
-            count_before(partition, each, self._port, self._deadline()) for each in (start, stop)
+            self._do(partial(count_before, partition, each)) for each in (start, stop)
         )
         return max(0, behind - before)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.format import Header
-from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Headers, Newest, Work
 from hqueue.log.tail import LogPosition
 from hqueue.runtime.clock import Deadline
 
@@ -24,18 +25,16 @@ class HeaderWalk:
 
     Args:
         partition: the partition.
-        port: the store.
         end: where it begins.
     """
 
-    def __init__(self, partition: int, port: HeaderPort, end: LogPosition) -> None:
+    def __init__(self, partition: int, end: LogPosition) -> None:
         self._partition = partition
-        self._port = port
         self._shorter = 0
         self.end = end
         """The position behind the last header that was seen."""
 
-    def page(self) -> list[tuple[Row, Header]]:
+    def page(self) -> Work[list[tuple[Row, Header]]]:
         """The next headers; fewer than `WALKED_HEADERS` where the log ends. One try.
 
         All of them count as seen then, or none if it raises.
@@ -45,9 +44,9 @@ class HeaderWalk:
             StoreUnavailableError: it can't be told yet. Try again.
             CorruptLogError: a header can't be read.
         """
-        rows = self._port.headers(self._partition, self.end.slot, WALKED_HEADERS)
+        rows: list[Row] = yield Headers(self._partition, self.end.slot, WALKED_HEADERS)
         if not rows:
-            self._check_end()
+            yield from self._check_end()
         seen, end = [], self.end
         for row in rows:
             header = header_of(row)
@@ -59,16 +58,17 @@ class HeaderWalk:
         self.end = end
         return seen
 
-    def _check_end(self) -> None:
+    def _check_end(self) -> Work[None]:
         """Nothing follows: so the batch before ends here, unless the log was truncated.
 
         Or a deposed server answered, which knows less. It ends soon after it goes on, so another
         look is worth it.
         """
-        before = self._port.newest(self._partition, self.end.slot - 1) if self.end.slot else None
         end = LogPosition(0, 0)
-        if before is not None:
-            end = LogPosition.after(header_of(before))
+        if self.end.slot:
+            before: Row | None = yield Newest(self._partition, self.end.slot - 1)
+            if before is not None:
+                end = LogPosition.after(header_of(before))
         if end == self.end:
             return
         self._shorter += 1
@@ -79,18 +79,18 @@ class HeaderWalk:
         raise BrokenOffError
 
 
-def walk_from(partition: int, port: HeaderPort, start: int, deadline: Deadline) -> HeaderWalk:
+def walk_from(partition: int, start: int, deadline: Deadline) -> Work[HeaderWalk]:
     """A walk that begins with the batch that covers an ID, or with the oldest that is kept.
 
     Raises:
         StoreUnavailableError: the store stayed away until the deadline.
     """
 
-    def look() -> LogPosition:
-        row = port.newest(partition, start)
+    def look() -> Work[LogPosition]:
+        row: Row | None = yield Newest(partition, start)
         if row is None:
-            rows = port.headers(partition, 0, 1)
+            rows: list[Row] = yield Headers(partition, 0, 1)
             row = rows[0] if rows else None
         return LogPosition(0, 0) if row is None else LogPosition.before(row)
 
-    return HeaderWalk(partition, port, deadline.run(look))
+    return HeaderWalk(partition, (yield from deadline.insist(look)))

@@ -19,6 +19,7 @@ from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
 from hqueue.produce.owned import OwnedLog
 from hqueue.produce.writer_pool import WriterPool
+from hqueue.runtime.clock import drive
 from hqueue.runtime.fork import register
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Appender:
 
     def after_fork_in_child(self) -> None:
         self._writers = WriterPool(self.partitions, self._open_writer)
-        self._reaper = HeaderReaper(self.expired_ms, self._context.clock)
+        self._reaper = HeaderReaper(self._port, self.expired_ms, self._context.clock)
         self._skew.after_fork_in_child()
 
     def put(
@@ -146,9 +147,10 @@ class Appender:
         def append(writer: PartitionWriter) -> tuple[PartitionWriter, Appended]:
             self._skew.check(deadline)
             if search is None:
-                appended = writer.append(bodies, deadline)
+                work = writer.append(bodies, deadline)
             else:
-                appended = writer.append_once(bodies, deadline, search.nonce, search.since)
+                work = writer.append_once(bodies, deadline, search.nonce, search.since)
+            appended = drive(work, self._port, deadline)
             self._on_append(writer.partition, appended, bodies)
             return writer, appended
 
@@ -214,4 +216,4 @@ class Appender:
         return self._skew.now_ms(self._context.deadline()) - ttl_seconds * 1_000
 
     def _open_writer(self, partition: int) -> PartitionWriter:
-        return PartitionWriter(partition, self._port, self._context.clock, self._skew_ms_max)
+        return PartitionWriter(partition, self._context.clock, self._skew_ms_max)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from hqueue.errors import HQueueError
 from hqueue.log import PartitionWriter
-from hqueue.runtime.clock import Clock
+from hqueue.log.ports import AppendPort
+from hqueue.runtime.clock import Clock, Deadline, drive
 from hqueue.runtime.held import if_free
 from hqueue.runtime.threads import try_start
 
@@ -27,11 +28,15 @@ class HeaderReaper:
     must not wait for that.
 
     Args:
+        port: the rows.
         expired_ms: tells up to when bodies were written that have expired; None if none do.
         clock: where time comes from.
     """
 
-    def __init__(self, expired_ms: Callable[[], int | None], clock: Clock) -> None:
+    def __init__(
+        self, port: AppendPort, expired_ms: Callable[[], int | None], clock: Clock
+    ) -> None:
+        self._port = port
         self._expired_ms = expired_ms
         self._clock = clock
         self._due_ms: dict[int, float] = {}
@@ -57,6 +62,7 @@ class HeaderReaper:
         try:
             expired_ms = self._expired_ms()
             if expired_ms is not None:
-                writer.collect(expired_ms)
+                deadline = Deadline(self._clock, 0.0)  # Nothing is tried twice.
+                drive(writer.collect(expired_ms), self._port, deadline)
         except HQueueError:
             logger.debug("headers were not collected", exc_info=True)

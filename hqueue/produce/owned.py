@@ -12,6 +12,7 @@ from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard
 from hqueue.message import Message
 from hqueue.produce.header_reaper import HeaderReaper
+from hqueue.runtime.clock import drive
 
 __all__ = ["OwnedLog"]
 
@@ -58,14 +59,14 @@ class OwnedLog:
         self._on_settled = on_settled
         self.partition = partition
         self._context = context
+        self._port = port
         self._skew = skew
         self._reaper = reaper
         self._on_append = on_append
         self._codec = CODECS[context.settings.codec]
-        self._collecting = PartitionWriter(partition, port, context.clock)
+        self._collecting = PartitionWriter(partition, context.clock)
         self._writer = OwnedPartitionWriter(
             partition,
-            port,
             on_fence=on_fence,
             on_settled=self._settled,
             clock=context.clock,
@@ -79,7 +80,8 @@ class OwnedLog:
             StoreUnavailableError: the store stayed away for ``operation_timeout_ms``.
             QueueStateError: the queue is gone, or disabled.
         """
-        self._writer.open(self._context.deadline())
+        deadline = self._context.deadline()
+        drive(self._writer.open(deadline), self._port, deadline)
         return int(self._writer.end)
 
     def own(self, topic: str, epoch: int) -> None:
@@ -121,7 +123,8 @@ class OwnedLog:
         """
         deadline = self._context.deadline()
         self._skew.check(deadline)
-        return int(self._writer.close_ranges(topics, deadline, floor=floor))
+        work = self._writer.close_ranges(topics, deadline, floor=floor)
+        return int(drive(work, self._port, deadline))
 
     def append(
         self, make: Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
@@ -160,7 +163,7 @@ class OwnedLog:
             bodies = compressed(encode_bodies(messages), self._codec)
             return OwnedBatch(bodies, floor, epochs)
 
-        appended = self._writer.append(encoded, deadline)
+        appended = drive(self._writer.append(encoded, deadline), self._port, deadline)
         if appended is None:
             return None
         assert bodies is not None

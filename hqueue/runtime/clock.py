@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
-import threading
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from time import clock_gettime_ns
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from hqueue.errors import (
     ClosedError,
@@ -16,17 +18,20 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.steps import Pause, Work, carry_out
+from hqueue.runtime.steps import Pause, Request, Work, carry_out, carry_out_in_loop
 
 __all__ = [
     "LAST_TRY_MS",
     "SYSTEM_CLOCK",
+    "Bounded",
     "Clock",
     "Deadline",
     "Patience",
     "SystemClock",
     "Tries",
     "bounded_ms",
+    "drive",
+    "drive_in_loop",
     "monotonic_s_of",
 ]
 
@@ -57,7 +62,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        return time.clock_gettime_ns(_MONOTONIC) / 1e6
+        return clock_gettime_ns(_MONOTONIC) / 1e6
 
     def sleep_ms(self, duration_ms: float) -> None:
         time.sleep(duration_ms / 1e3)
@@ -72,21 +77,15 @@ LAST_TRY_MS = 1_000.0
 and not waited for leaves an outcome that nobody knows."""
 
 
-class _UnderWay(threading.local):
-    """Of each thread."""
-
-    ends_ms: float | None = None
-    """When the operation ends that it is in the middle of."""
-
-
-_under_way = _UnderWay()
+_ends_ms: contextvars.ContextVar[float | None] = contextvars.ContextVar("_ends_ms", default=None)
+"""When the operation ends that this thread, or task of a loop, is in the middle of."""
 
 
 def bounded_ms(bound_ms: float) -> float:
     """The bound on a request, or on opening a connection: not more than is left of the operation
-    that this thread is in the middle of, but for `LAST_TRY_MS`.
+    that this thread, or task of a loop, is in the middle of, but for `LAST_TRY_MS`.
     """
-    ends_ms = _under_way.ends_ms
+    ends_ms = _ends_ms.get()
     if ends_ms is None:
         return bound_ms
     return min(bound_ms, max(LAST_TRY_MS, ends_ms - SYSTEM_CLOCK.monotonic_ms()))
@@ -129,16 +128,27 @@ class Deadline:
 
         What is asked for meanwhile in this thread is bounded by what is left: see `bounded_ms`.
         """
-        outer, ends_ms = _under_way.ends_ms, self._ends_ms
-        if self._clock is SYSTEM_CLOCK and time.clock_gettime_ns(_MONOTONIC) < ends_ms * 1e6:
-            _under_way.ends_ms = ends_ms if outer is None else min(outer, ends_ms)
+        outer = _ends_ms.get()
         try:
+            self._bind(outer)
             try:
                 return operation()  # Nearly all succeed at once, and don't pay for what comes now.
             except StoreUnavailableError as exc:
                 return self._run_again(operation, exc)
         finally:
-            _under_way.ends_ms = outer
+            _ends_ms.set(outer)
+
+    def _bind(self, outer: float | None) -> None:
+        """What is asked for from now on is bounded by what is left. An operation that is over
+        already is another's matter: it makes its one try.
+        """
+        ends_ms = self._ends_ms
+        if (
+            self._clock is SYSTEM_CLOCK
+            and (outer is None or ends_ms < outer)
+            and clock_gettime_ns(_MONOTONIC) < ends_ms * 1e6
+        ):
+            _ends_ms.set(ends_ms)
 
     def _run_again(self, operation: Callable[[], Result], first: StoreUnavailableError) -> Result:
         failed = [first]
@@ -149,25 +159,89 @@ class Deadline:
             return operation()
             yield
 
-        return carry_out(self.insist(attempt), lambda step: self._clock.sleep_ms(step.duration_ms))
+        return carry_out(self.insist(attempt), functools.partial(_do, None, self._clock))
 
     def insist(self, attempt: Callable[[], Work[StepT, Result]]) -> Work[StepT | Pause, Result]:
         """`run` for an operation that is work: in as many attempts as it takes, with a pause
         between two.
         """
-        tries, pauses = Tries(), RETRIES.pauses()
+        tries: Tries | None = None
         while True:
             try:
                 return (yield from attempt())
             except StoreUnavailableError as exc:
+                if tries is None:
+                    tries, pauses = Tries(), RETRIES.pauses()
                 tries.note(exc)
                 if self.expired:
                     tries.conclude(exc)
                     raise
             except (RequestRefusedError, ClosedError) as exc:
-                tries.conclude(exc)
+                if tries is not None:
+                    tries.conclude(exc)
                 raise
             yield Pause(min(next(pauses), self.remaining_ms))
+
+
+class Bounded(NamedTuple):
+    """Asks to carry out work with a deadline of its own; the answer is its result."""
+
+    deadline: Deadline
+    work: Work[Any, Any]
+
+
+def drive(work: Work[Request | Pause | Bounded, Result], port: Any, deadline: Deadline) -> Result:
+    """Carry out work in this thread, with requests to a port; its result.
+
+    What is asked for is bounded by what is left until the deadline, as in `Deadline.run`; what that
+    raises is raised in the work, which decides whether it is tried again.
+    """
+    outer = _ends_ms.get()
+    try:
+        deadline._bind(outer)
+        return carry_out(work, functools.partial(_do, port, deadline._clock))
+    finally:
+        _ends_ms.set(outer)
+
+
+async def drive_in_loop(
+    work: Work[Request | Pause | Bounded, Result], port: Any, deadline: Deadline
+) -> Result:
+    """As `drive`, in an event loop. The port's methods give what is awaited."""
+    outer = _ends_ms.get()
+    try:
+        deadline._bind(outer)
+        return await carry_out_in_loop(work, functools.partial(_do_in_loop, port, deadline._clock))
+    finally:
+        _ends_ms.set(outer)
+
+
+def _do(port: Any, clock: Clock, step: Any) -> object:
+    """Carry out a step in this thread."""
+    kind = type(step)
+    if kind is Pause:
+        clock.sleep_ms(step.duration_ms)
+        return None
+    if kind is Bounded:
+        return drive(step.work, port, step.deadline)
+    answer: object = step.do(port)
+    return answer
+
+
+async def _do_in_loop(port: Any, clock: Clock, step: Any) -> object:
+    """Carry out a step in an event loop. Time that is stepped is not waited for."""
+    kind = type(step)
+    if kind is Pause:
+        if type(clock) is SystemClock:
+            await asyncio.sleep(step.duration_ms / 1e3)
+        else:
+            clock.sleep_ms(step.duration_ms)
+            await asyncio.sleep(0)
+        return None
+    if kind is Bounded:
+        return await drive_in_loop(step.work, port, step.deadline)
+    answer: object = await step.do(port)
+    return answer
 
 
 class Tries:

@@ -7,9 +7,9 @@ raised in it. So what is decided is written down once, and who drives it chooses
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Pause", "Work", "carry_out", "carry_out_in_loop"]
+__all__ = ["Pause", "Request", "Work", "carry_out", "carry_out_in_loop"]
 
 StepT = TypeVar("StepT")
 Result = TypeVar("Result")
@@ -19,6 +19,13 @@ class Pause(NamedTuple):
     """Asks to go on after so long; the answer is None."""
 
     duration_ms: float
+
+
+class Request(Protocol):
+    """Asks for one request to be made."""
+
+    def do(self, port: Any, /) -> object:
+        """Make it; the answer, or what is awaited for it where the port's methods give that."""
 
 
 Work = Generator[StepT, Any, Result]

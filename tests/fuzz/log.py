@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -17,10 +18,11 @@ from hqueue.format import Bodies, encode_bodies, rowkey
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionChecker
 from hqueue.log.ranges import RangeCheck
+from hqueue.log.steps import Work
 from hqueue.message import Message
 from hqueue.message_id import MessageID, id_of
 from hqueue.metadata.managers import LogRange
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive
 
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written
 from .store import WHIMS, Rows, SteppedClock
@@ -127,17 +129,24 @@ class _Log:
         for _ in checker.run():
             pass
 
+    def do(self, decide: Callable[[Deadline], Work[Any]]) -> None:
+        deadline = self.deadline()
+        drive(decide(deadline), self.rows, deadline)
+
     def append(self) -> None:
-        writer = PartitionWriter(PARTITION, self.rows, self.clock)
+        writer = PartitionWriter(PARTITION, self.clock)
         for _ in range(2):
-            writer.append(encode_bodies([MESSAGE]), self.deadline())
-        writer.collect(self.clock.wall_ms() - 60_000)
+            self.do(partial(writer.append, encode_bodies([MESSAGE])))
+        self.do(lambda _: writer.collect(self.clock.wall_ms() - 60_000))
 
     def append_once(self) -> None:
-        writer = PartitionWriter(PARTITION, self.rows, self.clock)
+        writer = PartitionWriter(PARTITION, self.clock)
         for since in (None, 0, id_of(WALL_MS)):
             try:
-                writer.append_once(encode_bodies([MESSAGE]), self.deadline(), b"mynonce!", since)
+                append = partial(
+                    writer.append_once, encode_bodies([MESSAGE]), nonce=b"mynonce!", since=since
+                )
+                self.do(append)
             except HQueueError:
                 pass
 

@@ -11,7 +11,8 @@ import hqueue
 from hqueue import Message
 from hqueue.format import decode_header
 from hqueue.log import PartitionWriter
-from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.log.store import LogPort
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
 from hqueue.store import StorePort
 from tests.support.past import DAY_MS, put_in_the_past
 from tests.support.raw import RawHBase, RawTables
@@ -24,6 +25,11 @@ MakeQueue = Callable[..., hqueue.Queue]
 
 def a_day_ago_ms() -> int:
     return SYSTEM_CLOCK.wall_ms() - DAY_MS
+
+
+def collect(writer: PartitionWriter, log: LogPort) -> int:
+    deadline = Deadline(SYSTEM_CLOCK, 60_000)
+    return drive(writer.collect(a_day_ago_ms()), log, deadline)
 
 
 def headers(raw: RawTables, queue: hqueue.Queue) -> list[int]:
@@ -77,8 +83,8 @@ def test_collection_deletes_old_headers_from_the_oldest_on_and_never_the_newest(
 ) -> None:
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [9 * DAY_MS - n for n in range(1_500)] + [DAY_MS // 2])
-    writer = PartitionWriter(0, store.log(queue.name))
-    assert [writer.collect(a_day_ago_ms()) for _ in range(3)] == [1_000, 500, 0]
+    writer, log = PartitionWriter(0), store.log(queue.name)
+    assert [collect(writer, log) for _ in range(3)] == [1_000, 500, 0]
     assert headers(raw, queue) == [4_500]
     scanner = queue.scan()
     assert [m.value for m in scanner] == [b"1500"] * 3
@@ -92,9 +98,9 @@ def test_collection_leaves_the_only_header_however_old(
 ) -> None:
     queue = make_queue(ttl="1d")
     put_in_the_past(raw, queue, [90 * DAY_MS, 80 * DAY_MS])
-    writer = PartitionWriter(0, store.log(queue.name))
-    assert writer.collect(a_day_ago_ms()) == 1
-    assert writer.collect(a_day_ago_ms()) == 0
+    writer, log = PartitionWriter(0), store.log(queue.name)
+    assert collect(writer, log) == 1
+    assert collect(writer, log) == 0
     assert headers(raw, queue) == [3]
     queue.put(Message("t", b"new"))
     assert queue.offsets()[0].messages == 7
@@ -109,7 +115,7 @@ def test_a_reader_whose_part_of_the_log_is_collected_goes_on_and_counts(
     assert list(follower) == []
     late = queue.scan(start=hqueue.MessageID.from_int(bases[10]))
     first = queue.put(Message("t", b"a"))
-    PartitionWriter(0, store.log(queue.name)).collect(a_day_ago_ms())
+    collect(PartitionWriter(0), store.log(queue.name))
     assert headers(raw, queue) == [150]
     second = queue.put(Message("t", b"b"))
     assert [m.id for m in late] == [first, second]

@@ -84,8 +84,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a clock that is behind",
         (
             (
-                "_base = max(position.slot, id_of(now_ms), floor)",
-                "_base = id_of(now_ms)",
+                "base = max(position.slot, id_of(now_ms), floor)",
+                "base = id_of(now_ms)",
             ),
         ),
         attempt_module,
@@ -155,8 +155,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             (", self._nonce = position, bodies, nonce\n", " = position, bodies\n"),
             (
-                "        self._base = max",
-                "        self._nonce = nonce = secrets.token_bytes(8)\n        self._base = max",
+                "        self._base = base = max",
+                "        self._nonce = nonce = secrets.token_bytes(8)\n"
+                "        self._base = base = max",
             ),
             ("        if self._sent:\n", "        if self._sent:\n            return None\n"),
             ("import dataclasses", "import dataclasses\nimport secrets"),
@@ -166,7 +167,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "when the store says that the slot is taken it is read whose it is",
         "two writers, one fault of any kind",
-        (("            owner = self._owner()\n", "            return None\n"),),
+        (("owner = yield from self._owner()\n", "return None\n"),),
         attempt_module,
     ),
     Mutant(
@@ -174,10 +175,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a deposed server answers two writers, of which one lost a put",
         (
             (
-                "            owner = self._owner()\n",
-                "            if self._port.header(self._partition, self._position.slot) is None:\n"
-                "                return None\n"
-                "            owner = self._owner()\n",
+                "owner = yield from self._owner()\n",
+                "if (yield HeaderAt(self._partition, self._position.slot)) is None:\n"
+                "                    return None\n"
+                "                owner = yield from self._owner()\n",
             ),
         ),
         attempt_module,
@@ -212,7 +213,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a batch that was late is checked to be a link of the chain",
         "a writer stands still beyond every bound",
-        (("self._is_late() and not self._is_linked()", "False"),),
+        (("self._is_late() and not (yield from self._is_linked())", "False"),),
         attempt_module,
     ),
     Mutant(
@@ -220,9 +221,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a deposed server answers two writers that are slow",
         (
             (
-                "rows = self._port.backwards(self._partition, slot, 2)\n",
-                "rows = self._port.headers(self._partition, slot, 1)\n"
-                "        rows += self._port.backwards(self._partition, slot - 1, 1)\n",
+                "rows: list[Row] = yield Backwards(self._partition, slot, 2)\n",
+                "rows = yield Headers(self._partition, slot, 1)\n"
+                "        rows += yield Backwards(self._partition, slot - 1, 1)\n",
             ),
         ),
         attempt_module,
@@ -232,7 +233,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a writer stands still beyond every bound",
         (
             (
-                "self._port.delete_row(self._partition, self._position.slot, self._bodies.cells)",
+                "yield DeleteRow(self._partition, self._position.slot, self._bodies.cells)",
                 "pass",
             ),
         ),
@@ -264,7 +265,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "one nonce, tried by two",
         (
             (
-                "                    found = self._go_on(nonce, deadline) or found\n",
+                "                    found = (yield from self._go_on(nonce, deadline)) or found\n",
                 "                    self._walk.end = tail\n",
             ),
         ),
@@ -293,8 +294,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a nonce whose batch covers the moment",
         (
             (
-                "row = self._port.newest(self._partition, since)\n",
-                "row = next(iter(self._port.headers(self._partition, since, 1)), None)\n",
+                "row: Row | None = yield Newest(self._partition, since)\n",
+                "row = next(iter((yield Headers(self._partition, since, 1))), None)\n",
             ),
         ),
         history_module,
@@ -314,7 +315,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a walk that finds nothing looks whether the log comes up to there",
         "the queue is truncated under one nonce",
-        (("            self._check_end()\n", "            pass\n"),),
+        (("            yield from self._check_end()\n", "            pass\n"),),
         walk_module,
     ),
     Mutant(
@@ -326,7 +327,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "after a walk the tail is read",
         "the queue is truncated under one nonce",
-        (("if self._tail.trusted(deadline) == self._history.end:", "if True:"),),
+        (("if (yield from self._tail.trusted(deadline)) != end:", "if False:"),),
     ),
     Mutant(
         "the newest header is never deleted",
@@ -352,12 +353,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the oldest header goes first",
         "a collection is cut off",
-        (("delete_headers(self.partition, old,", "delete_headers(self.partition, old[::-1],"),),
+        (("DeleteHeaders(self.partition, old,", "DeleteHeaders(self.partition, old[::-1],"),),
     ),
     Mutant(
         "a collector sees that the log began again",
         "a collector that knew the log before it was truncated",
-        (("if self._collected_to and self._port", "if False and self._port"),),
+        (("if self._collected_to and (yield", "if False and (yield"),),
     ),
     Mutant(
         "the next batch lies exactly where the last one ends",

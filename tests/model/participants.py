@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from hqueue import format as batch
 from hqueue.consume.decode import messages_of
@@ -18,10 +18,11 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.log import Appended, Batch, LogPosition, PartitionReader, PartitionWriter
-from hqueue.log.history import History
+from hqueue.log.history import History, SeenBatch
 from hqueue.log.ports import Row
+from hqueue.log.steps import Work
 from hqueue.message import Message
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive
 from hqueue.settings.limits import TRUNCATE_PAUSE_MS
 
 from .checker import Given, ViolationError
@@ -42,6 +43,7 @@ __all__ = [
 BOUND_MS = 10**9
 """The deadline of an operation: never, unless a scenario wants it."""
 
+Result = TypeVar("Result")
 Part = Callable[[World, str], None]
 
 
@@ -156,11 +158,15 @@ def nonce_of(name: str, index: int) -> bytes:
 
 
 def _told(
-    world: World, name: str, nonce: bytes, bound_ms: int, append: Callable[[Deadline], Appended]
+    world: World,
+    name: str,
+    nonce: bytes,
+    bound_ms: int,
+    append: Callable[[Deadline], Work[Appended]],
 ) -> None:
     """Append, and write down what the caller was told."""
     try:
-        appended = append(Deadline(WorldClock(world, name), bound_ms))
+        appended = _carried_out(world, name, bound_ms, append)
     except (CorruptLogError, IdempotencyKeyReusedError) as exc:
         raise ViolationError(f"{name} found what nobody wrote: {exc}") from exc
     except (StoreUnavailableError, QueueDisabledError, RequestRefusedError) as exc:
@@ -173,9 +179,18 @@ def _told(
         world.ledger.returned(name, nonce, appended.base, appended.count, appended.end)
 
 
+def _carried_out(
+    world: World, name: str, bound_ms: int, decide: Callable[[Deadline], Work[Result]]
+) -> Result:
+    """What comes of decisions of the log, which are given their deadline: the explorer answers each
+    of their steps.
+    """
+    deadline = Deadline(WorldClock(world, name), bound_ms)
+    return drive(decide(deadline), WorldPort(world), deadline)
+
+
 def _writer(world: World, name: str) -> PartitionWriter:
-    port: Any = WorldPort(world)
-    return world.writer_class(PARTITION, port, WorldClock(world, name))
+    return world.writer_class(PARTITION, WorldClock(world, name))
 
 
 def appender(
@@ -284,7 +299,8 @@ def collector(ttl_ms: int, times: int = 1) -> Part:
 def _collect(world: World, name: str, writer: PartitionWriter, ttl_ms: int) -> None:
     world.ask("pause", 0)  # The TTL is asked for.
     try:
-        writer.collect(WorldClock(world, name).wall_ms() - ttl_ms)
+        expired_ms = WorldClock(world, name).wall_ms() - ttl_ms
+        _carried_out(world, name, BOUND_MS, lambda _: writer.collect(expired_ms))
     except (StoreUnavailableError, QueueDisabledError):
         pass
 
@@ -388,13 +404,17 @@ def _check_history(world: World) -> None:
     chain = world.ledger.chain()
     if any(entry.deleted for entry in chain):
         return
-    port: Any = WorldPort(world)
-    deadline = Deadline(WorldClock(world, "search"), BOUND_MS)
-    history = History(PARTITION, port)
+    history = History(PARTITION)
     end = LogPosition(*world.ledger.end())
-    if history.find(nonce_of("none", 0), 0, end, deadline) is not None or history.end != end:
+
+    def find(nonce: bytes) -> SeenBatch | None:
+        return _carried_out(
+            world, "search", BOUND_MS, lambda deadline: history.find(nonce, 0, end, deadline)
+        )
+
+    if find(nonce_of("none", 0)) is not None or history.end != end:
         raise ViolationError(f"a search ended at {history.end}")
     for entry in chain:
-        found = history.find(entry.nonce, 0, end, deadline)
+        found = find(entry.nonce)
         if found is None or (found.base, found.count) != (entry.base, entry.count):
             raise ViolationError(f"a search found {found} as {entry}")

@@ -10,7 +10,7 @@ from hqueue import Message
 from hqueue.format import Bodies, encode_bodies
 from hqueue.log import history
 from hqueue.log.history import History
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
 from tests.support.chain import Chain
 
 NONCES = [bytes(8), bytes(7) + b"\1", b"\1" + bytes(7), b"\1" * 8, b"abcdefgh", b"efghabcd"]
@@ -22,7 +22,9 @@ def bodies_of(count: int) -> Bodies:
 
 
 def find(known: History, chain: Chain, nonce: bytes, since: int | None) -> int | None:
-    found = known.find(nonce, since, chain.end, Deadline(SYSTEM_CLOCK, 10_000))
+    deadline = Deadline(SYSTEM_CLOCK, 10_000)
+    work = known.find(nonce, since, chain.end, deadline)
+    found = drive(work, chain, deadline)
     return None if found is None else found.base
 
 
@@ -45,7 +47,7 @@ def test_a_search_finds_what_was_appended_since_its_beginning(
         patch.setattr(history, "REMEMBERED_MAX", remembered)
         patch.setattr(history, "WALKED_HEADERS", walked)
         chain = Chain()
-        known = History(0, chain)
+        known = History(0)
         appended: dict[bytes, int] = {}
         for kind, nonce, count, since in steps:
             if kind in ("search", "search all"):
@@ -67,7 +69,7 @@ def test_a_search_finds_what_was_appended_since_its_beginning(
 
 def test_each_header_is_read_once_and_those_of_its_own_appends_never() -> None:
     chain = Chain()
-    known = History(0, chain)
+    known = History(0)
     for n in range(1_000):
         chain.append(bodies_of(1), b"other%03d" % n)
     for n in range(1_000):
@@ -85,7 +87,7 @@ def test_each_header_is_read_once_and_those_of_its_own_appends_never() -> None:
 @pytest.mark.parametrize("others", [0, 1, 4])
 def test_what_a_truncation_took_is_not_found(others: int) -> None:
     chain = Chain()
-    known = History(0, chain)
+    known = History(0)
     assert find(known, chain, b"mine 000", 0) is None
     position = chain.end
     known.note(position, b"mine 000", chain.append(bodies_of(1), b"mine 000"), bodies_of(1))

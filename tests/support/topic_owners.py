@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from hqueue import Message, MessageID
 from hqueue.format import encode_bodies
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
+from hqueue.log.steps import Work
 from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo
 from hqueue.metadata.ports import NEW, Version
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
 from hqueue.store import StorePort
 
 __all__ = ["TopicOwner"]
+
+
+Result = TypeVar("Result")
 
 
 class TopicOwner:
@@ -25,20 +32,19 @@ class TopicOwner:
         self._writers = [
             OwnedPartitionWriter(
                 each,
-                self._log,
                 on_fence=lambda topic, epoch: self.fenced.append((topic, epoch)),
                 on_settled=lambda batch, appended: None,
             )
             for each in range(2)
         ]
         for writer in self._writers:
-            writer.open(self.deadline())
+            self.do(writer.open)
         self._partition = partition
         self._floor = 0
 
-    @staticmethod
-    def deadline() -> Deadline:
-        return Deadline(SYSTEM_CLOCK, 60_000)
+    def do(self, decide: Callable[[Deadline], Work[Result]]) -> Result:
+        deadline = Deadline(SYSTEM_CLOCK, 60_000)
+        return drive(decide(deadline), self._log, deadline)
 
     def read(self) -> tuple[list[LogRange], Version]:
         known = self.ranges.persistence.read_topic_persistence_info("t").result()
@@ -67,10 +73,10 @@ class TopicOwner:
     def close(self, topic: str, epoch: int, last: LogRange) -> MessageID:
         """Append the control record that ends a topic's last range."""
         writer = self._writers[last.partition]
-        return writer.close_ranges({topic: epoch}, self.deadline(), floor=int(last.first))
+        return self.do(partial(writer.close_ranges, {topic: epoch}, floor=int(last.first)))
 
     def publish(self, *values: bytes) -> None:
         for value in values:
             batch = OwnedBatch(encode_bodies([Message("t", value)]), self._floor)
             writer = self._writers[self._partition]
-            assert writer.append(lambda: batch, self.deadline()) is not None  # noqa: B023
+            assert self.do(partial(writer.append, lambda: batch)) is not None  # noqa: B023

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -13,12 +14,26 @@ from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.topic_past import KEPT_MS, TopicPast
 from hqueue.format import encode_bodies
 from hqueue.log.newest import NewestMessages
+from hqueue.log.ports import Row
 from hqueue.metadata.managers import LogRange
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive
 from tests.support.chain import Chain
 from tests.support.doubles import SteppedClock
 
 PARTITIONS = 3
+
+
+class _Chains:
+    """The headers of several partitions."""
+
+    def __init__(self, chains: Sequence[Chain]) -> None:
+        self._chains = chains
+
+    def newest(self, partition: int, at_or_below: int) -> Row | None:
+        return self._chains[partition].newest(partition, at_or_below)
+
+    def headers(self, partition: int, start: int, limit: int) -> list[Row]:
+        return self._chains[partition].headers(partition, start, limit)
 
 
 class Place:
@@ -26,9 +41,10 @@ class Place:
 
     def __init__(self) -> None:
         self.clock = SteppedClock()
-        self.chains = [Chain() for _ in range(PARTITIONS)]
+        self.chains = chains = [Chain() for _ in range(PARTITIONS)]
         reader = SimpleNamespace(
-            newest_messages=lambda number: NewestMessages(number, self.chains[number]),
+            newest_messages=NewestMessages,
+            do=lambda decide, deadline: drive(decide(deadline), _Chains(chains), deadline),
             deadline=lambda: Deadline(self.clock, 50),
         )
         self.past = TopicPast(cast(QueueReader, reader), self.clock)

@@ -15,7 +15,7 @@ from hqueue.format import encode_bodies, with_owners
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
 from tests.support.lagging import Lagging
@@ -154,19 +154,20 @@ def test_of_a_marked_range_only_what_its_owner_appended_is_read(place: Place) ->
     for partition in range(2):
         writer = OwnedPartitionWriter(
             partition,
-            port,
             on_fence=lambda topic, epoch: None,
             on_settled=lambda batch, appended: None,
             clock=place.clock,
         )
-        writer.open(log.deadline())
+        deadline = log.deadline()
+        drive(writer.open(deadline), port, deadline)
         writers.append(writer)
 
     def publish(partition: int, epoch: int, *values: bytes) -> None:
         place.clock.now_ms += 10
         writers[partition].own("t", epoch)
         batch = OwnedBatch(encode_bodies([Message("t", value) for value in values]))
-        writers[partition].append(lambda: batch, log.deadline())
+        deadline = log.deadline()
+        drive(writers[partition].append(lambda: batch, deadline), port, deadline)
 
     publish(0, 5, b"a", b"b")
     place.queue.put(Message("t", b"direct"), partition=0)

@@ -8,7 +8,7 @@ from hqueue.format import Bodies, encode_bodies
 from hqueue.log import history as history_module
 from hqueue.log.history import History
 from hqueue.message import Message
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
 from tests.support.chain import Chain
 
 REMEMBERED = 64
@@ -22,7 +22,7 @@ class Scene:
     def __init__(self) -> None:
         self.chain = Chain()
         self.grow()
-        self.history = History(0, self.chain)
+        self.history = History(0)
 
     def grow(self, batches: int = 3 * REMEMBERED) -> None:
         """Let others append."""
@@ -37,7 +37,9 @@ class Scene:
         return base
 
     def find(self, nonce: bytes, since: int = 0) -> int | None:
-        found = self.history.find(nonce, since, self.chain.end, Deadline(SYSTEM_CLOCK, 30_000))
+        deadline = Deadline(SYSTEM_CLOCK, 30_000)
+        work = self.history.find(nonce, since, self.chain.end, deadline)
+        found = drive(work, self.chain, deadline)
         return None if found is None else found.base
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import pytest
 
@@ -11,10 +13,14 @@ from hqueue import Message
 from hqueue.format import encode_bodies, encode_header, rowkey
 from hqueue.log.offsets import count_before, id_at
 from hqueue.log.ports import Row
+from hqueue.log.steps import Work
 from hqueue.message_id import MessageID
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
 
 REQUESTS_MAX = 40
+
+
+Result = TypeVar("Result")
 
 
 class Headers:
@@ -50,8 +56,9 @@ def log_of(random_: random.Random) -> tuple[list[Row], list[int]]:
     return rows, ids
 
 
-def deadline() -> Deadline:
-    return Deadline(SYSTEM_CLOCK, 60_000)
+def ask(decide: Callable[[Deadline], Work[Result]], headers: Headers) -> Result:
+    deadline = Deadline(SYSTEM_CLOCK, 60_000)
+    return drive(decide(deadline), headers, deadline)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -59,10 +66,10 @@ def test_the_id_at_an_ordinal_has_so_many_messages_before_it(seed: int) -> None:
     rows, ids = log_of(random.Random(seed))
     for ordinal in range(len(ids) + 3):
         headers = Headers(rows)
-        found = id_at(0, ordinal, headers, deadline())
+        found = ask(partial(id_at, 0, ordinal), headers)
         assert sum(i < found for i in ids) == min(ordinal, len(ids))
         assert headers.requests <= REQUESTS_MAX
-        assert count_before(0, found, headers, deadline()) == min(ordinal, len(ids))
+        assert ask(partial(count_before, 0, found), headers) == min(ordinal, len(ids))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -72,9 +79,9 @@ def test_where_messages_were_collected_it_is_the_oldest_that_is_left(seed: int) 
     first = random_.randrange(len(rows))
     gone = sum(i < rows[first].slot for i in ids)
     for ordinal in range(len(ids) + 1):
-        found = id_at(0, ordinal, Headers(rows[first:]), deadline())
+        found = ask(partial(id_at, 0, ordinal), Headers(rows[first:]))
         assert sum(i < found for i in ids[gone:]) == max(0, ordinal - gone)
 
 
 def test_in_an_empty_log_it_is_the_beginning() -> None:
-    assert id_at(0, 5, Headers([]), deadline()) == MessageID(0)
+    assert ask(partial(id_at, 0, 5), Headers([])) == MessageID(0)

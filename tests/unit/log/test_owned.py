@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 import pytest
 
 from hqueue import (
@@ -19,14 +23,17 @@ from hqueue.format import control_record, encode_bodies
 from hqueue.log import Appended, PartitionReader, PartitionWriter
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Work
 from hqueue.message_id import id_of
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive
 from hqueue.settings.limits import HEADER_GRACE_MS, MESSAGE_ID_MAX
 from tests.support.doubles import SteppedClock
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.network import Network
 from tests.support.memory.store import MemoryStore
 from tests.support.proxy import Fate
+
+Result = TypeVar("Result")
 
 START_MS = 1_700_000_000_000.0
 TTL_S = 3_600
@@ -44,24 +51,27 @@ class Owner:
         self.settled: list[tuple[OwnedBatch, Appended | None]] = []
         self.writer = OwnedPartitionWriter(
             0,
-            self.log,
             on_fence=lambda topic, epoch: self.fenced.append((topic, epoch)),
             on_settled=lambda batch, appended: self.settled.append((batch, appended)),
             clock=world.clock,
         )
-        self.writer.open(self.deadline())
+        self.do(self.writer.open)
 
     def deadline(self) -> Deadline:
         return Deadline(self._clock, 2_000)
 
+    def do(self, decide: Callable[[Deadline], Work[Result]]) -> Result:
+        deadline = self.deadline()
+        return drive(decide(deadline), self.log, deadline)
+
     def append(self, topic: str, value: bytes = b"x", floor: int = 0) -> Appended:
         batch = OwnedBatch(encode_bodies([Message(topic, value)]), floor)
-        appended = self.writer.append(lambda: batch, self.deadline())
+        appended = self.do(partial(self.writer.append, lambda: batch))
         assert appended is not None
         return appended
 
     def close(self, floor: int = 0, **epochs: int) -> MessageID:
-        return self.writer.close_ranges(epochs, self.deadline(), floor=floor)
+        return self.do(partial(self.writer.close_ranges, epochs, floor=floor))
 
 
 class World:
@@ -120,11 +130,11 @@ def test_a_batch_says_by_which_ownership_its_messages_were_taken_in(
     owner.writer.own("u", 7)
     owner.writer.own("t", 2)  # By the same process, whose record comes later.
     both = encode_bodies([Message("t", b""), Message("u", b"")])
-    owner.writer.append(lambda: OwnedBatch(both, 0, {"t": 1}), owner.deadline())
+    owner.do(partial(owner.writer.append, lambda: OwnedBatch(both, 0, {"t": 1})))
     rows = owner.log.headers(0, 0, 10)
     assert [header_of(row).owner_epochs for row in rows] == [{"t": 1}, {"t": 1, "u": 7}]
     with pytest.raises(TopicFencedError):
-        owner.writer.append(lambda: OwnedBatch(both, 0, {"t": 3}), owner.deadline())
+        owner.do(partial(owner.writer.append, lambda: OwnedBatch(both, 0, {"t": 3})))
 
 
 def test_one_that_made_its_batch_before_the_record_came_is_fenced_all_the_same(
@@ -140,7 +150,7 @@ def test_one_that_made_its_batch_before_the_record_came_is_fenced_all_the_same(
         Owner(world).close(t=2)  # It stands still here, between making and sending.
         return OwnedBatch(encode_bodies([Message("t", b"late")]))
 
-    assert owner.writer.append(make, owner.deadline()) is None
+    assert owner.do(partial(owner.writer.append, make)) is None
     assert owner.fenced == [("t", 2)]
     assert len(world.values()) == 1
 
@@ -174,7 +184,7 @@ def test_many_topics_are_closed_by_as_many_records_as_they_fill(world: World, ow
     names = {f"{number:04}" + "n" * 240: 5 for number in range(600)}
     for name in names:
         owner.writer.own(name, 4)
-    last = Owner(world).writer.close_ranges(names, owner.deadline())
+    last = Owner(world).close(**names)
     assert owner.append("t").base > last
     assert dict(owner.fenced) == names
     assert owner.writer.epoch_of("t") == 1
@@ -189,7 +199,7 @@ def test_what_became_of_a_batch_in_doubt_is_settled_before_the_next(
     fates["backwards"] = Fate.LOSE_REQUEST
     batch = OwnedBatch(encode_bodies([Message("t", b"doubtful")]))
     with pytest.raises(StoreUnavailableError) as caught:
-        owner.writer.append(lambda: batch, owner.deadline())
+        owner.do(partial(owner.writer.append, lambda: batch))
     assert caught.value.outcome is Outcome.UNKNOWN
     assert owner.settled == []
     fates.clear()
@@ -224,11 +234,11 @@ def test_one_that_stood_still_until_its_headers_were_collected_owns_nothing(
     owner.append("t")
     other = Owner(world)
     other.close(t=2)
-    writer = PartitionWriter(0, other.log, world.clock)
+    writer = PartitionWriter(0, world.clock)
     for _ in range(2):
         world.clock.now_ms += TTL_S * 1_000 + HEADER_GRACE_MS + 1
-        writer.append(encode_bodies([Message("u", b"")]), other.deadline())
-    assert writer.collect(world.clock.wall_ms() - TTL_S * 1_000) > 0
+        other.do(partial(writer.append, encode_bodies([Message("u", b"")])))
+    assert other.do(lambda _: writer.collect(world.clock.wall_ms() - TTL_S * 1_000)) > 0
     with pytest.raises(OwnershipLostError):
         owner.append("t")
     assert owner.fenced == []
@@ -236,7 +246,7 @@ def test_one_that_stood_still_until_its_headers_were_collected_owns_nothing(
         owner.append("t")
     with pytest.raises(OwnershipLostError):
         owner.writer.own("t", 1)
-    owner.writer.open(owner.deadline())
+    owner.do(owner.writer.open)
     with pytest.raises(TopicFencedError):
         owner.append("t")
 
@@ -251,8 +261,8 @@ def test_after_a_truncation_it_owns_nothing(world: World, owner: Owner) -> None:
 
 
 def test_a_record_of_a_newer_release_ends_its_ownership(world: World, owner: Owner) -> None:
-    other = PartitionWriter(0, Owner(world).log, world.clock)
-    other.append(control_record(b"\x02whatever"), owner.deadline())
+    other = PartitionWriter(0, world.clock)
+    Owner(world).do(partial(other.append, control_record(b"\x02whatever")))
     with pytest.raises(UnsupportedFormatError) as caught:
         owner.append("t")
     assert caught.value.version == 2
@@ -264,16 +274,16 @@ def test_it_gets_in_between_others_and_calls_for_its_batch_again(
     world: World, owner: Owner
 ) -> None:
     owner.append("t")
-    other = PartitionWriter(0, Owner(world).log, world.clock)
-    calls = []
+    other = PartitionWriter(0, world.clock)
+    others, calls = Owner(world), []
 
     def make() -> OwnedBatch:
         calls.append(1)
         if len(calls) < 3:
-            other.append(encode_bodies([Message("u", b"")] * 3), owner.deadline())
+            others.do(partial(other.append, encode_bodies([Message("u", b"")] * 3)))
         return OwnedBatch(encode_bodies([Message("t", b"")]))
 
-    appended = owner.writer.append(make, owner.deadline())
+    appended = owner.do(partial(owner.writer.append, make))
     assert appended is not None
     assert appended.contended
     assert [topic for topic, _ in world.values()] == ["t", "u", "u", "t"]
@@ -291,15 +301,15 @@ def test_senseless_input_is_refused_before_anything_is_sent(owner: Owner) -> Non
     with pytest.raises(InvalidInputError):
         owner.writer.own("t", -1)
     with pytest.raises(InvalidInputError):
-        owner.writer.close_ranges({}, owner.deadline())
+        owner.do(partial(owner.writer.close_ranges, {}))
     with pytest.raises(InvalidInputError):
-        owner.writer.close_ranges({"": 1}, owner.deadline())
+        owner.do(partial(owner.writer.close_ranges, {"": 1}))
     with pytest.raises(InvalidInputError):
-        owner.writer.close_ranges({"t": 2**63}, owner.deadline())
+        owner.do(partial(owner.writer.close_ranges, {"t": 2**63}))
     with pytest.raises(InvalidInputError):
-        owner.writer.close_ranges({"t": 2}, owner.deadline(), floor=MESSAGE_ID_MAX)
+        owner.do(partial(owner.writer.close_ranges, {"t": 2}, floor=MESSAGE_ID_MAX))
     with pytest.raises(InvalidInputError):
         OwnedBatch(encode_bodies([Message("t", b"")]), -1)
     with pytest.raises(InvalidInputError):
-        owner.writer.append(lambda: OwnedBatch(control_record(b"")), owner.deadline())
+        owner.do(partial(owner.writer.append, lambda: OwnedBatch(control_record(b""))))
     assert not owner.network.calls["put_if_absent"]

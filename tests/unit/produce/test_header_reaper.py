@@ -108,8 +108,8 @@ def test_a_partition_is_looked_at_once_a_minute_and_what_fails_is_left(scene: Sc
         asked.append(1)
         raise StoreUnavailableError("away")
 
-    reaper = HeaderReaper(ttl_seconds, scene.clock)
-    writers = [PartitionWriter(partition, scene.log, scene.clock) for partition in (0, 1)]
+    reaper = HeaderReaper(scene.log, ttl_seconds, scene.clock)
+    writers = [PartitionWriter(partition, scene.clock) for partition in (0, 1)]
 
     def look() -> int:
         for writer in writers:

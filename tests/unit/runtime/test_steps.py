@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 import pytest
 
 from hqueue.errors import Outcome, StoreUnavailableError
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import (
+    LAST_TRY_MS,
+    SYSTEM_CLOCK,
+    Bounded,
+    Deadline,
+    bounded_ms,
+    drive,
+    drive_in_loop,
+)
 from hqueue.runtime.steps import Pause, Work, carry_out, carry_out_in_loop
 from tests.support.doubles import SteppedClock
 
@@ -106,3 +115,90 @@ def test_work_is_given_up_at_the_deadline_with_the_outcome_of_all_its_attempts()
         carry_out(Deadline(clock, 1_000).insist(attempt), do)
     assert caught.value.outcome is Outcome.UNKNOWN
     assert clock.monotonic_ms() >= 1_000
+
+
+class Bound(NamedTuple):
+    """Asks how long a request may take."""
+
+    def do(self, port: Bounds) -> object:
+        return port.bound()
+
+
+class Bounds:
+    """A port that says what bounds a request."""
+
+    def bound(self) -> float:
+        return bounded_ms(60_000)
+
+
+class BoundsInLoop:
+    """The same for a loop."""
+
+    async def bound(self) -> float:
+        await asyncio.sleep(0)
+        return bounded_ms(60_000)
+
+
+def bounds(inner: Deadline) -> Work[Bound | Bounded, tuple[float, float, float]]:
+    """The bound now, that under another deadline, and that behind it."""
+
+    def ask() -> Work[Bound, float]:
+        bound: float = yield Bound()
+        return bound
+
+    return (yield Bound()), (yield Bounded(inner, ask())), (yield Bound())
+
+
+def test_a_request_has_what_is_left_of_the_nearest_deadline_in_a_thread_and_in_each_task() -> None:
+    def system(bound_ms: float) -> Deadline:
+        return Deadline(SYSTEM_CLOCK, bound_ms)
+
+    def check(found: tuple[float, float, float], outer_ms: float, inner_ms: float) -> None:
+        for bound_ms, most_ms in zip(found, (outer_ms, inner_ms, outer_ms), strict=True):
+            assert most_ms / 2 < bound_ms <= most_ms
+        assert bounded_ms(60_000) == 60_000
+
+    async def in_tasks() -> None:
+        long, short = await asyncio.gather(
+            drive_in_loop(bounds(system(10_000)), BoundsInLoop(), system(40_000)),
+            drive_in_loop(bounds(system(50_000)), BoundsInLoop(), system(20_000)),
+        )
+        check(long, 40_000, 10_000)
+        check(short, 20_000, 20_000)
+
+    check(drive(bounds(system(10_000)), Bounds(), system(40_000)), 40_000, 10_000)
+    check(drive(bounds(system(50_000)), Bounds(), system(20_000)), 20_000, 20_000)
+    last = drive(bounds(system(0)), Bounds(), system(0))
+    assert min(last) >= LAST_TRY_MS
+    asyncio.run(in_tasks())
+
+
+def test_pauses_between_tries_let_other_tasks_go_on() -> None:
+    went_on: list[int] = []
+
+    async def other() -> None:
+        while True:
+            went_on.append(len(went_on))
+            await asyncio.sleep(0)
+
+    class Away:
+        tries = 0
+
+        async def bound(self) -> float:
+            self.tries += 1
+            if self.tries < 3:
+                raise StoreUnavailableError("away")
+            return 1.0
+
+    def ask() -> Work[Bound, float]:
+        bound: float = yield Bound()
+        return bound
+
+    async def run() -> None:
+        task = asyncio.create_task(other())
+        deadline = Deadline(SYSTEM_CLOCK, 10_000)
+        assert await drive_in_loop(deadline.insist(ask), Away(), deadline) == 1.0
+        task.cancel()
+
+    asyncio.run(run())
+    assert went_on
