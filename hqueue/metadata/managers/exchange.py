@@ -14,9 +14,10 @@ and mean nothing to another. Owners are not taken into a store: hubs elect them.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from hqueue.metadata.managers.encoding import (
     encode_persistence_info,
     encode_subscription,
 )
+from hqueue.metadata.managers.following import Steps, follow
 from hqueue.metadata.managers.infos import (
     HubInfo,
     SubscriptionData,
@@ -167,48 +169,33 @@ def compare_metadata(first: TopicMetadata, second: TopicMetadata) -> Iterator[Di
             yield _difference(entry, f"it is in {second.store} only")
 
 
-Steps = Generator[None, None, Imported]
-
-
 def _import(
     metadata: TopicMetadata, portion: list[tuple[Subject, Info]], *, overwrite: bool
 ) -> list[Imported]:
     """All of them at once: while one waits for its answer the others ask."""
-    running = {
-        number: _steps(metadata, subject, info, overwrite=overwrite)
-        for number, (subject, info) in enumerate(portion)
-    }
-    results: dict[int, Imported] = {}
-    while running:
-        for number, steps in list(running.items()):
-            try:
-                next(steps)
-            except StopIteration as done:
-                results[number] = done.value
-                del running[number]
-    return [results[number] for number in range(len(portion))]
+    results = [
+        follow(functools.partial(_steps, metadata, subject, info, overwrite=overwrite))
+        for subject, info in portion
+    ]
+    return [each.result() for each in results]
 
 
-def _steps(metadata: TopicMetadata, subject: Subject, info: Info, *, overwrite: bool) -> Steps:
-    """Take one record in; each step asks for something, and the next one has the answer."""
+def _steps(
+    metadata: TopicMetadata, subject: Subject, info: Info, *, overwrite: bool
+) -> Steps[Imported]:
+    """Take one record in."""
     if subject.kind == OWNERSHIP:
         return Imported(subject, "skipped")
     try:
         try:
-            created = _write(metadata, subject, info, NEW)
-            yield
-            created.result()
+            yield _write(metadata, subject, info, NEW)
         except (BadVersionError, SubscriptionStateExistsError):
-            read = _find(metadata, subject)
-            yield
-            known = read.result()
+            known = yield _find(metadata, subject)
             if known is not None and known.value == info:
                 return Imported(subject, "unchanged")
             if known is None or not overwrite:
                 raise
-            overwritten = _write(metadata, subject, info, known.version)
-            yield
-            overwritten.result()
+            yield _write(metadata, subject, info, known.version)
             return Imported(subject, "overwritten")
     except (MetadataError, InvalidInputError, UnsupportedFormatError) as exc:
         return Imported(subject, "refused", exc)

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from hqueue.errors import InvalidInputError
 from hqueue.message import topic_bytes
@@ -67,39 +67,61 @@ class Subject(NamedTuple):
     subscriber: str | None = None
 
 
-class Layout(Protocol):
+class Layout:
     """The keys of one queue's records. A name that can't be one is an `InvalidInputError`."""
 
-    @property
-    def prefix(self) -> str:
+    _patterns: ClassVar[Mapping[str, str]]
+    """The keys of each kind, below the queue; names stand at each ``*``."""
+
+    def __init__(self, root: str, queue: str, place: int = 0) -> None:
+        self.prefix = _region(root, queue, place)
         """What all of them lie below."""
-
-    def ranges(self, topic: str) -> str: ...
-
-    @property
-    def topics(self) -> str:
+        self.topics = f"{self.prefix}/topics"
         """What `ranges` lie below, one segment deep."""
 
-    def owner(self, topic: str) -> str: ...
+    def ranges(self, topic: str) -> str:
+        return self.key(Subject(PERSISTENCE, topic))
+
+    def owner(self, topic: str) -> str:
+        return self.key(Subject(OWNERSHIP, topic))
+
+    def subscription(self, topic: str, subscriber: str) -> str:
+        return self.key(Subject(SUBSCRIPTION, topic, subscriber))
 
     def subscriptions(self, topic: str) -> str:
         """What a topic's subscriptions lie below, one segment deep."""
+        return self.subscription(topic, "-").removesuffix("/-")
 
-    def subscription(self, topic: str, subscriber: str) -> str: ...
+    def key(self, subject: Subject) -> str:
+        key = self._patterns[subject.kind].replace("*", _topic(subject.topic), 1)
+        if subject.subscriber is not None:
+            key = key.removesuffix("*") + _subscriber(subject.subscriber)
+        return f"{self.prefix}/{key}"
 
     def place(self, kind: str) -> Place:
         """Where all records of a kind lie, and perhaps others."""
+        above, _, below = self._patterns[kind].partition("/")
+        return Place(f"{self.prefix}/{above}", below.count("/") + 1)
 
     def subject(self, key: str) -> Subject | None:
         """What the record at a key is about; None for one that hqueue did not make."""
+        parts = key.removeprefix(f"{self.prefix}/").split("/")
+        for kind, pattern in self._patterns.items():
+            wanted = pattern.split("/")
+            if len(parts) == len(wanted) and all(map(_fits, parts, wanted)):
+                names = [segment_name(p) for p, at in zip(parts, wanted, strict=True) if at == "*"]
+                return None if None in names else Subject(kind, *filter(None, names))
+        return None
 
 
-class Tree:
+class Tree(Layout):
     """The `Layout` of a tree of nodes."""
 
-    def __init__(self, root: str, queue: str, place: int = 0) -> None:
-        self.prefix = f"{_region(root, queue, place)}/topics"
-        self.topics = self.prefix
+    _patterns: ClassVar = {
+        PERSISTENCE: "topics/*",
+        OWNERSHIP: "topics/*/hub",
+        SUBSCRIPTION: "topics/*/subscribers/*",
+    }
 
     def leading(self, key: str) -> Sequence[str]:
         """The empty nodes that are created with a record, for others lie below them: a topic's
@@ -108,65 +130,15 @@ class Tree:
         is_topic = key.count("/") == self.topics.count("/") + 1
         return (f"{key}/subscribers",) if is_topic else ()
 
-    def ranges(self, topic: str) -> str:
-        return f"{self.topics}/{_topic(topic)}"
 
-    def owner(self, topic: str) -> str:
-        return f"{self.ranges(topic)}/hub"
-
-    def subscriptions(self, topic: str) -> str:
-        return f"{self.ranges(topic)}/subscribers"
-
-    def subscription(self, topic: str, subscriber: str) -> str:
-        return f"{self.subscriptions(topic)}/{_subscriber(subscriber)}"
-
-    def place(self, kind: str) -> Place:
-        return Place(self.topics, {PERSISTENCE: 1, OWNERSHIP: 2, SUBSCRIPTION: 3}[kind])
-
-    def subject(self, key: str) -> Subject | None:
-        match key.removeprefix(f"{self.topics}/").split("/"):
-            case [topic]:
-                return _subject(PERSISTENCE, topic)
-            case [topic, "hub"]:
-                return _subject(OWNERSHIP, topic)
-            case [topic, "subscribers", subscriber]:
-                return _subject(SUBSCRIPTION, topic, subscriber)
-        return None
-
-
-class Rows:
+class Rows(Layout):
     """The `Layout` of rows in their order."""
 
-    def __init__(self, root: str, queue: str, place: int = 0) -> None:
-        self.prefix = _region(root, queue, place)
-        self.topics = f"{self.prefix}/topics"
-
-    def ranges(self, topic: str) -> str:
-        return f"{self.topics}/{_topic(topic)}"
-
-    def owner(self, topic: str) -> str:
-        return f"{self.prefix}/owners/{_topic(topic)}"
-
-    def subscriptions(self, topic: str) -> str:
-        return f"{self.prefix}/subscriptions/{_topic(topic)}"
-
-    def subscription(self, topic: str, subscriber: str) -> str:
-        return f"{self.subscriptions(topic)}/{_subscriber(subscriber)}"
-
-    def place(self, kind: str) -> Place:
-        if kind == SUBSCRIPTION:
-            return Place(f"{self.prefix}/subscriptions", 2)
-        return Place({PERSISTENCE: self.topics, OWNERSHIP: f"{self.prefix}/owners"}[kind], 1)
-
-    def subject(self, key: str) -> Subject | None:
-        match key.removeprefix(f"{self.prefix}/").split("/"):
-            case ["topics", topic]:
-                return _subject(PERSISTENCE, topic)
-            case ["owners", topic]:
-                return _subject(OWNERSHIP, topic)
-            case ["subscriptions", topic, subscriber]:
-                return _subject(SUBSCRIPTION, topic, subscriber)
-        return None
+    _patterns: ClassVar = {
+        PERSISTENCE: "topics/*",
+        OWNERSHIP: "owners/*",
+        SUBSCRIPTION: "subscriptions/*/*",
+    }
 
 
 def owners_generation(key: str) -> str:
@@ -181,12 +153,7 @@ def key_in(layout: Layout, key: str, *, of: Layout) -> str:
     did not make stays as it is.
     """
     subject = None if layout is of else of.subject(key)
-    if subject is None:
-        return key
-    if subject.kind == SUBSCRIPTION:
-        assert subject.subscriber is not None
-        return layout.subscription(subject.topic, subject.subscriber)
-    return (layout.ranges if subject.kind == PERSISTENCE else layout.owner)(subject.topic)
+    return key if subject is None else layout.key(subject)
 
 
 def place_in(layout: Layout, prefix: str, depth: int, *, of: Layout) -> Place:
@@ -231,9 +198,8 @@ def _region(root: str, queue: str, place: int) -> str:
     return f"{above}/{place:d}" if place else above.rpartition("/")[0]
 
 
-def _subject(kind: str, *segments: str) -> Subject | None:
-    names = [segment_name(each) for each in segments]
-    return None if None in names else Subject(kind, *filter(None, names))
+def _fits(part: str, wanted: str) -> bool:
+    return wanted in ("*", part)
 
 
 def _topic(topic: str) -> str:

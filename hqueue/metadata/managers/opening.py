@@ -208,7 +208,7 @@ def delete_topic_metadata(
     """
     tree, layout = Tree(root, queue), Rows(root, queue)
     blobs = BlobRecords(session.records, ZOOKEEPER_VERSION_MAX, tree.leading)
-    for prefix in (tree.prefix, places(root, queue)):
+    for prefix in (tree.topics, places(root, queue)):
         blobs.clear(prefix)
     for records in (rows(), memory_of(root)):
         records.clear(layout.prefix)
