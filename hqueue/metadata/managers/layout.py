@@ -94,7 +94,7 @@ class Layout:
 
     def key(self, subject: Subject) -> str:
         key = self._patterns[subject.kind].replace("*", _topic(subject.topic), 1)
-        if subject.subscriber is not None:
+        if subject.kind == SUBSCRIPTION:
             key = key.removesuffix("*") + _subscriber(subject.subscriber)
         return f"{self.prefix}/{key}"
 
@@ -207,7 +207,7 @@ def _topic(topic: str) -> str:
     return segment(topic)
 
 
-def _subscriber(subscriber: str) -> str:
+def _subscriber(subscriber: object) -> str:
     if not isinstance(subscriber, str) or not 1 <= len(subscriber) <= NAME_LENGTH_MAX:
         raise InvalidInputError(
             "a subscriber's name is a text of 1 to 200 characters", subscriber=subscriber
