@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future
 
 from hqueue.cli.endpoints import Met, meet
-from hqueue.runtime.threads import start_timer
+from hqueue.runtime.loop import call_later
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings, setting_source
 
@@ -55,11 +56,11 @@ class Absence:
         self._advice = advice
         self._lock = threading.Lock()
         self._looked = False
-        self._timer: threading.Timer | None = None
+        self._timer: Future[None] | None = None
 
     def start(self) -> None:
         """Look before long, unless `cancel` comes before."""
-        self._timer = start_timer(1e3 * self._part_of(SILENCE_S), self.say, True)
+        self._timer = call_later(1e3 * self._part_of(SILENCE_S), self.say, True)
 
     def cancel(self) -> None:
         """Look no more."""

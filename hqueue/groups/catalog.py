@@ -12,9 +12,8 @@ from hqueue.errors import ClosedError, HQueueError, InvalidInputError
 from hqueue.handle import Cluster
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.job import Job
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.threads import start
-from hqueue.runtime.waiting import Condition
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.kinds import listed
 
@@ -83,7 +82,7 @@ class QueueCatalog:
 
     Args:
         cluster: where the queues are.
-        on_change: called by a thread of this object with what was found, if it is something else
+        on_change: called in the background with what was found, if it is something else
             than before; and a little later again, if it returns false: it can't be told yet.
         age_ms_max: how old that gets.
         clock: where time comes from.
@@ -104,11 +103,10 @@ class QueueCatalog:
         self._others: frozenset[str] = frozenset()
         self._last: Catalog | None = None
         self._lock = threading.RLock()
-        self._work = Condition(self._lock)
         self._due_ms = float("inf")
         self._closed = False
         self._faults = FaultLog(logger, clock)
-        start(self._run, name="hqueue-group-queues")
+        self._looking = Job(self._look_if_due)
 
     def select(self, selection: Selection) -> Catalog:
         """Look for these queues from now on; what is there of them.
@@ -123,7 +121,7 @@ class QueueCatalog:
             if self._selection is selection:
                 self._last = found
                 self._due_ms = self._clock.monotonic_ms() + self._age_ms_max
-                self._work.notify_all()
+                self._looking.ask()
         return found
 
     def include(self, others: frozenset[str]) -> None:
@@ -141,46 +139,39 @@ class QueueCatalog:
 
     def close(self) -> None:
         """Look no more."""
-        with self._lock:
-            self._closed = True
-            self._work.notify_all()
+        self._closed = True
+        self._looking.close()
 
     def _look_soon(self) -> None:
         self._due_ms = self._clock.monotonic_ms()
-        self._work.notify_all()
+        self._looking.ask()
 
-    def _await_due(self) -> None:
-        """The lock is held."""
-        while not self._closed:
-            left_ms = self._due_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                return
-            self._work.wait(None if left_ms == float("inf") else left_ms / 1e3)
+    def _look_if_due(self) -> float:
+        """Look, if it is time; when it is time again."""
+        with self._lock:
+            if self._due_ms > self._clock.monotonic_ms():
+                return self._left_ms()
+            selection, others = self._selection, self._others
+            self._due_ms = self._clock.monotonic_ms() + self._age_ms_max
+        try:
+            found = self._look(selection, others)
+        except ClosedError:
+            raise
+        except HQueueError as exc:
+            self._faults.met("queues", "the queues of a group can't be looked for now: %s", exc)
+            self._look_again()
+            return self._left_ms()
+        self._faults.over("queues", "the queues of a group can be looked for again")
+        with self._lock:
+            if self._closed or self._selection is not selection or found == self._last:
+                return self._left_ms()
+            self._last = found
+        if not self._on_change(found):
+            self._look_again(untold=found)
+        return self._left_ms()
 
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._await_due()
-                if self._closed:
-                    return
-                selection, others = self._selection, self._others
-                self._due_ms = self._clock.monotonic_ms() + self._age_ms_max
-            try:
-                found = self._look(selection, others)
-            except ClosedError:
-                return
-            except HQueueError as exc:
-                text = "the queues of a group can't be looked for now: %s"
-                self._faults.met("queues", text, exc)
-                self._look_again()
-                continue
-            self._faults.over("queues", "the queues of a group can be looked for again")
-            with self._lock:
-                if self._closed or self._selection is not selection or found == self._last:
-                    continue
-                self._last = found
-            if not self._on_change(found):
-                self._look_again(untold=found)
+    def _left_ms(self) -> float:
+        return max(0.0, self._due_ms - self._clock.monotonic_ms())
 
     def _look_again(self, untold: Catalog | None = None) -> None:
         """Look again a little later."""

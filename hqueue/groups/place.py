@@ -19,7 +19,7 @@ from hqueue.groups.options import ConsumerSettings
 from hqueue.groups.paths import GroupPaths
 from hqueue.handle import Cluster
 from hqueue.metadata import Coordination, PartitionKey, Watch
-from hqueue.runtime.threads import start_timer
+from hqueue.runtime.loop import call_later
 
 __all__ = ["GroupPlace"]
 
@@ -156,7 +156,7 @@ class GroupPlace:
         if self._settings.instance_id is None:
             coordination.close()
             return
-        start_timer(coordination.store.session_timeout_ms, coordination.close)
+        call_later(coordination.store.session_timeout_ms, coordination.close)
 
     def _join(self, selection: Selection, found: Catalog) -> None:
         """Be a member: what it has and what it has subscribed to is changed as one, at the end."""

@@ -6,13 +6,14 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from hqueue.errors import HQueueError
 from hqueue.log import PartitionWriter
 from hqueue.log.ports import AppendPort
 from hqueue.runtime.clock import Clock, Deadline, drive
 from hqueue.runtime.held import if_free
-from hqueue.runtime.threads import try_start
+from hqueue.runtime.loop import background, in_thread
 
 __all__ = ["HeaderReaper"]
 
@@ -24,8 +25,8 @@ EVERY_MS = 60_000
 class HeaderReaper:
     """Collects a partition's old headers, once a minute at most. Made again in a forked child.
 
-    In a thread of its own, one at a time: HBase's master has to be asked for the TTL, and puts
-    must not wait for that.
+    In the background, one at a time: HBase's master has to be asked for the TTL, and puts must not
+    wait for that.
 
     Args:
         port: the rows.
@@ -41,7 +42,7 @@ class HeaderReaper:
         self._clock = clock
         self._due_ms: dict[int, float] = {}
         self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._collecting: Future[None] | None = None
 
     def collect_if_due(self, writer: PartitionWriter) -> None:
         """Collect in the background if it is time. Returns at once; whatever fails is logged."""
@@ -54,9 +55,10 @@ class HeaderReaper:
         if_free(self._starting, lambda: self._start(writer, now_ms))
 
     def _start(self, writer: PartitionWriter, now_ms: float) -> None:
-        if self._thread is None or not self._thread.is_alive():
+        loop = background()
+        if loop is not None and (self._collecting is None or self._collecting.done()):
             self._due_ms[writer.partition] = now_ms + EVERY_MS
-            self._thread = try_start(self._collect, writer, name="hqueue-collect")
+            self._collecting = loop.start(in_thread, self._collect, writer)
 
     def _collect(self, writer: PartitionWriter) -> None:
         try:

@@ -21,13 +21,14 @@ from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import START_S, try_start
 from hqueue.runtime.waiting import Event, InterruptibleFuture
 
-__all__ = ["LoopThread", "background", "in_thread"]
+__all__ = ["LoopThread", "background", "call_later", "in_thread"]
 
 logger = logging.getLogger(__name__)
 
 NAME = "hqueue-loop"
-BLOCKING_MAX = 8
+BLOCKING_MAX = 16
 """So many calls that block are under way at a time."""
+TIMELY_MAX = 4
 BROKEN_S = 1.0
 """How long the thread pauses when the loop itself fails: a program may have closed what it polls
 with."""
@@ -96,12 +97,6 @@ class LoopThread:
             if is_interruption(exc):
                 raise
 
-    def call_later(
-        self, delay_ms: float, function: Callable[..., object], *args: object
-    ) -> InterruptibleFuture[None]:
-        """Have something that may block called later, in a thread. `cancel` prevents that."""
-        return self.start(_call_later, delay_ms, function, args)
-
     def _take_calls(self) -> None:
         self._woken.recv(WAKES_MAX)
         while self._calls:
@@ -156,13 +151,6 @@ async def _carry(
             future.set_result(result)
 
 
-async def _call_later(
-    delay_ms: float, function: Callable[..., object], args: tuple[object, ...]
-) -> None:
-    await asyncio.sleep(delay_ms / 1e3)
-    await in_thread(function, *args)
-
-
 async def in_thread(
     function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
@@ -176,6 +164,8 @@ async def in_thread(
 
 
 _blocking = ThreadPool(BLOCKING_MAX, "hqueue-loop-call")
+_timely = ThreadPool(TIMELY_MAX, "hqueue-loop-timer")
+"""What is due waits for nothing that blocks."""
 
 
 class _Process:
@@ -237,3 +227,20 @@ def background() -> LoopThread | None:
     can be none now: the caller does the work itself, or does without.
     """
     return _process.background()
+
+
+def call_later(
+    delay_ms: float, function: Callable[..., object], *args: object
+) -> InterruptibleFuture[None] | None:
+    """Have something that may block called later, in a thread; `cancel` prevents that. None if
+    there is no loop thread for it.
+    """
+    loop = background()
+    return None if loop is None else loop.start(_call_later, delay_ms, function, args)
+
+
+async def _call_later(
+    delay_ms: float, function: Callable[..., object], args: tuple[object, ...]
+) -> None:
+    await asyncio.sleep(delay_ms / 1e3)
+    await asyncio.wrap_future(_timely.submit(function, *args))

@@ -22,7 +22,7 @@ from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 
-__all__ = ["REFUSAL", "end", "refused", "start", "start_timer", "try_start"]
+__all__ = ["REFUSAL", "end", "refused", "start", "try_start"]
 
 logger = logging.getLogger(__name__)
 
@@ -139,12 +139,3 @@ def end(thread: threading.Thread, bound_s: float) -> bool:
     if thread.is_alive():
         logger.warning("thread %s did not end in %g s: it is left to itself", thread.name, bound_s)
     return not thread.is_alive()
-
-
-def start_timer(
-    delay_ms: float, target: Callable[..., object], *args: object
-) -> threading.Timer | None:
-    """Call something later, in a daemon thread that can be cancelled; None if there is none."""
-    timer = threading.Timer(delay_ms / 1e3, target, args)
-    timer.daemon = True
-    return timer if _refusal(timer) is None else None

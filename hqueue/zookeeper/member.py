@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import logging
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -16,7 +16,8 @@ from kazoo.security import ACL, Id, Permissions
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.interrupts import is_interruption
-from hqueue.runtime.threads import refused, start_timer, try_start
+from hqueue.runtime.loop import call_later
+from hqueue.runtime.threads import refused, try_start
 from hqueue.settings.connection import Settings
 
 __all__ = ["Member", "end_all"]
@@ -63,7 +64,7 @@ class Member:
         timeout_ms: how long ZooKeeper keeps the session, as long as it has not said so.
         changed: called by kazoo's connection thread with each state.
         granted: called by kazoo's connection thread with the time-out, after each handshake.
-        outlived: called by a thread of its own when the connection stayed cut for as long as
+        outlived: called in the background when the connection stayed cut for as long as
             ZooKeeper keeps the session.
     """
 
@@ -87,7 +88,7 @@ class Member:
         """When the first request was sent since the last answer. None if none was."""
         self._granted = granted
         self._outlived = outlived
-        self._grace: threading.Timer | None = None
+        self._grace: Future[None] | None = None
         self.client = KazooClient(
             hosts=settings.zookeeper,
             timeout=settings.zookeeper_session_timeout_ms / 1e3,
@@ -160,7 +161,7 @@ class Member:
         kazoo says LOST when ZooKeeper says so, which takes a connection.
         """
         self._cancel_grace()
-        self._grace = start_timer(self.timeout_ms, self._outlived, self)
+        self._grace = call_later(self.timeout_ms, self._outlived, self)
 
     def leave(self) -> None:
         """Be no member any more. The session at ZooKeeper ends by `end`."""

@@ -12,8 +12,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata.ports import Record, SessionState
 from hqueue.runtime.foreign import call_foreign
-from hqueue.runtime.threads import start
-from hqueue.runtime.waiting import Condition
+from hqueue.runtime.job import Job
 from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
@@ -22,7 +21,7 @@ __all__ = ["TreeCache"]
 
 logger = logging.getLogger(__name__)
 
-PAUSE_MS = 500
+PAUSE_MS = 500.0
 
 
 class TreeCache:
@@ -30,9 +29,9 @@ class TreeCache:
 
     Each node above that depth has a watch on its children, and each at it one on its data; so
     nothing is asked while nothing changes, and data above the depth may change unnoticed. What
-    changed is read in bulk by a thread of its own, which is also the one that calls the listener:
-    with the whole, once after changes that came together. After a connection was cut everything
-    is read again, for the watches went with it; until then the last view stands.
+    changed is read in bulk in the background, and the listener is called there: with the whole,
+    once after changes that came together. After a connection was cut everything is read again, for
+    the watches went with it; until then the last view stands.
 
     It is a `Watch`.
 
@@ -60,13 +59,9 @@ class TreeCache:
         self._unreported = True
         self._closed = False
         self._lock = threading.RLock()
-        self._work = Condition(self._lock)
+        self._reading = Job(self._refresh)
+        self._reading.ask()
         self._listening = session.on_state(self._on_state, self._end)
-        try:
-            start(self._run, name="hqueue-tree-cache")
-        except BaseException:
-            self._listening.close()
-            raise
 
     def close(self) -> None:
         """Call the listener no more. Never raises."""
@@ -74,45 +69,43 @@ class TreeCache:
         self._listening.close()
 
     def _end(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._work.notify_all()
+        self._closed = True
+        self._reading.close()
 
     def _on_state(self, state: SessionState) -> None:
         with self._lock:
             if state is SessionState.CONNECTED:
                 self._dirty |= {self._top, *self._children, *self._leaves}
-            self._work.notify_all()
+        self._reading.ask()
 
     def _on_event(self, event: WatchedEvent) -> None:
         if event.type == EventType.NONE:
             return  # The connection was cut: `_on_state` knows.
         with self._lock:
             self._dirty.add(event.path)
-            self._work.notify_all()
+        self._reading.ask()
 
-    def _run(self) -> None:
-        while True:
+    def _refresh(self) -> float:
+        """Read what changed, and tell of it; when to do so again."""
+        with self._lock:
+            if not self._dirty or self._closed:
+                return float("inf")
+            dirty, self._dirty = self._dirty, set()
+        try:
+            self._read(dirty)
+        except ClosedError:
+            raise
+        except HQueueError as exc:
+            logger.debug("what changed below %s was not read: %s", self._top, exc)
             with self._lock:
-                self._work.wait_for(lambda: self._dirty or self._closed)
-                if self._closed:
-                    return
-                dirty, self._dirty = self._dirty, set()
-            try:
-                self._read(dirty)
-            except ClosedError:
-                return
-            except HQueueError as exc:
-                logger.debug("what changed below %s was not read: %s", self._top, exc)
-                with self._lock:
-                    self._dirty |= dirty
-                    self._work.wait_for(lambda: self._closed, PAUSE_MS / 1e3)
-                continue
-            with self._lock:
-                settled = not self._dirty and not self._closed
-            if settled and self._unreported:
-                self._unreported = False
-                self._notify()
+                self._dirty |= dirty
+            return PAUSE_MS
+        with self._lock:
+            settled = not self._dirty and not self._closed
+        if settled and self._unreported:
+            self._unreported = False
+            self._notify()
+        return float("inf")
 
     def _notify(self) -> None:
         what = f"a listener of changes below {self._top}"

@@ -5,8 +5,9 @@ what is promised of both is tested by the same tests.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
 from hqueue import Settings
@@ -18,8 +19,10 @@ from hqueue.hbase.native.connection import Connection
 from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import Answer
+from hqueue.runtime.loop import background
+from tests.support.waiting import wait_for
 
-__all__ = ["BlockingServers", "LoopThread", "LoopedServers"]
+__all__ = ["BlockingServers", "LoopThread", "LoopedServers", "settled"]
 
 Result = TypeVar("Result")
 
@@ -57,6 +60,17 @@ class LoopThread:
         self._thread.join()
         self.loop.close()
         assert not tasks, "something is awaited that nobody waits for"
+
+
+@contextlib.contextmanager
+def settled() -> Iterator[None]:
+    """Wait until what is begun within, and goes on in the process's loop, is done."""
+    loop = background()
+    assert loop is not None
+    before = set(loop._tasks)
+    yield
+    loop.start(asyncio.sleep, 0).result()
+    wait_for(lambda: loop._tasks <= before, "what was begun in the background is done")
 
 
 class BlockingServers(Servers):

@@ -37,8 +37,8 @@ from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.runtime.clock import Clock, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import Held, NotHeldError
+from hqueue.runtime.job import Job
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.threads import start
 from hqueue.runtime.waiting import Condition
 
 __all__ = ["Gate"]
@@ -46,7 +46,7 @@ __all__ = ["Gate"]
 logger = logging.getLogger(__name__)
 
 NAME_BYTES = 8
-PAUSE_S = 0.1
+PAUSE_MS = 100.0
 
 Answer = TypeVar("Answer")
 
@@ -92,7 +92,7 @@ class Gate:
         self._known: Stage | None = None
         self._watching = False
         self._watch: Watch | None = None
-        self._following = False
+        self._following: Job | None = None
         self._said: int | None = None
         """The stage that this writer's registration names, if there is one."""
         self._admitted: int | None = None
@@ -246,7 +246,7 @@ class Gate:
     def _leave(self) -> None:
         with self._lock:
             self._under_way -= 1
-            self._changed.notify_all()
+            self._say_changed()
 
     @staticmethod
     def _closed_to_changes(stage: Stage) -> HQueueError:
@@ -290,8 +290,14 @@ class Gate:
         """What is newest; call with the lock held."""
         if self._known is None or stage.number >= self._known.number:
             self._known = stage
-            self._changed.notify_all()
+            self._say_changed()
         return self._known
+
+    def _say_changed(self) -> None:
+        """Call with the lock held."""
+        self._changed.notify_all()
+        if self._following is not None and self._is_behind():
+            self._following.ask()
 
     def _acknowledge(self, stage: Stage) -> None:
         """Say that nothing is written but in this stage; that may be done then, if it is the stage
@@ -307,15 +313,8 @@ class Gate:
                 if not self._may_say(stage):
                     raise StoreUnavailableError("changes from before are still under way")
                 self._admitted = None
-                begins = not self._following
-                self._following = True
-            if begins:
-                name = "hqueue-metadata-stage"
-                try:
-                    start(self._follow, name=name)
-                except BaseException:
-                    self._following = False
-                    raise
+            if self._following is None:
+                self._following = Job(self._follow)
             if stage.number == 0:
                 self._record.settle()
             if not stage.phase.is_open:
@@ -335,26 +334,21 @@ class Gate:
     def _may_say(self, stage: Stage) -> bool:
         return not self._under_way or self._entered == stage.number
 
-    def _follow(self) -> None:
-        """Acknowledge each stage as soon as nothing is under way in the one before."""
-        while True:
-            with self._lock:
-                self._changed.wait_for(lambda: self._closed or self._is_behind())
-                if self._closed:
-                    return
-                stage = self._known
-            assert stage is not None
-            try:
-                self._acknowledge(stage)
-            except HQueueError as exc:
-                text = "the stage of a move of topics' metadata is not acknowledged yet: %s"
-                self._faults.met("stage", text, exc)
-                with self._lock:
-                    self._changed.wait_for(lambda: self._closed, PAUSE_S)
-            else:
-                self._faults.over(
-                    "stage", "the stage of a move of topics' metadata is acknowledged"
-                )
+    def _follow(self) -> float:
+        """Acknowledge a stage, if nothing is under way in the one before; when to look again."""
+        with self._lock:
+            if self._closed or not self._is_behind():
+                return float("inf")
+            stage = self._known
+        assert stage is not None
+        try:
+            self._acknowledge(stage)
+        except HQueueError as exc:
+            text = "the stage of a move of topics' metadata is not acknowledged yet: %s"
+            self._faults.met("stage", text, exc)
+            return PAUSE_MS
+        self._faults.over("stage", "the stage of a move of topics' metadata is acknowledged")
+        return 0.0
 
     def _is_behind(self) -> bool:
         known = self._known
@@ -364,6 +358,7 @@ class Gate:
         with self._lock:
             self._admitted = None
             self._certainty.begin(None)  # What is under way is looked after by the stage alone.
-        if self._following:
+        if self._following is not None:
+            self._following.close()
             with contextlib.suppress(HQueueError):  # It goes with the session.
                 self._session.ephemerals.release([self._key], wait=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -15,19 +14,13 @@ from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.limits import HEADER_GRACE_MS
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
+from tests.support.looped import settled
 from tests.support.memory.store import MemoryLog
 
 START_MS = 1_700_000_000_000.0
 TTL_S = 3_600
 EVERY_MS = 60_000
 OLD_MS = TTL_S * 1_000 + HEADER_GRACE_MS
-
-
-def joined() -> None:
-    """Wait for what collects in the background."""
-    for thread in threading.enumerate():
-        if thread.name == "hqueue-collect":
-            thread.join(30)
 
 
 class SetClock:
@@ -59,8 +52,8 @@ class Scene:
 
     def put(self) -> None:
         """Put a message, and wait until what it began is done."""
-        self.queue.put(Message("t", b"x"))
-        joined()
+        with settled():
+            self.queue.put(Message("t", b"x"))
 
     def ordinals(self) -> list[int]:
         """Those of the headers that are there."""
@@ -113,8 +106,8 @@ def test_a_partition_is_looked_at_once_a_minute_and_what_fails_is_left(scene: Sc
 
     def look() -> int:
         for writer in writers:
-            reaper.collect_if_due(writer)
-            joined()
+            with settled():
+                reaper.collect_if_due(writer)
         return len(asked)
 
     look()  # When it is due first is left to chance, within the first minute.

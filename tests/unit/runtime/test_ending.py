@@ -106,7 +106,6 @@ def test_where_the_system_has_no_thread_left_the_caller_does_without_or_is_to_tr
 
     monkeypatch.setattr(threading.Thread, "start", start)
     assert threads.try_start(print, name="a thread") is None
-    assert threads.start_timer(1, print) is None
     with pytest.raises(HQueueError, match="try again when others have ended"):
         threads.start(print, name="a thread")
 

@@ -17,7 +17,14 @@ import pytest
 
 from hqueue.errors import HQueueError
 from hqueue.runtime import loop as loop_module
-from hqueue.runtime.loop import LoopThread, background, in_thread
+from hqueue.runtime.alarm import needed_loop
+from hqueue.runtime.loop import (
+    BLOCKING_MAX,
+    LoopThread,
+    background,
+    call_later,
+    in_thread,
+)
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.waiting import wait_for
 
@@ -151,27 +158,36 @@ def test_what_blocks_is_called_in_a_few_threads_while_the_loop_goes_on(loop: Loo
     def fail() -> None:
         raise SystemExit(4)
 
-    blocked = [loop.start(block) for _ in range(2 * loop_module.BLOCKING_MAX)]
+    blocked = [loop.start(block) for _ in range(2 * BLOCKING_MAX)]
     assert loop.start(double, 3).result(SOON_S) == 6
     calling = [each for each in threading.enumerate() if each.name == "hqueue-loop-call"]
-    assert len(calling) <= loop_module.BLOCKING_MAX
+    assert len(calling) <= BLOCKING_MAX
     going_on.set()
     assert {each.result(SOON_S) for each in blocked} == {"hqueue-loop"}
     assert isinstance(loop.start(in_thread, fail).exception(SOON_S), SystemExit)
 
 
-def test_a_later_call_comes_in_its_time_in_a_thread_and_not_when_it_is_cancelled(
-    loop: LoopThread,
-) -> None:
+def test_a_later_call_comes_in_its_time_in_a_thread_and_not_when_it_is_cancelled() -> None:
     came: list[str] = []
+    going_on = threading.Event()
     began_s = time.monotonic()
-    cancelled = loop.call_later(100, came.append, "cancelled")
-    later = loop.call_later(50, lambda: came.append(threading.current_thread().name))
+    cancelled = call_later(100, came.append, "cancelled")
+    assert cancelled is not None
+    # What blocks does not keep it.
+    loop = background()
+    assert loop is not None
+    blocked = [loop.start(in_thread, going_on.wait, SOON_S) for _ in range(BLOCKING_MAX)]
+    later = call_later(50, lambda: came.append(threading.current_thread().name))
+    assert later is not None
     assert cancelled.cancel()
     later.result(SOON_S)
     assert time.monotonic() - began_s >= 0.05
-    loop.call_later(100, came.append, "last").result(SOON_S)
-    assert came == ["hqueue-loop-call", "last"]
+    last = call_later(100, came.append, "last")
+    assert last is not None
+    last.result(SOON_S)
+    assert came == ["hqueue-loop-timer", "last"]
+    going_on.set()
+    assert all(each.result(SOON_S) for each in blocked)
 
 
 @pytest.mark.usefixtures("process")
@@ -181,6 +197,9 @@ def test_without_a_thread_or_a_descriptor_there_is_no_loop_for_now(
     with monkeypatch.context() as patched:
         patched.setattr(loop_module, "try_start", lambda *_, **__: None)
         assert background() is None
+        assert call_later(1, print) is None
+        with pytest.raises(HQueueError, match="try again when others have ended"):
+            needed_loop()
     with monkeypatch.context() as patched:
 
         def refuse() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
 
-from hqueue.runtime.threads import end, start, start_timer
+from hqueue.runtime.threads import end, start
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.waiting import wait_for
 
@@ -50,14 +49,6 @@ def test_a_handler_that_raises_while_a_thread_is_waited_for_does_not_end_that_th
     start(ran.set, name="waited-for")
     assert ran.wait(5)
     assert interrupted
-
-
-def test_a_timer_of_the_main_thread_comes_in_its_time() -> None:
-    came = threading.Event()
-    began_s = time.monotonic()
-    assert start_timer(50, came.set) is not None
-    assert came.wait(5)
-    assert time.monotonic() - began_s >= 0.05
 
 
 def test_a_thread_is_waited_for_until_it_ends_or_the_bound_and_never_by_itself() -> None:

@@ -1,0 +1,63 @@
+"""Work that blocks, and is done again and again in the background."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from hqueue.errors import ClosedError, HQueueError
+from hqueue.runtime.alarm import Alarm, needed_loop
+from hqueue.runtime.loop import in_thread
+
+__all__ = ["Job"]
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1_000.0
+"""When work is tried again that no thread could be had for, or that failed unexpectedly."""
+
+
+class Job:
+    """Has work done, never twice at a time, when it is asked for and when it is due again. The
+    process's loop waits for that. Thread-safe. In a forked child it does nothing.
+
+    Args:
+        work: what is done, by a thread of the loop's: see `in_thread`. Returns in how many
+            milliseconds it is due again; infinity if only when it is asked for. It is over when
+            this raises `ClosedError`.
+
+    Raises:
+        ClosedError: the interpreter is ending.
+        HQueueError: the system starts no more threads for now.
+    """
+
+    def __init__(self, work: Callable[[], float]) -> None:
+        self._work = work
+        self._closed = False
+        loop = needed_loop()
+        self._alarm = Alarm(loop)
+        loop.start(self._run)
+
+    def ask(self) -> None:
+        """Have it done soon; once more, if it is being done."""
+        self._alarm.ring()
+
+    def close(self) -> None:
+        """Have it done no more. What is being done is not waited for."""
+        self._closed = True
+        self._alarm.ring()
+
+    async def _run(self) -> None:
+        due_ms = float("inf")
+        while True:
+            await self._alarm.wait(due_ms)
+            if self._closed:
+                return
+            try:
+                due_ms = await in_thread(self._work)
+            except ClosedError:
+                return
+            except BaseException as exc:
+                level = logging.DEBUG if isinstance(exc, HQueueError) else logging.ERROR
+                logger.log(level, "work in the background failed", exc_info=True)
+                due_ms = RETRY_MS
