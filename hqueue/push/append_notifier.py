@@ -7,6 +7,7 @@ worker need not read from HBase what was written a millisecond ago.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
@@ -25,8 +26,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.runtime.fork import register
 from hqueue.runtime.held import if_free
 from hqueue.runtime.interrupts import is_interruption
-from hqueue.runtime.threads import try_start
-from hqueue.runtime.waiting import Event
+from hqueue.runtime.job import Job
 from hqueue.settings.addresses import zookeeper_servers
 
 __all__ = ["BATCH", "WORKER_SERVICE", "AppendNotifier", "row_of"]
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 0.5
 AVOIDED_MS = 2_000.0
-LOOK_FOR_ZOOKEEPER_EVERY_S = 60.0
+LOOK_FOR_ZOOKEEPER_EVERY_MS = 60_000.0
 BATCH_BYTES_MAX = 32 * 1024
 """A batch up to this size goes along, its header counted, which can have a thousand long topics.
 Reading a heavier one costs little beside delivering it."""
@@ -47,10 +47,10 @@ BATCH: Any = load("worker").TBatch
 class AppendNotifier:
     """Notifies the workers that serve partitions of what is appended to them. Thread-safe.
 
-    The thread that appends sends the notification itself, in one system call that never waits. A
-    thread, which begins with the first append, watches in ZooKeeper who serves what and which key
-    signs, and opens the connections. While nobody serves a partition, an append to it costs a look
-    into a dictionary.
+    The thread that appends sends the notification itself, in one system call that never waits. What
+    goes on in the background from the first append on watches in ZooKeeper who serves what and
+    which key signs, and opens the connections. While nobody serves a partition, an append to it
+    costs a look into a dictionary.
 
     Args:
         coordinate: gives the session with the coordination service.
@@ -72,9 +72,9 @@ class AppendNotifier:
         self._routes: dict[PartitionKey, _Route | None] = {}
         self._connections: dict[Address, _Connection] = {}
         self._waiting: set[_Route] = set()
-        self._work = Event()
         self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._tending: Job | None = None
+        self._watches: list[Watch] = []
 
     def appended(
         self,
@@ -90,7 +90,7 @@ class AppendNotifier:
             slot: where the batch lies, if that is known.
             header, cells: what lies there. It goes along once a key is known to sign it with.
         """
-        if self._thread is None and not self._closed:
+        if self._tending is None and not self._closed:
             if_free(self._starting, self._start)
         routes = self._routes
         if key not in routes:
@@ -105,12 +105,14 @@ class AppendNotifier:
             frame = _frame(key, batch)
         if not route.connection.send(frame):
             self._waiting.add(route)
-            self._work.set()
+            if self._tending is not None:
+                self._tending.ask()
 
     def close(self) -> None:
         """Notify of nothing more."""
         self._closed = True
-        self._work.set()
+        if self._tending is not None:
+            self._tending.ask()
 
     def _route(self, key: PartitionKey) -> _Route | None:
         worker = self._workers.get(self._owners.get(key, ""))
@@ -121,35 +123,56 @@ class AppendNotifier:
 
     def _start(self) -> None:
         if not self._closed:
-            self._thread = try_start(self._run, name="hqueue-append-notifier")
+            with contextlib.suppress(HQueueError):  # The next append tries again.
+                self._tending = Job(self._tend)
+                self._tending.ask()
 
-    def _run(self) -> None:
-        watches: list[Watch] = []
-        while not watches and not self._closed:
-            try:
-                if _listens(self._zookeeper):
-                    coordination = self._coordinate()
-                    watches.append(coordination.workers.watch(self._see_workers))
-                    watches.append(coordination.owners.watch(self._see_owners))
-                    watches.append(coordination.append_keys.watch(self._see_keys))
-                    break
-            except ClosedError:
-                return
-            except HQueueError as exc:
-                logger.debug("no notifications for now: %s", exc)
-            self._work.wait(LOOK_FOR_ZOOKEEPER_EVERY_S)
-            self._work.clear()
-        while not self._closed:
-            self._work.wait()
-            self._work.clear()
-            while self._waiting:
-                route = self._waiting.pop()
-                if route.connection.connect():
-                    route.connection.send(route.frame)
-        for watch in watches:
-            watch.close()
-        for connection in list(self._connections.values()):
-            connection.close()
+    def _tend(self) -> float:
+        """Watch, if that is possible now, and connect where that is asked for; when to come back.
+
+        Raises:
+            ClosedError: this was closed, or the session.
+        """
+        try:
+            if self._closed:
+                raise ClosedError("this notifies of nothing more")
+            if not self._watches and not self._begin_watching():
+                return LOOK_FOR_ZOOKEEPER_EVERY_MS
+            self._connect()
+        except ClosedError:
+            for each in (*self._watches, *self._connections.values()):
+                each.close()
+            raise
+        return float("inf")
+
+    def _begin_watching(self) -> bool:
+        try:
+            if not _listens(self._zookeeper):
+                return False
+            coordination = self._coordinate()
+            with contextlib.ExitStack() as failed:
+                workers = coordination.workers.watch(self._see_workers)
+                failed.callback(workers.close)
+                owners = coordination.owners.watch(self._see_owners)
+                failed.callback(owners.close)
+                self._watches = [
+                    workers,
+                    owners,
+                    coordination.append_keys.watch(self._see_keys),
+                ]
+                failed.pop_all()
+        except ClosedError:
+            raise
+        except HQueueError as exc:
+            logger.debug("no notifications for now: %s", exc)
+            return False
+        return True
+
+    def _connect(self) -> None:
+        while self._waiting and not self._closed:
+            route = self._waiting.pop()
+            if route.connection.connect():
+                route.connection.send(route.frame)
 
     def _see_workers(self, workers: Mapping[str, WorkerRecord]) -> None:
         self._workers = workers
@@ -171,7 +194,7 @@ class _Connection:
     """The connection to one worker. Nothing but notifications goes through it, and nothing comes
     back.
 
-    Thread-safe, but for `connect`, which one thread calls.
+    Thread-safe, but for `connect`, which one thread at a time calls.
     """
 
     def __init__(self, address: Address) -> None:

@@ -14,6 +14,8 @@ import pytest
 import hqueue
 from hqueue import Consumer, HQueueError, Message
 from hqueue.client import Client
+from hqueue.runtime import loop
+from hqueue.runtime.thread_pool import ThreadPool
 from tests.support.backends import MemoryBackend
 from tests.support.memory.metadata import MemoryServer
 from tests.support.waiting import wait_for
@@ -41,7 +43,9 @@ def client(memory: MemoryBackend) -> Iterator[Client]:
 
 @contextlib.contextmanager
 def refusing(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Refuse the n-th thread of the library that is started; its name, when that has happened."""
+    """Refuse the n-th thread of the library that is started; its name, when that has happened.
+    The process has no loop thread yet.
+    """
     start, left, refused = threading.Thread.start, [number], list[str]()
 
     def start_or_refuse(thread: threading.Thread) -> None:
@@ -54,6 +58,8 @@ def refusing(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 
     with monkeypatch.context() as patching:
         patching.setattr(threading.Thread, "start", start_or_refuse)
+        patching.setattr(loop, "_process", loop._Process())
+        patching.setattr(loop, "_blocking", ThreadPool(loop.BLOCKING_MAX, "hqueue-loop-call"))
         yield refused
 
 

@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hqueue.errors import StoreUnavailableError
 from hqueue.format.rowkey import encode
 from hqueue.log.ports import Row
 from hqueue.metadata import Address, Coordination, PartitionKey, WorkerRecord
 from hqueue.metadata.append_keys import sign
+from hqueue.push import append_notifier
 from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, AppendNotifier
 from hqueue.rpc import async_server
 from hqueue.rpc.async_server import AsyncConnection
@@ -393,6 +395,25 @@ def test_one_whose_worker_is_gone_finds_the_next_one(workers: list[Worker]) -> N
         until_told(notifier, other)
 
 
+def test_what_could_be_watched_in_part_is_watched_as_a_whole_a_little_later(
+    workers: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_notifier, "LOOK_FOR_ZOOKEEPER_EVERY_MS", 20.0)
+    session = Session(workers[0].port)
+    watch, refused = session.owners.watch, [True]
+
+    def refuse_once(listener: Callable[[Any], None]) -> Watched:
+        if refused:
+            refused.pop()
+            raise StoreUnavailableError("away")
+        return watch(listener)
+
+    monkeypatch.setattr(session.owners, "watch", refuse_once)
+    with waking(session) as notifier:
+        until_told(notifier, workers[0])
+        assert len(notifier._watches) == 3
+
+
 def test_one_that_is_closed_reports_nothing_and_looks_for_nobody() -> None:
     def never() -> Coordination:
         raise AssertionError("a session was begun")
@@ -400,4 +421,4 @@ def test_one_that_is_closed_reports_nothing_and_looks_for_nobody() -> None:
     notifier = AppendNotifier(never, "127.0.0.1:1")
     notifier.close()
     notifier.appended(KEY)
-    assert notifier._thread is None
+    assert notifier._tending is None
