@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hqueue.log.store import LocationPort, LogPort, TablePort
+from hqueue.log.store import AsyncLogPort, LocationPort, LogPort, TablePort
 from hqueue.metadata.fields import ClearableRecords
 
 __all__ = ["StorePort"]
@@ -29,6 +29,9 @@ class StorePort(Protocol):
 
     def log(self, queue: str) -> LogPort:
         """The log of a queue. Asks nothing of the store: the queue need not be there."""
+
+    def async_log(self, queue: str) -> AsyncLogPort:
+        """As `log`, for event loops."""
 
     def fields(self) -> ClearableRecords:
         """Records of fields, which lie beside the queues; always the same ones. Asks nothing of

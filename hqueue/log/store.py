@@ -7,13 +7,20 @@ the tests' store provides them in memory; one suite, `tests/conformance`, holds 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from hqueue.log.ports import ReadPort, WritePort
+from hqueue.log.ports import ReadPort, Row, WritePort
 from hqueue.settings.attributes import QueueDescription
 
-__all__ = ["LocationPort", "LogPort", "PartitionLocation", "TablePort"]
+__all__ = [
+    "AsyncLogPort",
+    "AsyncRowStream",
+    "LocationPort",
+    "LogPort",
+    "PartitionLocation",
+    "TablePort",
+]
 
 
 class TablePort(Protocol):
@@ -107,3 +114,37 @@ class LogPort(ReadPort, WritePort, Protocol):
     While the table is disabled each method raises `QueueDisabledError`, and `QueueNotFoundError`
     when it is gone; but `delete_headers` may raise `StoreUnavailableError` then.
     """
+
+
+class AsyncRowStream(Protocol):
+    """As `RowStream`. One coroutine at a time."""
+
+    async def read(self, rows: int) -> list[Row]: ...
+    async def close(self) -> None: ...
+
+
+class AsyncLogPort(Protocol):
+    """As `LogPort`, for coroutines of whichever event loop runs. None of its methods blocks a loop.
+
+    A caller may be cancelled wherever it waits, without harm to others: of a write the outcome is
+    unknown then. `open` may leave it to the first `read` to ask the store.
+    """
+
+    async def newest(self, partition: int, at_or_below: int) -> Row | None: ...
+    async def headers(self, partition: int, start: int, limit: int) -> list[Row]: ...
+    async def get(
+        self, slots: Sequence[tuple[int, int]], topics: Iterable[str] | None
+    ) -> list[Row]: ...
+    async def open(
+        self, partition: int, start: int, stop: int, topics: Iterable[str] | None
+    ) -> AsyncRowStream: ...
+    async def put_if_absent(
+        self, partition: int, slot: int, header: bytes, cells: Mapping[bytes, bytes]
+    ) -> bool: ...
+    async def header(self, partition: int, slot: int) -> bytes | None: ...
+    async def backwards(self, partition: int, at_or_below: int, limit: int) -> list[Row]: ...
+    async def delete_headers(self, partition: int, slots: Sequence[int], until_ms: int) -> None: ...
+    async def delete_row(self, partition: int, slot: int, topics: Iterable[bytes]) -> None: ...
+    async def clock_offset_ms(self) -> tuple[float, float]: ...
+    async def record(self, name: str) -> bytes | None: ...
+    async def replace_record(self, name: str, old: bytes | None, new: bytes) -> bool: ...

@@ -11,9 +11,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from hqueue.errors import HQueueError
+from hqueue.errors import HQueueError, StoreUnavailableError
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
@@ -21,13 +22,15 @@ from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import START_S, try_start
 from hqueue.runtime.waiting import Event, InterruptibleFuture
 
-__all__ = ["LoopThread", "background", "call_later", "in_thread"]
+__all__ = ["LoopThread", "background", "by_threads", "call_later", "in_thread"]
 
 logger = logging.getLogger(__name__)
 
 NAME = "hqueue-loop"
 BLOCKING_MAX = 16
 """So many calls that block are under way at a time."""
+BLOCKING_WAIT_MS = 60_000.0
+"""How long a call waits for a thread, while so many are under way."""
 TIMELY_MAX = 4
 BROKEN_S = 1.0
 """How long the thread pauses when the loop itself fails: a program may have closed what it polls
@@ -154,13 +157,38 @@ async def _carry(
 async def in_thread(
     function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
-    """Have one of a few threads call something that blocks. Cancelled, it is not called, or nobody
-    learns what came of it.
+    """Have one of the process's few threads call something that blocks, and is bounded by itself.
+    It has the caller's context variables. Cancelled, it is not called, or nobody learns what came
+    of it.
 
     Raises:
+        StoreUnavailableError: no thread was free in time. It was not called.
         HQueueError: no thread runs, and the system starts none. It was not called.
     """
-    return await asyncio.wrap_future(_blocking.submit(function, *args, **named))
+    return await by_threads(_blocking, BLOCKING_WAIT_MS, partial(function, *args, **named))
+
+
+async def by_threads(
+    threads: ThreadPool, wait_ms: float, function: Callable[[], Result], /
+) -> Result:
+    """As `in_thread`, by threads of one's own.
+
+    Args:
+        threads: they call it.
+        wait_ms: how long to wait for a free one.
+        function: what is called.
+    """
+    begun = threads.submit(contextvars.copy_context().run, function)
+    called = asyncio.wrap_future(begun)
+    try:
+        await asyncio.wait([called], timeout=wait_ms / 1e3)
+        if not called.done() and begun.cancel():
+            raise StoreUnavailableError(
+                "all threads that wait for others are in use", wait_ms=wait_ms
+            )
+        return await called
+    finally:
+        called.cancel()
 
 
 _blocking = ThreadPool(BLOCKING_MAX, "hqueue-loop-call")

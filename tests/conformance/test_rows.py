@@ -20,10 +20,11 @@ from hqueue.runtime.clock import SystemClock
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue.store import StorePort
 from tests.support.backends import Backend, LossyWay
+from tests.support.looped import LoopThread, looped
 from tests.support.proxy import Fate
 from tests.support.raw import RawTables
 
-PARTITIONS = 64
+PARTITIONS = 128
 HOUR_MS = 3_600_000
 SLOTS = (0, 1, 32_768, 1 << 40, MESSAGE_ID_MAX)
 """Slots whose row keys differ in every part."""
@@ -41,9 +42,28 @@ def table(store: StorePort) -> Iterator[str]:
     store.tables.delete(name)
 
 
+OpenLog = Callable[[StorePort, str], LogPort]
+OpenTable = Callable[[StorePort], LogPort]
+
+
+@pytest.fixture(scope="module", params=["blocking", "loop"])
+def open_log(request: pytest.FixtureRequest) -> Iterator[OpenLog]:
+    """Opens a queue's log: the port that blocks, or that for event loops, behind the same face."""
+    if request.param == "blocking":
+        yield lambda store, queue: store.log(queue)
+        return
+    with contextlib.closing(LoopThread()) as thread:
+        yield lambda store, queue: looped(store.async_log(queue), thread)
+
+
 @pytest.fixture(scope="module")
-def log(store: StorePort, table: str) -> LogPort:
-    return store.log(table)
+def open_table(open_log: OpenLog, table: str) -> OpenTable:
+    return lambda store: open_log(store, table)
+
+
+@pytest.fixture(scope="module")
+def log(open_table: OpenTable, store: StorePort) -> LogPort:
+    return open_table(store)
 
 
 @pytest.fixture
@@ -337,11 +357,11 @@ class ClockAhead(SystemClock):
 
 
 def test_the_stores_clock_is_measured_and_nothing_stays(
-    backend: Backend, raw: RawTables, small: str
+    backend: Backend, raw: RawTables, open_log: OpenLog, small: str
 ) -> None:
     for clock, expected_ms in ((SystemClock(), 0), (ClockAhead(), -HOUR_MS)):
         with contextlib.closing(backend.store(clock)) as store:
-            ahead_ms, error_ms = store.log(small).clock_offset_ms()
+            ahead_ms, error_ms = open_log(store, small).clock_offset_ms()
         assert abs(ahead_ms - expected_ms) <= error_ms + 50
         assert 0 <= error_ms < 2_000
     assert raw.rows(small) == {}
@@ -384,9 +404,9 @@ def refused(log: LogPort, error: type[HQueueError]) -> None:
 
 @pytest.mark.in_memory_first
 def test_a_disabled_queue_refuses_every_request_and_keeps_its_rows(
-    store: StorePort, small: str
+    store: StorePort, open_log: OpenLog, small: str
 ) -> None:
-    log = store.log(small)
+    log = open_log(store, small)
     assert log.put_if_absent(0, 5, b"kept", {b"t": b"1"})
     store.tables.disable(small)
     refused(log, QueueDisabledError)
@@ -394,21 +414,27 @@ def test_a_disabled_queue_refuses_every_request_and_keeps_its_rows(
     assert [(row.slot, row.cells) for row in log.get([(0, 1), (0, 5)], None)] == [(5, {"t": b"1"})]
 
 
-def test_a_missing_queue_refuses_every_request(store: StorePort, queue_name: str) -> None:
-    refused(store.log(queue_name), QueueNotFoundError)
+def test_a_missing_queue_refuses_every_request(
+    store: StorePort, open_log: OpenLog, queue_name: str
+) -> None:
+    refused(open_log(store, queue_name), QueueNotFoundError)
 
 
-def test_a_queue_that_was_deleted_refuses_every_request(store: StorePort, small: str) -> None:
-    log = store.log(small)
+def test_a_queue_that_was_deleted_refuses_every_request(
+    store: StorePort, open_log: OpenLog, small: str
+) -> None:
+    log = open_log(store, small)
     assert log.put_if_absent(0, 5, b"kept", {b"t": b"1"})
     store.tables.disable(small)
     store.tables.delete(small)
     refused(log, QueueNotFoundError)
 
 
-def test_a_closed_store_refuses_every_request(backend: Backend, table: str) -> None:
+def test_a_closed_store_refuses_every_request(
+    backend: Backend, open_log: OpenLog, table: str
+) -> None:
     store = backend.store()
-    log = store.log(table)
+    log = open_log(store, table)
     store.close()
     store.close()
     refused(log, ClosedError)
@@ -416,12 +442,12 @@ def test_a_closed_store_refuses_every_request(backend: Backend, table: str) -> N
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST, Fate.HOLD])
 def test_a_put_without_an_answer_has_an_unknown_outcome_and_is_made_once(
-    lossy: LossyWay, log: LogPort, table: str, partition: int, fate: Fate
+    lossy: LossyWay, open_table: OpenTable, log: LogPort, partition: int, fate: Fate
 ) -> None:
     with contextlib.closing(lossy.store()) as store:
         lossy.set_fate(lambda operation: fate if operation == "put_if_absent" else Fate.PASS)
         with pytest.raises(StoreUnavailableError) as caught:
-            store.log(table).put_if_absent(partition, 1, b"h", {b"t": b"1"})
+            open_table(store).put_if_absent(partition, 1, b"h", {b"t": b"1"})
     assert caught.value.outcome is Outcome.UNKNOWN
     applied = fate is Fate.LOSE_ANSWER
     assert log.header(partition, 1) == (b"h" if applied else None)
@@ -429,22 +455,22 @@ def test_a_put_without_an_answer_has_an_unknown_outcome_and_is_made_once(
     assert log.header(partition, 1) == (None if fate is Fate.LOSE_REQUEST else b"h")
 
 
-def test_what_never_left_is_not_applied(lossy: LossyWay, log: LogPort, table: str) -> None:
+def test_what_never_left_is_not_applied(lossy: LossyWay, open_table: OpenTable) -> None:
     with contextlib.closing(lossy.store()) as store:
         lossy.cut()
         for request in REQUESTS.values():
             with pytest.raises(StoreUnavailableError) as caught:
-                request(store.log(table))
+                request(open_table(store))
             assert caught.value.outcome is Outcome.NOT_APPLIED
 
 
 def test_each_read_without_an_answer_says_so_and_can_be_made_again(
-    lossy: LossyWay, table: str
+    lossy: LossyWay, open_table: OpenTable
 ) -> None:
     with contextlib.closing(lossy.store(gateway_retry_ms=1)) as store:
         for request in REQUESTS.values():
             lossy.set_fate(lambda operation: Fate.LOSE_ANSWER)
             with pytest.raises(StoreUnavailableError):
-                request(store.log(table))
+                request(open_table(store))
             lossy.set_fate(lambda operation: Fate.PASS)
-            request(store.log(table))
+            request(open_table(store))

@@ -177,7 +177,10 @@ class NativeBackend:
         made = self._settings(settings)
         nodes = ZooKeeperNodes(made)
         return NativeStore(
-            made, lambda path: proxies.read_node(nodes.read, path), opener=proxies.open
+            made,
+            lambda path: proxies.read_node(nodes.read, path),
+            opener=proxies.open,
+            async_opener=proxies.open_async,
         )
 
     def client_through(self, proxies: NativeProxies, settings: Mapping[str, object]) -> Client:

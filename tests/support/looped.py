@@ -19,10 +19,11 @@ from hqueue.hbase.native.connection import Connection
 from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.wire import Answer
+from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.runtime.loop import background
 from tests.support.waiting import wait_for
 
-__all__ = ["BlockingServers", "LoopThread", "LoopedServers", "settled"]
+__all__ = ["BlockingServers", "LoopThread", "LoopedServers", "looped", "settled"]
 
 Result = TypeVar("Result")
 
@@ -73,6 +74,28 @@ def settled() -> Iterator[None]:
     wait_for(lambda: loop._tasks <= before, "what was begun in the background is done")
 
 
+def looped(port: AsyncLogPort, thread: LoopThread) -> LogPort:
+    """A port for event loops behind the face of the one that blocks: its coroutines go on in a
+    loop's thread.
+    """
+    return _Looped(port, thread)  # type: ignore[return-value]
+
+
+class _Looped:
+    def __init__(self, awaited: object, thread: LoopThread) -> None:
+        self._awaited = awaited
+        self._thread = thread
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        method = getattr(self._awaited, name)
+
+        def call(*args: object) -> object:
+            answer = self._thread.run(method(*args))
+            return _Looped(answer, self._thread) if name == "open" else answer
+
+        return call
+
+
 class BlockingServers(Servers):
     """The blocking transport, and a look at its only connection."""
 
@@ -119,7 +142,8 @@ class LoopedServers:
         self.thread.close()
 
     def connection(self) -> AsyncConnection:
-        (found,) = (each.connection for each in self.servers._servers.values())
+        (there,) = self.servers._loops.values()
+        (found,) = (each.connection for each in there.values())
         assert found is not None
         return found
 

@@ -15,6 +15,7 @@ from hqueue.errors import StoreUnavailableError
 from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import LENGTH, preamble, varint
+from hqueue.runtime.loop import in_thread
 from hqueue.settings.addresses import Address
 from tests.support.proxy import Fate
 
@@ -45,6 +46,12 @@ class NativeProxies:
         if self._down:
             raise ConnectionRefusedError("the way is cut")
         return open_socket(self.before(address), service, timeout_s)
+
+    async def open_async(self, address: Address, service: str, timeout_s: float) -> socket.socket:
+        """As `open`, for event loops."""
+        opened = await in_thread(self.open, address, service, timeout_s)
+        opened.setblocking(False)
+        return opened
 
     def read_node(self, read: Callable[[str], bytes | None], path: str) -> bytes | None:
         """A node of ZooKeeper's. That of the cluster's ID has a fate, as a method has; what is lost

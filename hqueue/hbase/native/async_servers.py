@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
+import contextlib
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -28,8 +28,10 @@ from hqueue.hbase.native.exchanges import (
 )
 from hqueue.hbase.native.links import Link
 from hqueue.hbase.native.wire import Answer
+from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.loop import in_thread
 from hqueue.runtime.steps import carry_out_in_loop
 from hqueue.settings.addresses import Address
 from hqueue.settings.connection import Settings
@@ -46,13 +48,17 @@ class _AsyncServer(Link[AsyncConnection]):
     """While one opens it: done when that has ended, however."""
 
 
+_Connected = dict[tuple[Address, str], _AsyncServer]
+"""What belongs to one event loop."""
+
+
 class AsyncServers:
     """All servers that were spoken to. Promises what `hqueue.hbase.native.servers.Servers` does, to
-    the coroutines of one event loop, and starts no thread.
+    coroutines: no thread waits for a request. What else blocks is called in a thread.
 
-    A caller may be cancelled wherever it waits: others notice nothing, and what became of a request
-    that it had sent is unknown. The loop is the first that uses this; when that is closed, and in a
-    forked child, it is the next one, and connections are opened again.
+    Each event loop that uses this has connections of its own, until it is closed; in a forked child
+    they are opened again. A caller may be cancelled wherever it waits: others notice nothing, and
+    what became of a request that it had sent is unknown.
 
     Args:
         settings: the bounds.
@@ -63,12 +69,13 @@ class AsyncServers:
         self.settings = settings
         self._opener = opener
         self._closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._servers: dict[tuple[Address, str], _AsyncServer] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _Connected] = {}
         register(self)
 
     def after_fork_in_child(self) -> None:
-        self._abandon()
+        loops, self._loops = self._loops, {}
+        for there in loops.values():
+            _abandon(there)
 
     def check_open(self) -> None:
         """Return if this was not closed.
@@ -99,8 +106,7 @@ class AsyncServers:
         Arguments and errors are those of `hqueue.hbase.native.servers.Servers.ask_all`.
         """
         self.check_open()
-        self._enter_loop()
-        ends_s = time.monotonic() + (timeout_ms or self.settings.request_timeout_ms) / 1e3
+        ends_s = time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
         under_way: deque[tuple[Request, AsyncConnection, AsyncCall] | HQueueError] = deque()
         answers: list[Answer | HQueueError] = []
 
@@ -124,7 +130,7 @@ class AsyncServers:
         return answers
 
     async def carry_out(self, work: Asking[Result]) -> Result:
-        """Carry out work. What it calls that isn't a server's may return an awaitable.
+        """Carry out work. What it calls that isn't a server's is called in a thread.
 
         Raises:
             HQueueError: as the work does.
@@ -132,15 +138,19 @@ class AsyncServers:
         return await carry_out_in_loop(work, self._do)
 
     def close(self) -> None:
-        """Close all connections. Later requests raise `ClosedError`. Called in the loop, or when it
-        has ended. Never raises.
+        """Close all connections. Later requests raise `ClosedError`. Called by any thread: what
+        belongs to a loop that another one runs is closed there, soon. Never raises.
         """
         self._closed = True
-        if self._loop is None or self._loop.is_closed():
-            self._abandon()
-        for server in self._servers.values():
-            if server.connection is not None:
-                server.connection.close()
+        for loop, there in [*self._loops.items()]:
+            if loop.is_running() and loop is not _running_loop():
+                with contextlib.suppress(RuntimeError):  # It is closed just now.
+                    loop.call_soon_threadsafe(_close, there)
+                    continue
+            elif not loop.is_closed():
+                _close(there)
+            if not loop.is_running():
+                _abandon(there)
 
     async def _do(self, step: Step) -> object:
         if isinstance(step, Ask):
@@ -148,12 +158,10 @@ class AsyncServers:
         if isinstance(step, AskAll):
             return await self.ask_all(step.requests, step.table, together_max=step.together_max)
         self.check_open()
-        self._enter_loop()
         if isinstance(step, InTurn):
             wait_s = self.settings.request_timeout_ms / 1e3
             return await step.turn.take_in_loop(partial(self.carry_out, step.work), wait_s, no_turn)
-        found: object = step.function(step.argument)
-        return await found if inspect.isawaitable(found) else found
+        return await in_thread(step.function, step.argument)
 
     async def _begin(
         self, request: Request, table: str, ends_s: float
@@ -183,9 +191,10 @@ class AsyncServers:
         Raises:
             OSError: it can't be opened within ``connect_timeout_ms``.
         """
-        server = self._servers.get((address, service))
+        here = self._here()
+        server = here.get((address, service))
         if server is None:
-            server = self._servers[address, service] = _AsyncServer(self.settings)
+            server = here[address, service] = _AsyncServer(self.settings)
         asked_s = time.monotonic()
         while (connection := server.good()) is None:
             if server.opening is None:
@@ -215,24 +224,37 @@ class AsyncServers:
             connection.close()
         return connection
 
-    def _enter_loop(self) -> None:
-        """Use the running loop.
-
-        Raises:
-            RuntimeError: this is another loop's.
-        """
+    def _here(self) -> _Connected:
+        """What belongs to the running loop."""
         loop = asyncio.get_running_loop()
-        if self._loop is loop:
-            return
-        if self._loop is not None and not self._loop.is_closed():
-            raise RuntimeError("this client belongs to another event loop, which is not closed")
-        self._abandon()
-        self._loop = loop
+        here = self._loops.get(loop)
+        if here is None:
+            for other in [each for each in [*self._loops] if each.is_closed()]:
+                _abandon(self._loops.pop(other, {}))
+            here = self._loops[loop] = {}
+        return here
 
-    def _abandon(self) -> None:
-        """Let go of all connections, of a loop that is not there any more."""
-        self._loop = None
-        servers, self._servers = self._servers, {}
-        for server in servers.values():
-            if server.connection is not None:
-                server.connection.abandon()
+
+def _close(there: _Connected) -> None:
+    """Close all connections. Called in their loop, or while it does not run."""
+    for connection in _connections(there):
+        connection.close()
+
+
+def _abandon(there: _Connected) -> None:
+    """Let go of all connections, of a loop that is not there any more, or does not run."""
+    for connection in _connections(there):
+        connection.abandon()
+
+
+def _connections(there: _Connected) -> Iterator[AsyncConnection]:
+    for server in there.values():
+        if server.connection is not None:
+            yield server.connection
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -2,66 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from hqueue.errors import CorruptLogError, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.native.cells import Cell
+from hqueue.hbase.native.exchanges import Asking
+from hqueue.hbase.native.faces import Asker, Via, carried_out
 from hqueue.hbase.native.headers import HEADER, TableHeaders
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.scanning import Range
 from hqueue.hbase.schema import LOG, MESSAGE
-from hqueue.log.ports import Row, RowStream
+from hqueue.log.ports import Row
 from hqueue.message import topic_bytes
 
 __all__ = ["TableReads"]
 
 
-class TableReads(TableHeaders):
+class TableReads(TableHeaders[Via]):
     """The log's `ReadPort` on one table. Thread-safe."""
 
-    def get(self, slots: Sequence[tuple[int, int]], topics: Iterable[str] | None) -> list[Row]:
+    @carried_out
+    def get(
+        self, slots: Sequence[tuple[int, int]], topics: Iterable[str] | None
+    ) -> Asking[list[Row]]:
         keys = [rowkey.encode(partition, slot) for partition, slot in slots]
-        found = self._servers.carry_out(self._get_all(keys, _columns(topics)))
+        found = yield from self._get_all(keys, _columns(topics))
         return [_row(cells) for cells in found if cells]
 
+    @carried_out
     def open(
         self, partition: int, start: int, stop: int, topics: Iterable[str] | None
-    ) -> RowStream:
+    ) -> Asking[Any]:  # A `Stream` by way of the same servers: a decorator can't say so.
         rows = Range(rowkey.encode(partition, start), rowkey.encode(partition, stop))
-        return _Stream(self, partition, rows, _columns(topics))
+        return Stream(self._servers, partial(self._read, partition, _columns(topics)), rows)
+        yield
 
-    def read_range(
-        self, partition: int, rows: Range, columns: Sequence[Any], limit: int
-    ) -> list[Row]:
-        """The first rows of a range of one partition."""
-        found = self._servers.carry_out(self._scan(partition, rows, columns, limit))
+    def _read(
+        self, partition: int, columns: Sequence[Any], rows: Range, limit: int
+    ) -> Asking[list[Row]]:
+        found = yield from self._scan(partition, rows, columns, limit)
         return [_row(cells) for cells in found]
 
 
-class _Stream:
-    """A scan that is a request of its own each time: nothing is open between two."""
+class Stream(Asker[Via]):
+    """The log's `RowStream`: a scan that is a request of its own each time, with nothing open
+    between two.
+
+    Args:
+        servers: to region servers; see `Asker`.
+        read: reads the first rows of a range.
+        rows: the range.
+    """
 
     def __init__(
-        self, reads: TableReads, partition: int, rows: Range, columns: Sequence[Any]
+        self, servers: Via, read: Callable[[Range, int], Asking[list[Row]]], rows: Range
     ) -> None:
-        self._reads = reads
-        self._partition = partition
+        super().__init__(servers)
+        self._read = read
         self._range = rows
-        self._columns = columns
         self._closed = False
 
-    def read(self, rows: int) -> list[Row]:
+    @carried_out
+    def read(self, rows: int) -> Asking[list[Row]]:
         if self._closed:
             raise StoreUnavailableError("the scan is gone")
-        found = self._reads.read_range(self._partition, self._range, self._columns, rows)
+        found = yield from self._read(self._range, rows)
         if found:
             self._range = self._range._replace(start=found[-1].key + b"\0")
         return found
 
-    def close(self) -> None:
+    @carried_out
+    def close(self) -> Asking[None]:
         self._closed = True
+        yield from ()
 
 
 def _columns(topics: Iterable[str] | None) -> list[Any]:

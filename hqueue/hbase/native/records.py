@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hqueue.errors import HQueueError, QueueNotFoundError, StoreUnavailableError
 from hqueue.hbase.native.cells import Cell
+from hqueue.hbase.native.exchanges import Asking
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import RegionMap
 from hqueue.hbase.native.requests import deletion
@@ -25,7 +26,7 @@ _RECORD = [pb.Column(family=RECORD)]
 _ALL = [*_RECORD, pb.Column(family=HISTORY)]
 
 
-class RecordTable(TableUpdates):
+class RecordTable(TableUpdates[Servers]):
     """The `RowPort` on one table. Thread-safe, and usable in a forked child.
 
     Args:
@@ -61,10 +62,10 @@ class RecordTable(TableUpdates):
             found = self._servers.carry_out(self._scan_on(first, beyond, _RECORD, limit))
         return [(cells[0].row, _cells(cells)) for cells in found]
 
-    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+    def _update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
+        found = yield from super()._update(updates)
         return [
-            self._gone(each) if isinstance(each, QueueNotFoundError) else each
-            for each in super().update(updates)
+            self._gone(each) if isinstance(each, QueueNotFoundError) else each for each in found
         ]
 
     def delete(self, keys: Sequence[bytes]) -> None:

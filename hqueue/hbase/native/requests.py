@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import Cell, CellReader, put_cells
 from hqueue.hbase.native.exchanges import Ask, AskAll, Asking, Request
+from hqueue.hbase.native.faces import Asker, Via
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.scanning import Range, Scanning
-from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.stretches import read_stretches
 from hqueue.hbase.native.translation import NotServedError, reads_answer, translate_answer
 from hqueue.hbase.native.wire import Answer, RemoteError, varint
@@ -33,20 +33,20 @@ _GROUP, _REGION, _ACTION, _INDEX, _MUTATION, _GET, _ROW = (
 a millisecond to make."""
 
 
-class TableRequests:
+class TableRequests(Asker[Via]):
     """What asks about one table's rows. Thread-safe.
 
     What asks is work, and makes one try. Where a region was not to be had, or no answer came, the
     region map is read again before the next. Errors are those of `hqueue.log.ports`.
 
     Args:
-        servers: to region servers.
+        servers: to region servers; see `Asker`.
         table: the table's name.
         regions: where its regions are.
     """
 
-    def __init__(self, servers: Servers, table: str, regions: RegionMap) -> None:
-        self._servers = servers
+    def __init__(self, servers: Via, table: str, regions: RegionMap) -> None:
+        super().__init__(servers)
         self._table = table
         self._regions = regions
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from hqueue.hbase.native.appends import TableAppends
+from hqueue.hbase.native.async_opening import AsyncOpenSocket, open_socket_async
+from hqueue.hbase.native.async_servers import AsyncServers
+from hqueue.hbase.native.faces import Via
 from hqueue.hbase.native.locations import PartitionLocations
 from hqueue.hbase.native.master import Master
 from hqueue.hbase.native.masters_registry import MastersRegistry
@@ -28,8 +31,8 @@ def open_registry(settings: Settings, read_node: ReadNode) -> Registry:
     return ZooKeeperRegistry(read_node, settings.hbase_znode_parent)
 
 
-class TableLog(TableAppends, TableReads):
-    """The store's `LogPort` on one table. Thread-safe."""
+class TableLog(TableAppends[Via], TableReads[Via]):
+    """The store's `LogPort` on one table, or its `AsyncLogPort`. Thread-safe."""
 
 
 class NativeStore:
@@ -40,6 +43,7 @@ class NativeStore:
         read_node: reads ZooKeeper's nodes, to find HBase's servers where no masters are given.
         clock: where time comes from.
         opener: how sockets to servers are opened.
+        async_opener: the same for event loops.
     """
 
     def __init__(
@@ -48,10 +52,12 @@ class NativeStore:
         read_node: ReadNode,
         clock: Clock = SYSTEM_CLOCK,
         opener: OpenSocket = open_socket,
+        async_opener: AsyncOpenSocket = open_socket_async,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._servers = Servers(settings, opener)
+        self._async_servers = AsyncServers(settings, async_opener)
         self._registry = open_registry(settings, read_node)
         self._meta = Meta(self._registry)
         self.tables = Tables(Master(self._servers, self._registry, clock))
@@ -69,9 +75,13 @@ class NativeStore:
 
         return Deadline(self._clock, self._settings.operation_timeout_ms).run(ask)
 
-    def log(self, queue: str) -> TableLog:
+    def log(self, queue: str) -> TableLog[Servers]:
         """As `StorePort.log`."""
         return TableLog(self._servers, queue, RegionMap(self._meta, queue), self._clock)
+
+    def async_log(self, queue: str) -> TableLog[AsyncServers]:
+        """As `StorePort.async_log`: each loop has connections of its own."""
+        return TableLog(self._async_servers, queue, RegionMap(self._meta, queue), self._clock)
 
     def fields(self) -> RowRecords:
         """As `StorePort.fields`: rows of ``metadata_table``, which is created if it is missing."""
@@ -81,3 +91,4 @@ class NativeStore:
         """As `StorePort.close`."""
         self._fields.close()
         self._servers.close()
+        self._async_servers.close()

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
 from hqueue.hbase.native.cells import put_cells
 from hqueue.hbase.native.exchanges import Ask, AskAll, Asking, Request
+from hqueue.hbase.native.faces import Via, carried_out
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.regions import Region, RegionMap, TableRegions
 from hqueue.hbase.native.requests import (
@@ -34,7 +35,6 @@ from hqueue.hbase.native.requests import (
     deletion,
     has_value,
 )
-from hqueue.hbase.native.servers import Servers
 from hqueue.hbase.native.translation import NotServedError, reads_answer
 from hqueue.hbase.native.wire import Answer as Reply
 from hqueue.hbase.native.wire import varint
@@ -81,23 +81,24 @@ class _Portion(NamedTuple):
     request: Request
 
 
-class TableUpdates(TableRequests):
+class TableUpdates(TableRequests[Via]):
     """What makes conditional updates of one table's rows. Thread-safe.
 
     Args:
-        servers: to region servers.
+        servers: to region servers; see `Asker`.
         table: the table's name.
         regions: where its regions are.
     """
 
-    def __init__(self, servers: Servers, table: str, regions: RegionMap) -> None:
+    def __init__(self, servers: Via, table: str, regions: RegionMap) -> None:
         super().__init__(servers, table, regions)
         self._judges: dict[Address, bool] = {}
         """Whether a server judges the conditions in a Multi."""
 
-    def update(self, updates: Sequence[RowUpdate]) -> list[Answer | HQueueError]:
+    @carried_out
+    def update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
         """As `RowPort.update`."""
-        return self._servers.carry_out(self._update(updates))
+        return (yield from self._update(updates))
 
     def _update(self, updates: Sequence[RowUpdate]) -> Asking[list[Answer | HQueueError]]:
         try:

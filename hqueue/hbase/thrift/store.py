@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hqueue.hbase.records import RowRecords
 from hqueue.hbase.thrift.appends import TableAppends
 from hqueue.hbase.thrift.connection import Service
@@ -11,7 +13,10 @@ from hqueue.hbase.thrift.reads import TableReads
 from hqueue.hbase.thrift.records import RecordTable
 from hqueue.hbase.thrift.tables import Tables
 from hqueue.hbase.thrift.translation import present, reads_answer
+from hqueue.log.in_threads import LogInThreads
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.loop import by_threads
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.settings.connection import Settings
 
 __all__ = ["GatewayStore"]
@@ -39,6 +44,8 @@ class GatewayStore:
             self._gateways, table, Locations(self._gateways, table, clock), self.tables, clock
         )
         self._fields = RowRecords(rows, clock, settings.operation_timeout_ms)
+        self._threads = ThreadPool(settings.connections_max, "hqueue-gateways")
+        self._call = partial(by_threads, self._threads, settings.operation_timeout_ms)
 
     def cluster_id(self) -> str:
         """As `StorePort.cluster_id`: HBase's own, a UUID."""
@@ -50,6 +57,10 @@ class GatewayStore:
         locations = Locations(self._gateways, queue, self._clock)
         return TableLog(self._gateways, queue, locations, self._clock)
 
+    def async_log(self, queue: str) -> LogInThreads:
+        """As `StorePort.async_log`: a gateway's connection does one request at a time."""
+        return LogInThreads(self.log(queue), self._call)
+
     def fields(self) -> RowRecords:
         """As `StorePort.fields`: rows of ``metadata_table``, which is created if it is missing."""
         return self._fields
@@ -58,6 +69,7 @@ class GatewayStore:
         """As `StorePort.close`."""
         self._fields.close()
         self._gateways.close()
+        self._threads.shutdown(wait=False)
 
     @reads_answer
     def _cluster_id(self) -> str:

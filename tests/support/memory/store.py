@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Literal, TypeVar
 from hqueue.errors import ClosedError, QueueNotFoundError, StoreUnavailableError
 from hqueue.format import rowkey
 from hqueue.hbase.records import RowRecords
+from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import Row
 from hqueue.log.store import PartitionLocation
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -55,12 +57,21 @@ class MemoryStore:
     def log(self, queue: str) -> MemoryLog:
         return MemoryLog(self._link, queue)
 
+    def async_log(self, queue: str) -> LogInThreads:
+        return LogInThreads(self.log(queue), _in_loop)
+
     def fields(self) -> RowRecords:
         return self._fields
 
     def close(self) -> None:
         self._link.closed = True
         self._fields.close()
+
+
+async def _in_loop(call: Callable[[], Result]) -> Result:
+    """Make a call right in the loop, when all else that is due there has run."""
+    await asyncio.sleep(0)
+    return call()
 
 
 class _Link:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hqueue import Outcome, Settings, StoreUnavailableError
+from hqueue import ClosedError, Outcome, Settings, StoreUnavailableError
 from hqueue.errors import HQueueError
 from hqueue.hbase.native.async_connection import AsyncConnection
 from hqueue.hbase.native.async_opening import open_socket_async
@@ -24,7 +24,9 @@ from hqueue.hbase.native.calls import REQUESTS_MAX
 from hqueue.hbase.native.exchanges import CLIENT, Request
 from hqueue.hbase.native.protocol import pb
 from hqueue.settings.addresses import Address
+from tests.support.looped import LoopThread
 from tests.support.scripted_server import Asked, ScriptedServer, answer
+from tests.support.waiting import wait_for
 
 LARGE = [b"x" * (64 << 20)]
 """More than the system keeps for a connection."""
@@ -62,7 +64,7 @@ def large(server: ScriptedServer) -> Request:
 
 
 def connection_of(servers: AsyncServers) -> AsyncConnection:
-    (found,) = (each.connection for each in servers._servers.values())
+    (found,) = (each.connection for each in servers._here().values())
     assert found is not None
     return found
 
@@ -318,17 +320,45 @@ def test_a_loop_that_is_closed_is_followed_by_the_next() -> None:
 
 
 @run
-async def test_two_loops_at_once_are_refused() -> None:
+async def test_loops_at_once_have_connections_of_their_own() -> None:
     with serving() as server:
         async with opened() as servers:
             assert await ask(servers, server, b"here") == b"here"
-
-            def elsewhere() -> None:
-                with pytest.raises(RuntimeError, match="another event loop"):
-                    asyncio.run(ask(servers, server, b"there"))
-
-            await asyncio.to_thread(elsewhere)
+            there = await asyncio.to_thread(asyncio.run, ask(servers, server, b"there"))
+            assert there == b"there"
+            connection = connection_of(servers)
             assert await ask(servers, server, b"here") == b"here"
+            assert connection_of(servers) is connection
+            assert len(server.services) == 2
+
+
+def test_closed_it_closes_what_it_has_in_every_loop_whether_that_runs_or_not() -> None:
+    servers = AsyncServers(Settings())
+    held: list[Asked] = []
+    with serving(
+        lambda asked: echo(asked) if asked.message else held.append(asked) or []
+    ) as server:
+        running, stopped = LoopThread(), asyncio.new_event_loop()
+        assert stopped.run_until_complete(ask(servers, server, b"one")) == b"one"
+        under_way = asyncio.run_coroutine_threadsafe(ask(servers, server, b""), running.loop)
+        wait_for(lambda: held, "the request")
+        sockets = [
+            each.connection._socket
+            for there in servers._loops.values()
+            for each in there.values()
+            if each.connection is not None
+        ]
+        servers.close()
+        with pytest.raises(ClosedError) as caught:
+            under_way.result(30)
+        assert caught.value.outcome is Outcome.UNKNOWN
+        for run_there in (stopped.run_until_complete, running.run):
+            with pytest.raises(ClosedError) as caught:
+                run_there(ask(servers, server, b"two"))
+            assert caught.value.outcome is Outcome.NOT_APPLIED
+        running.close()
+        stopped.close()
+        assert [opened.fileno() for opened in sockets] == [-1, -1]
 
 
 @run
