@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 
 from hqueue.cli.endpoints import Met, meet
+from hqueue.cli.exits import say
 from hqueue.runtime.loop import call_later
 from hqueue.settings.addresses import Address, zookeeper_servers
 from hqueue.settings.connection import Settings, setting_source
@@ -82,7 +82,7 @@ class Absence:
                 text += f": {', '.join(found)}"
             if trying:
                 text += f"; trying on for {self._bound_ms / 1e3:.0f} s"
-            print(f"hqueue: {text}.{self._advice}", file=sys.stderr)
+            say(f"hqueue: {text}.{self._advice}")
 
     def _met(self) -> list[str] | None:
         """What listens there instead; None if what is needed is there."""

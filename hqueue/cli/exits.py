@@ -1,4 +1,4 @@
-"""Exit codes, and how errors are shown."""
+"""Exit codes, and what is said on stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 
-__all__ = ["EXIT_CODES_TEXT", "ExitCode", "OutputError", "exit_code_of", "show_error"]
+__all__ = ["EXIT_CODES_TEXT", "ExitCode", "OutputError", "exit_code_of", "say", "show_error"]
 
 
 class ExitCode(enum.IntEnum):
@@ -58,6 +58,11 @@ def exit_code_of(error: HQueueError) -> ExitCode:
     return ExitCode.FAILED
 
 
+def say(text: str) -> None:
+    """Tell people something: on stderr, for stdout is for data."""
+    print(text, file=sys.stderr)
+
+
 def show_error(error: HQueueError, *, verbose: bool = False) -> None:
     """Write an error to stderr: its text and facts, those of several lines below it."""
     long = {k: v for k, v in error.facts.items() if isinstance(v, str) and "\n" in v}
@@ -68,7 +73,7 @@ def show_error(error: HQueueError, *, verbose: bool = False) -> None:
     lines = [f"hqueue: error: {error.text}" + (f" [{listed}]" if listed else "")]
     for key, value in long.items():
         lines += [f"{key}:", *(f"    {line}" for line in str(value).splitlines())]
-    print("\n".join(lines), file=sys.stderr)
+    say("\n".join(lines))
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
 

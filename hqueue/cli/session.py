@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hqueue.cli.exits import ExitCode
+from hqueue.cli.exits import ExitCode, say
 from hqueue.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Session:
         if not sys.stdin.isatty():
             raise InvalidInputError("nobody can be asked here: give --yes to do it")
         if not typer.confirm(question, err=True):
-            print("Nothing was done.", file=sys.stderr)
+            say("Nothing was done.")
             raise typer.Exit(ExitCode.FAILED)
 
 

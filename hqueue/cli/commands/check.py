@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hqueue.cli.commands import options
-from hqueue.cli.exits import ExitCode
+from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import show_rows
 from hqueue.cli.progress import Advance, size_text
 from hqueue.cli.registering import commands, only_reads
@@ -76,30 +75,25 @@ def check(  # noqa: PLR0917  (the command's)
         show_rows(("partition", "row", "problem"), rows, json=json, numbers=("partition",))
     for result in results.values():
         for one in result.unfinished:
-            print(
-                f"hqueue: partition {one.partition}, row {one.row}: {one.problem}", file=sys.stderr
-            )
+            say(f"hqueue: partition {one.partition}, row {one.row}: {one.problem}")
         for one in result.skipped:
-            print(
+            say(
                 f"hqueue: partition {one.partition}, row {one.row}: passed by, as was decided: "
-                f"{one.problem}",
-                file=sys.stderr,
+                f"{one.problem}"
             )
     batches = sum(result.batches for result in results.values())
     controls = sum(result.control_records for result in results.values())
     messages = sum(result.messages for result in results.values())
     expired = sum(result.expired for result in results.values())
-    print(
+    say(
         f"{len(findings)} problems in {batches:,} batches, {messages:,} messages "
-        f"({expired:,} expired), {size_text(seen_bytes)}; {controls:,} control records.",
-        file=sys.stderr,
+        f"({expired:,} expired), {size_text(seen_bytes)}; {controls:,} control records."
     )
     if known is not None:
         outside = sum(result.outside for result in results.values())
-        print(
+        say(
             f"{len(known):,} topics with owners; {outside:,} messages under their names were put "
-            "into the queue directly.",
-            file=sys.stderr,
+            "into the queue directly."
         )
     if findings or broken:
         raise typer.Exit(ExitCode.CORRUPT)
@@ -109,14 +103,11 @@ def _decide(batches: SkippedBatches, skip: Sequence[str], unskip: Sequence[str])
     """Name batches that readers pass by, or that they stop at again."""
     for row in skip:
         messages = batches.add(row)
-        print(
-            f"Readers pass by what can't be read of row {row}, which has {messages:,} messages.",
-            file=sys.stderr,
-        )
+        say(f"Readers pass by what can't be read of row {row}, which has {messages:,} messages.")
     for row in unskip:
         known = batches.remove(row)
         text = "Readers stop at it again" if known else "Readers did not pass by it"
-        print(f"{text}: row {row}.", file=sys.stderr)
+        say(f"{text}: row {row}.")
 
 
 def _ranges(client: Client, queue: str) -> tuple[dict[str, Sequence[LogRange]], int]:
@@ -128,7 +119,7 @@ def _ranges(client: Client, queue: str) -> tuple[dict[str, Sequence[LogRange]], 
     with client.topic_metadata(queue) as metadata:
         for entry in metadata.entries(["persistence"]):
             if isinstance(entry.found, UnsupportedFormatError) or entry.subject is None:
-                print(f"hqueue: {entry.found}", file=sys.stderr)
+                say(f"hqueue: {entry.found}")
                 broken += 1
             else:
                 assert isinstance(entry.found.value, TopicPersistenceInfo)

@@ -13,6 +13,7 @@ import typer
 
 from hqueue.cli.commands import options
 from hqueue.cli.commands.groups import PANEL
+from hqueue.cli.exits import say
 from hqueue.cli.formats import Format, encoder, printable
 from hqueue.cli.output import Output
 from hqueue.cli.registering import commands
@@ -99,7 +100,7 @@ def consume(
             consumer.subscribe(queue or None, pattern=pattern, topics=topic or ())
             what = ", ".join(queue or ()) or f"queues like {pattern}"
             consumer_id = printable(consumer.consumer_id)
-            print(f"Consuming {what} in {printable(group)} as {consumer_id}.", file=sys.stderr)
+            say(f"Consuming {what} in {printable(group)} as {consumer_id}.")
             _write_messages(consumer, encode, out, limit, idle_ms)
         except BaseException:
             with contextlib.suppress(HQueueError):

@@ -12,6 +12,7 @@ import typer
 from hqueue.cli.commands import options
 from hqueue.cli.commands.subscribers import NameArgument
 from hqueue.cli.documents import extra_fields
+from hqueue.cli.exits import say
 from hqueue.cli.formats import headers_text, iso_timestamp, key_text, printable
 from hqueue.cli.known import check_subscriber
 from hqueue.cli.output import show_table, write_json
@@ -94,10 +95,9 @@ def dead_letters(
 
 def _report_unreadable(message: ReceivedMessage, error: CorruptLogError) -> None:
     reason = error.facts.get("reason", error.args[0] if error.args else "")
-    print(
+    say(
         f"No dead letter: partition {message.partition}, {message.id}, "
-        f"{printable(message.topic)}: {printable(str(reason))}",
-        file=sys.stderr,
+        f"{printable(message.topic)}: {printable(str(reason))}"
     )
 
 
@@ -105,7 +105,7 @@ def _put_back(queue: Queue, letters: Iterator[DeadLetter], wanted: MessageID | N
     count = queue.dead_letters.redrive(letters)
     if wanted is not None and not count:
         raise InvalidInputError("there is no such dead letter, or it was put back", id=str(wanted))
-    print(f"Put back: {count:,}.", file=sys.stderr)
+    say(f"Put back: {count:,}.")
 
 
 def _cells(letter: DeadLetter, extra: Iterable[Callable[[Message], str]]) -> tuple[object, ...]:

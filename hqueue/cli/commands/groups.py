@@ -9,6 +9,7 @@ import typer
 
 from hqueue.cli.commands import options
 from hqueue.cli.commands.subscribers import START_HELP, parse_start
+from hqueue.cli.exits import say
 from hqueue.cli.formats import printable
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import group, only_reads
@@ -89,7 +90,7 @@ def describe(
         )
         for each in described.partitions:
             if each.unreadable:
-                print(f"{each.queue} {each.partition}: {each.unreadable}", file=sys.stderr)
+                say(f"{each.queue} {each.partition}: {each.unreadable}")
 
 
 def reset(
@@ -111,10 +112,7 @@ def reset(
     moved = session.client.reset_group(group, queue, to, partitions=partition)
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else f"{to}, or the end where that is before"
-    print(
-        f"{printable(group)} goes on in {queue} at {where}: {len(moved)} partitions.",
-        file=sys.stderr,
-    )
+    say(f"{printable(group)} goes on in {queue} at {where}: {len(moved)} partitions.")
 
 
 def delete(
@@ -131,7 +129,7 @@ def delete(
     where = "all queues" if queue is None else queue
     session.confirm(f"Forget how far {printable(group)} is in {where}?", yes=yes)
     session.client.delete_group(group, queue=queue)
-    print(f"Forgot how far {printable(group)} was in {where}.", file=sys.stderr)
+    say(f"Forgot how far {printable(group)} was in {where}.")
 
 
 def _members(described: GroupDescription) -> list[dict[str, object]]:

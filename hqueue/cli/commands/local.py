@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hqueue.cli.commands import options
-from hqueue.cli.exits import ExitCode
+from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import Output, show_table, write_json
 from hqueue.cli.progress import size_text
 from hqueue.cli.registering import group
@@ -58,7 +58,7 @@ def stop(context: typer.Context) -> None:
     session_of(context).close()
     with _waiting("stopping the local server"):
         ran = stop_server()
-    print("Stopped." if ran else "No local server was running.", file=sys.stderr)
+    say("Stopped." if ran else "No local server was running.")
 
 
 def status(json: Json = False) -> None:
@@ -71,10 +71,9 @@ def status(json: Json = False) -> None:
     found = status_now()
     _show(found, json=json)
     if found.disk_full and found.profile is not None:
-        print(
+        say(
             f"hqueue: the disk of {found.home} is full: the server can't write, and may answer "
-            "nothing. Make room; if it does not go on then, stop it and start it again.",
-            file=sys.stderr,
+            "nothing. Make room; if it does not go on then, stop it and start it again."
         )
         raise typer.Exit(ExitCode.FAILED)
     if not found.ready:
@@ -126,7 +125,7 @@ def reset(
     session.close()
     with _waiting("resetting the local server"):
         reset_server()
-    print("Stopped, and its data is deleted.", file=sys.stderr)
+    say("Stopped, and its data is deleted.")
 
 
 def start_server(profile: str = "standalone", *, gateways: bool = False) -> LocalServer:
@@ -149,7 +148,7 @@ def _waiting(what: str) -> Iterator[Callable[[str], None]]:
     """Show what goes on: a line that changes on a terminal, else a line a step."""
     begun_s = time.monotonic()
     if not sys.stderr.isatty():
-        yield lambda text: print(f"{time.monotonic() - begun_s:5.1f} s  {text}", file=sys.stderr)
+        yield lambda text: say(f"{time.monotonic() - begun_s:5.1f} s  {text}")
         return
     from rich.console import Console  # noqa: PLC0415  (only for terminals)
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415

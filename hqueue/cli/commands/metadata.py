@@ -6,7 +6,6 @@ import itertools
 import json as json_
 import os
 import stat
-import sys
 import urllib.parse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -16,7 +15,7 @@ import typer
 from hqueue.cli.commands import options
 from hqueue.cli.commands.inputs import open_input
 from hqueue.cli.commands.migration import migrate
-from hqueue.cli.exits import ExitCode, show_error
+from hqueue.cli.exits import ExitCode, say, show_error
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import Output, show_rows, write_json
 from hqueue.cli.progress import Advance
@@ -119,7 +118,7 @@ def get(
         write_json(document)
     if not documents:
         check_queue(session_of(context).client, queue)
-        print(f"Nothing is known of {topic} in {queue}.", file=sys.stderr)
+        say(f"Nothing is known of {topic} in {queue}.")
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -199,7 +198,7 @@ def import_(
                     if done.reason is not None:
                         _show_refused(done.subject, done.reason)
     counts["refused"] += lines.wrong
-    print(", ".join(f"{number:,} {what}" for what, number in counts.items()), file=sys.stderr)
+    say(", ".join(f"{number:,} {what}" for what, number in counts.items()))
     if counts["refused"]:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -234,7 +233,7 @@ def check(
                 print("\t".join([*map(_cell, names), problem]))
         if not number and next(metadata.entries(), None) is None:
             check_queue(session_of(context).client, queue)
-    print(f"{number} problems in {queue}.", file=sys.stderr)
+    say(f"{number} problems in {queue}.")
     if number:
         raise typer.Exit(ExitCode.CORRUPT)
 
@@ -278,7 +277,7 @@ class _Problems:
 
     def end(self) -> None:
         if self._number:
-            print(f"{self._number} records can't be read.", file=sys.stderr)
+            say(f"{self._number} records can't be read.")
             raise typer.Exit(ExitCode.CORRUPT)
 
 

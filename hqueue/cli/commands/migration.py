@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hqueue.cli.commands import options
+from hqueue.cli.exits import say
 from hqueue.cli.known import check_queue
 from hqueue.cli.output import write_json
 from hqueue.cli.progress import Advance
@@ -70,13 +70,13 @@ def migrate(
         done = migration.abandon()
         if not done:
             check_queue(client, queue)
-        print(f"{'Abandoned.' if done else 'No move is under way.'}", file=sys.stderr)
+        say(f"{'Abandoned.' if done else 'No move is under way.'}")
     elif clear:
         with Advance("clear", noun=NOUN) as bar:
             number = migration.clear(on_progress=lambda _, records: _count(bar, records))
         if not number:
             check_queue(client, queue)
-        print(f"{number:,} records deleted that were not in force.", file=sys.stderr)
+        say(f"{number:,} records deleted that were not in force.")
     else:
         check_queue(client, queue)
         stage = migration.stage()
@@ -97,11 +97,11 @@ def _move(migration: MetadataMigration, queue: str, to: Store, drain_s: float) -
 
         def on_progress(step: str, records: int) -> None:
             if not records:
-                print(f"{step} …", file=sys.stderr)
+                say(f"{step} …")
             _count(bar, records)
 
         number = migration.move(to.value, drain_ms=drain_s * 1e3, on_progress=on_progress)
-    print(f"{queue}: in force in {to.value}, {number:,} records moved.", file=sys.stderr)
+    say(f"{queue}: in force in {to.value}, {number:,} records moved.")
 
 
 def _count(bar: Advance, records: int) -> None:

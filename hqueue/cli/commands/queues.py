@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hqueue.cli.commands import options
+from hqueue.cli.exits import say
 from hqueue.cli.output import show_rows, show_table, write_json
 from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
@@ -64,9 +65,9 @@ def create(
         if not if_not_exists:
             raise
         check_same_partitions(queue, client.describe_queue(queue).partitions, partitions)
-        _say(f"{queue} is there already.")
+        say(f"{queue} is there already.")
         return
-    _say(f"Created {queue}: {partitions} partitions, messages are kept {_kept(ttl)}.")
+    say(f"Created {queue}: {partitions} partitions, messages are kept {_kept(ttl)}.")
 
 
 @only_reads
@@ -146,19 +147,19 @@ def alter(
         given["ttl"] = ttl
     now = session_of(context).client.alter_queue(queue, **given)
     changed = ", ".join(_assignments(now)) or "no attributes set"
-    _say(f"Altered {queue}: messages are kept {_kept(now.ttl_seconds)}; {changed}.")
+    say(f"Altered {queue}: messages are kept {_kept(now.ttl_seconds)}; {changed}.")
 
 
 def disable(context: typer.Context, queue: options.Queue) -> None:
     """Let a queue refuse puts and reads; its messages stay."""
     session_of(context).client.disable_queue(queue)
-    _say(f"Disabled {queue}.")
+    say(f"Disabled {queue}.")
 
 
 def enable(context: typer.Context, queue: options.Queue) -> None:
     """Let a queue take puts and reads again."""
     session_of(context).client.enable_queue(queue)
-    _say(f"Enabled {queue}.")
+    say(f"Enabled {queue}.")
 
 
 def truncate(context: typer.Context, queue: options.Queue, yes: options.Yes = False) -> None:
@@ -166,7 +167,7 @@ def truncate(context: typer.Context, queue: options.Queue, yes: options.Yes = Fa
     session = session_of(context)
     session.confirm(f"Delete all messages of {queue}?", yes=yes)
     session.client.truncate_queue(queue)
-    _say(f"Truncated {queue}.")
+    say(f"Truncated {queue}.")
 
 
 def delete(
@@ -181,7 +182,7 @@ def delete(
     session = session_of(context)
     session.confirm(f"Delete {queue} with all its messages?", yes=yes)
     session.client.delete_queue(queue, force=force)
-    _say(f"Deleted {queue}.")
+    say(f"Deleted {queue}.")
 
 
 @only_reads
@@ -245,10 +246,6 @@ def _attributes(assignments: list[str] | None) -> dict[str, Any]:
             raise InvalidInputError("this has an option of its own", attribute=assignment)
         given[name.strip()] = value.strip()
     return given
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 register = commands(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hqueue.cli.commands import options
+from hqueue.cli.exits import say
 from hqueue.cli.formats import Encode, Format, encoder
 from hqueue.cli.output import Output
 from hqueue.cli.registering import commands, only_reads
@@ -120,12 +121,9 @@ def write_messages(
 def tell_expired(scanner: CombinedPartitionScanner) -> None:
     """Say on stderr if messages were gone before they could be read."""
     if scanner.expired:
-        print(f"{scanner.expired:,} messages had expired.", file=sys.stderr)
+        say(f"{scanner.expired:,} messages had expired.")
     if scanner.skipped:
-        print(
-            f"{scanner.skipped:,} messages can't be read, and were passed by, as was decided.",
-            file=sys.stderr,
-        )
+        say(f"{scanner.skipped:,} messages can't be read, and were passed by, as was decided.")
 
 
 register = commands("Messages", scan)

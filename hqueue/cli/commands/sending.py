@@ -17,7 +17,7 @@ import typer
 
 from hqueue.cli.commands.inputs import STDIN, open_input, reading, total_bytes
 from hqueue.cli.commands.making import message_maker, parse_headers
-from hqueue.cli.exits import ExitCode, OutputError, exit_code_of, show_error
+from hqueue.cli.exits import ExitCode, OutputError, exit_code_of, say, show_error
 from hqueue.cli.framing import Framing, read_values
 from hqueue.cli.output import Output
 from hqueue.cli.progress import Advance, size_text
@@ -210,7 +210,7 @@ def send_values(
             text = _summary(to, len(ids), size, seconds)
             if repeated:
                 text += f" The first {repeated:,} were there already."
-            print(text, file=sys.stderr)
+            say(text)
 
 
 def send_stream(source: Source, to: Destination, *, print_ids: bool, quiet: bool) -> ExitCode:
@@ -222,7 +222,7 @@ def send_stream(source: Source, to: Destination, *, print_ids: bool, quiet: bool
     try:
         with contextlib.ExitStack() as stack:
             if STDIN in source.files and sys.stdin.isatty():
-                print("Reading messages from the terminal; Ctrl-D ends.", file=sys.stderr)
+                say("Reading messages from the terminal; Ctrl-D ends.")
             inputs = [(name, stack.enter_context(open_input(name))) for name in source.files]
             total = None if source.framing is Framing.JSON else total_bytes(inputs)
             bar = stack.enter_context(Advance(f"{to.verb} to {to.name}", total))
@@ -270,7 +270,7 @@ def _report(
                 f"may be not. The first {shipment.first_lost or 0:,} messages of the input are "
                 f"{to.verb}."
             )
-        print(text, file=sys.stderr)
+        say(text)
     _say_left_out(source.left_out)
     if shipment.unknown:
         code = ExitCode.OUTCOME_UNKNOWN
@@ -292,10 +292,7 @@ def _report(
 
 def _say_left_out(count: int) -> None:
     if count:
-        print(
-            f"Left out: {count:,} of topics that begin with 'hqueue.', which are the system's own.",
-            file=sys.stderr,
-        )
+        say(f"Left out: {count:,} of topics that begin with 'hqueue.', which are the system's own.")
 
 
 def _summary(to: Destination, messages: int, size: int, seconds: float) -> str:

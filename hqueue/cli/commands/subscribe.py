@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,7 @@ import typer
 from hqueue.cli.commands import options
 from hqueue.cli.commands.scan import choose_encoder
 from hqueue.cli.commands.subscribers import PANEL, START_HELP, parse_start
-from hqueue.cli.exits import OutputError
+from hqueue.cli.exits import OutputError, say
 from hqueue.cli.formats import Encode, Format
 from hqueue.cli.output import Output
 from hqueue.cli.registering import commands
@@ -93,10 +92,7 @@ def subscribe(
             Output(prompt=True, on_closed=subscriber.request_stop) as printer.out,
             subscriber,
         ):
-            print(
-                f"Subscribed to {queue} as {name}, listening at {subscriber.address}.",
-                file=sys.stderr,
-            )
+            say(f"Subscribed to {queue} as {name}, listening at {subscriber.address}.")
             printer.wait(subscriber, idle_ms)
 
 

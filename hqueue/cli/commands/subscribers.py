@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hqueue.cli.commands import options
+from hqueue.cli.exits import say
 from hqueue.cli.output import show_table, write_json
 from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
@@ -59,7 +59,7 @@ def subscribers(
     )
     for state in states:
         if state.unreadable:
-            print(f"{state.subscriber} {state.partition}: {state.unreadable}", file=sys.stderr)
+            say(f"{state.subscriber} {state.partition}: {state.unreadable}")
 
 
 def add_subscriber(
@@ -73,7 +73,7 @@ def add_subscriber(
     session_of(context).client.add_subscriber(
         queue, subscriber, start=parse_start(start), partitions=partition
     )
-    print(f"Added {subscriber} to {queue}.", file=sys.stderr)
+    say(f"Added {subscriber} to {queue}.")
 
 
 def delete_subscriber(
@@ -86,7 +86,7 @@ def delete_subscriber(
     session = session_of(context)
     session.confirm(f"Forget {subscriber} of {queue}, and how far it is?", yes=yes)
     session.client.delete_subscriber(queue, subscriber)
-    print(f"Deleted {subscriber} of {queue}.", file=sys.stderr)
+    say(f"Deleted {subscriber} of {queue}.")
 
 
 def seek(
@@ -105,7 +105,7 @@ def seek(
     )
     positions = sorted({str(at) for at in moved.values()})
     where = positions[0] if len(positions) == 1 else "the end of each"
-    print(f"{subscriber} of {queue} goes on at {where}: {len(moved)} partitions.", file=sys.stderr)
+    say(f"{subscriber} of {queue} goes on at {where}: {len(moved)} partitions.")
 
 
 def parse_start(text: str) -> Start:

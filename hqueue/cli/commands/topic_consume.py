@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hqueue.cli.commands import options
+from hqueue.cli.exits import say
 from hqueue.cli.formats import Encode, Format, encoder, printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.output import Output
@@ -114,9 +115,7 @@ def _consume(
             host=host,
         ) as subscription,
     ):
-        print(
-            f"Consuming {printable(topic)} of {queue} as {printable(subscriber)}.", file=sys.stderr
-        )
+        say(f"Consuming {printable(topic)} of {queue} as {printable(subscriber)}.")
         _write_messages(subscription, inbox, encode, out, limit=limit, idle_ms=idle_ms)
 
 

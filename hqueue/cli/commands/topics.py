@@ -10,7 +10,7 @@ import typer
 from hqueue.cli.commands import options
 from hqueue.cli.commands.metadata import hubs
 from hqueue.cli.commands.topic_consume import consume, unsubscribe
-from hqueue.cli.exits import ExitCode
+from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.formats import printable
 from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.known import check_queue
@@ -45,7 +45,7 @@ def list_(context: typer.Context, queue: options.Queue, json: options.Json = Fal
     with session_of(context).client.topic_metadata(queue) as metadata:
         for entry in metadata.entries(["persistence"]):
             if isinstance(entry.found, UnsupportedFormatError) or entry.subject is None:
-                print(f"hqueue: {entry.found}", file=sys.stderr)
+                say(f"hqueue: {entry.found}")
                 broken = True
                 continue
             assert isinstance(entry.found.value, TopicPersistenceInfo)
@@ -227,7 +227,7 @@ def delete(
 
 
 def _say_missing(queue: str, topic: str) -> NoReturn:
-    print(f"There is no topic {printable(topic)} in {queue}.", file=sys.stderr)
+    say(f"There is no topic {printable(topic)} in {queue}.")
     raise typer.Exit(ExitCode.FAILED)
 
 

@@ -17,7 +17,7 @@ import typer
 
 from hqueue.cli.commands.inputs import open_input
 from hqueue.cli.commands.local import start_server
-from hqueue.cli.exits import ExitCode
+from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.registering import commands
 from hqueue.cli.session import PROGRAM, Session, session_of
 from hqueue.errors import HQueueError
@@ -69,16 +69,16 @@ def demo(
     session.close()  # It may have been opened, in a shell, before the server ran.
     settings = session.client.settings
     if settings.hbase == "native" and settings.hbase_masters:
-        _say(f"The queue is at the HBase of {', '.join(map(str, settings.hbase_masters))}.")
+        say(f"The queue is at the HBase of {', '.join(map(str, settings.hbase_masters))}.")
     elif settings.hbase == "native" and settings.zookeeper != server.zookeeper:
-        _say(f"The queue is at the HBase that {settings.zookeeper} names.")
+        say(f"The queue is at the HBase that {settings.zookeeper} names.")
     elif settings.hbase == "gateways" and settings.gateways != server.gateways:
-        _say(f"The queue is at {', '.join(map(str, settings.gateways))}.")
+        say(f"The queue is at {', '.join(map(str, settings.gateways))}.")
     name = f"demo-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     queue = session.client.create_queue(
         name, partitions=partitions, ttl=TTL_FIRST, partitions_per_region=min(2, partitions)
     )
-    _say(f"Created {name} with {partitions} partitions. Shipping what HBase logs, {seconds:g} s.")
+    say(f"Created {name} with {partitions} partitions. Shipping what HBase logs, {seconds:g} s.")
     try:
         with queue:
             result = _Demo(session, server, queue, files or (), seconds).run()
@@ -86,7 +86,7 @@ def demo(
         with contextlib.suppress(HQueueError):
             session.client.disable_queue(name)
             session.client.delete_queue(name)
-            _say(f"Deleted {name}: the demo did not come to its end.")
+            say(f"Deleted {name}: the demo did not come to its end.")
         raise
     _conclude(result)
 
@@ -196,7 +196,7 @@ class _Demo:
         try:
             self._client.alter_queue(self._queue.name, ttl=TTL_THEN)
         except HQueueError as exc:
-            _say(f"The queue was not altered: {exc}")
+            say(f"The queue was not altered: {exc}")
 
 
 def _conclude(result: Result) -> None:
@@ -222,7 +222,7 @@ def _conclude(result: Result) -> None:
         found.append("nothing came in: there are no logs, and no file with lines was given")
     if found:
         for text in found:
-            _say(f"hqueue: error: {text}")
+            say(f"hqueue: error: {text}")
         raise typer.Exit(ExitCode.FAILED)
     name = result.queue
     program = _program()
@@ -248,10 +248,6 @@ def _program() -> str:
     if beside.exists():
         return shlex.quote(str(beside))
     return shlex.join([sys.executable, "-m", "hqueue.cli"])
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 register = commands("Local server", demo)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-import sys
 from collections.abc import Mapping
 from typing import Protocol
+
+from hqueue.cli.exits import say
 
 __all__ = ["Counted", "count_elsewhere"]
 
@@ -41,9 +42,7 @@ def count_elsewhere(queue: str, options: Mapping[str, str]) -> Counted | None:
             count = point.load()
         except ImportError:
             continue
-        print(
-            "Counting all of them in a Spark job, which takes a moment to start.", file=sys.stderr
-        )
+        say("Counting all of them in a Spark job, which takes a moment to start.")
         counted: Counted = count(queue, options)
         return counted
     return None

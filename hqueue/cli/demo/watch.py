@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from hqueue.cli.exits import say
 from hqueue.cli.formats import printable
 from hqueue.errors import HQueueError
 from hqueue.runtime.threads import start
@@ -56,7 +57,7 @@ class Watch:
 
     def _run(self) -> None:
         if not sys.stderr.isatty():
-            self._look(lambda text: print(text, file=sys.stderr), lambda _text: None)
+            self._look(lambda text: say(text), lambda _text: None)
             return
         from rich.console import Console  # noqa: PLC0415  (only for terminals)
         from rich.progress import (  # noqa: PLC0415

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hqueue.cli.commands.inputs import STDIN, open_input
-from hqueue.cli.exits import ExitCode, exit_code_of, show_error
+from hqueue.cli.exits import ExitCode, exit_code_of, say, show_error
 from hqueue.cli.output import flush_stdout
 from hqueue.cli.registering import commands
 from hqueue.cli.session import PROGRAM, Session, session_of
@@ -83,7 +83,7 @@ def _execute_script(session: Session, execute: Execute) -> None:
             code = execute(_toolkit_help(arguments))
         if code:
             if code != ExitCode.PIPE_CLOSED:
-                print(f"hqueue: line {number} failed: {line.strip()}", file=sys.stderr)
+                say(f"hqueue: line {number} failed: {line.strip()}")
             raise typer.Exit(code)
 
 
@@ -155,7 +155,7 @@ def _history() -> History:
         with path.open("ab"):
             return FileHistory(str(path))
     except OSError as exc:
-        print(f"The history is not kept: {exc}", file=sys.stderr)
+        say(f"The history is not kept: {exc}")
         return InMemoryHistory()
 
 

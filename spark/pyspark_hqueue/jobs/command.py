@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hqueue.cli.exits import say
 from hqueue.cli.output import show_table
 from hqueue.cli.progress import size_text
 from hqueue.cli.registering import group
@@ -168,7 +168,7 @@ def replay(
                 [(piece.number, len(piece.files) or None, piece.messages) for piece in pieces],
                 numbers=("round", "files", "messages"),
             )
-            _say(f"{total:,} messages at most would be written to {queue}, as {job.write_id}.")
+            say(f"{total:,} messages at most would be written to {queue}, as {job.write_id}.")
             return
         with MessagesDone(f"replay into {queue}", total, spark) as bar:
             written = job.run(lambda piece: bar.advance(piece.messages))
@@ -351,18 +351,14 @@ def _show_ranges(ranges: Sequence[Range], what: str) -> None:
         ],
         numbers=("partition", "messages"),
     )
-    _say(f"{_messages(ranges):,} messages of all topics in {len(ranges)} partitions {what}.")
+    say(f"{_messages(ranges):,} messages of all topics in {len(ranges)} partitions {what}.")
 
 
 def _summary(what: str, messages: int, seconds: float, more: str) -> None:
     rate = f", {messages / seconds:,.0f} messages/s" if messages and seconds > 0 else ""
     noun = "message" if messages == 1 else "messages"
     more = f" ({more})" if more else ""
-    _say(f"{messages:,} {noun}{more} {what} in {seconds:.2f} s{rate}.")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    say(f"{messages:,} {noun}{more} {what} in {seconds:.2f} s{rate}.")
 
 
 register = group(
