@@ -7,13 +7,16 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from hqueue.cli.exits import OutputError
 from hqueue.runtime.threads import start
 from hqueue.runtime.waiting import Event
 
-__all__ = ["Output", "flush_stdout", "show_rows", "show_table", "write_json"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Output", "drawn_table", "flush_stdout", "show_rows", "show_table", "write_json"]
 
 FLUSH_EVERY_MS = 20
 
@@ -141,23 +144,38 @@ def show_table(
         title: what stands above it on a terminal.
         numbers: the columns to be aligned to the right.
     """
-    from hqueue.cli.formats import printable  # noqa: PLC0415  (not for the version)
-
-    texts = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
-        _write("".join("\t".join(row) + "\n" for row in texts))
+        _write("".join("\t".join(map(_cell, row)) + "\n" for row in rows))
         return
+    from rich.console import Console  # noqa: PLC0415  (only for terminals)
+
+    Console().print(drawn_table(columns, rows, title=title, numbers=numbers))
+
+
+def drawn_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    numbers: Sequence[str] = (),
+) -> Table:
+    """A table for a terminal; as `show_table`."""
     from rich import box  # noqa: PLC0415  (only for terminals)
-    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
-    for row in texts:
-        table.add_row(*map(Text, row))
-    Console().print(table)
+    for row in rows:
+        table.add_row(*map(Text, map(_cell, row)))
+    return table
+
+
+def _cell(value: object) -> str:
+    from hqueue.cli.formats import printable  # noqa: PLC0415  (not for the version)
+
+    return "-" if value is None else printable(str(value))
 
 
 def show_rows(

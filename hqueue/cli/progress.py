@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Advance", "size_text"]
+__all__ = ["Advance", "display", "size_text"]
 
 SHOWN_AFTER_S = 2.0
 _LOOK_EVERY = 256
@@ -68,26 +68,28 @@ class Advance:
             self._bar.update(self._task, completed=self._bytes, messages=text)
 
     def _begin(self) -> None:
-        from rich.console import Console  # noqa: PLC0415  (only where it takes long)
-        from rich.progress import (  # noqa: PLC0415
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TransferSpeedColumn,
-        )
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TextColumn("{task.fields[messages]}"),
-            console=Console(stderr=True),
-            transient=True,
+        self._bar = display(
+            *("{task.description}", "BarColumn", "DownloadColumn", "TransferSpeedColumn"),
+            "{task.fields[messages]}",
         )
         self._task = self._bar.add_task(self._label, total=self._total_bytes, messages="")
         self._bar.start()
+
+
+def display(*columns: str) -> Progress:
+    """What shows on stderr how far something is, and is gone at its end.
+
+    Args:
+        columns: rich's columns by their names, or texts with a task's fields.
+    """
+    from rich import progress  # noqa: PLC0415  (only where it takes long)
+    from rich.console import Console  # noqa: PLC0415
+
+    made = [
+        getattr(progress, each)() if hasattr(progress, each) else progress.TextColumn(each)
+        for each in columns
+    ]
+    return progress.Progress(*made, console=Console(stderr=True), transient=True)
 
 
 def size_text(size_bytes: float) -> str:

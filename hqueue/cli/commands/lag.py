@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from hqueue.cli.formats import printable
 from hqueue.cli.known import check_group, check_queue, check_subscriber
-from hqueue.cli.output import show_table, write_json
+from hqueue.cli.output import drawn_table, show_table, write_json
 from hqueue.cli.registering import commands, only_reads
 from hqueue.cli.session import session_of
 from hqueue.errors import GroupNotFoundError
@@ -164,32 +163,19 @@ def _as_json(row: _Row) -> dict[str, object]:
 
 
 def _table(rows: Sequence[_Row], before: dict[_Reader, int], seconds: float) -> Table:
-    from rich import box  # noqa: PLC0415  (only for terminals)
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    unused = {name for name in ("subscriber", "group") if not any(_named(rows, name))}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in COLUMNS:
-        if column not in unused:
-            justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
-            table.add_column(column, justify=justify, overflow="fold")
+    """Without the columns that all rows leave empty."""
+    cells = []
     for row in rows:
-        figures: Sequence[str] = ("-", "-", "-")
+        figures: tuple[object, ...] = (None, None, None)
         if row.lag is not None:
-            speed = "-"
+            speed = None
             if row.reader in before:
                 speed = f"{max(0, (row.lag.passed - before[row.reader]) / seconds):,.0f}"
             figures = (f"{row.lag.messages:,}", _age_text(row.lag.age_ms), speed)
-        texts = zip(COLUMNS, (*_cells(row), *figures), strict=True)
-        shown = (text for column, text in texts if column not in unused)
-        table.add_row(*(Text("-" if text is None else printable(str(text))) for text in shown))
-    return table
-
-
-def _named(rows: Iterable[_Row], column: str) -> Iterator[bool]:
-    """Whether each row has something in this column."""
-    return (getattr(row.reader, column) is not None for row in rows)
+        cells.append(dict(zip(COLUMNS, (*_cells(row), *figures), strict=True)))
+    unused = {name for name in ("subscriber", "group") if not any(row[name] for row in cells)}
+    columns = [name for name in COLUMNS if name not in unused]
+    return drawn_table(columns, [[row[name] for name in columns] for row in cells], numbers=NUMBERS)
 
 
 def _age_text(age_ms: int) -> str:

@@ -15,7 +15,7 @@ import typer
 from hqueue.cli.commands import options
 from hqueue.cli.exits import ExitCode, say
 from hqueue.cli.output import Output, show_table, write_json
-from hqueue.cli.progress import size_text
+from hqueue.cli.progress import display, size_text
 from hqueue.cli.registering import group
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError, LocalServerError
@@ -150,11 +150,7 @@ def _waiting(what: str) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda text: say(f"{time.monotonic() - begun_s:5.1f} s  {text}")
         return
-    from rich.console import Console  # noqa: PLC0415  (only for terminals)
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with display("SpinnerColumn", "{task.description}", "TimeElapsedColumn") as bar:
         task = bar.add_task(what, total=None)
         yield lambda text: bar.update(task, description=text)
 

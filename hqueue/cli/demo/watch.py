@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hqueue.cli.exits import say
 from hqueue.cli.formats import printable
+from hqueue.cli.progress import display
 from hqueue.errors import HQueueError
 from hqueue.runtime.threads import start
 from hqueue.runtime.waiting import Event
@@ -57,18 +58,9 @@ class Watch:
 
     def _run(self) -> None:
         if not sys.stderr.isatty():
-            self._look(lambda text: say(text), lambda _text: None)
+            self._look(say, lambda _text: None)
             return
-        from rich.console import Console  # noqa: PLC0415  (only for terminals)
-        from rich.progress import (  # noqa: PLC0415
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with display("SpinnerColumn", "{task.description}", "TimeElapsedColumn") as bar:
             task = bar.add_task("", total=None)
             self._look(
                 lambda text: bar.console.print(text, markup=False, highlight=False, no_wrap=True),

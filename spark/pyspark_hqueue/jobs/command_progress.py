@@ -6,8 +6,9 @@ import contextlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hqueue.cli.progress import display
 from hqueue.runtime.threads import start
 
 if TYPE_CHECKING:
@@ -54,23 +55,10 @@ class MessagesDone:
         self.seconds = time.monotonic() - self._begun_s
 
     def _show(self) -> None:
-        from rich.console import Console  # noqa: PLC0415  (only for terminals)
-        from rich.progress import (  # noqa: PLC0415
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
-        columns: list[Any] = [
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[tasks]}"),
-            TimeElapsedColumn(),
-        ]
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with display(
+            *("{task.description}", "BarColumn", "MofNCompleteColumn"),
+            *("{task.fields[tasks]}", "TimeElapsedColumn"),
+        ) as bar:
             task = bar.add_task(self._label, total=self._total, tasks="")
             while not self._ended.wait(LOOK_EVERY_S):
                 total = max(self._total, self.messages)
