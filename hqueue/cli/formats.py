@@ -91,13 +91,25 @@ def encoder(
         return _length_prefixed
     if chosen is Format.JSON:
         return _json_line
-    return _text(
-        aligned=aligned,
-        partitions=partitions,
-        zone=zone,
-        print_key=print_key,
-        print_headers=print_headers,
-    )
+    at = functools.lru_cache(maxsize=256)(lambda ms: iso_timestamp(ms, zone))
+    shown = functools.lru_cache(maxsize=256)(printable)
+    width = len(str(partitions - 1))
+
+    def columns(message: ReceivedMessage) -> bytes:
+        timestamp_ms = timestamp_of(message.id)
+        name = f"{timestamp_ms}-{sequence_of(message.id)}"
+        topic, partition = shown(message.topic), message.partition
+        if aligned:
+            line = f"{at(timestamp_ms)}  {partition:>{width}}  {name:<19}  {topic:<8}  "
+        else:
+            line = f"{at(timestamp_ms)}\t{partition}\t{name}\t{topic}\t"
+        if print_key:
+            line += f"{key_text(message):<8}  " if aligned else f"{key_text(message)}\t"
+        if print_headers:
+            line += headers_text(message) + ("  " if aligned else "\t")
+        return f"{line}{printable(message.value)}\n".encode("utf-8", "backslashreplace")
+
+    return columns
 
 
 def iso_timestamp(timestamp_ms: int, zone: datetime.tzinfo | None = _UTC) -> str:
@@ -152,32 +164,3 @@ def _json_line(message: ReceivedMessage) -> bytes:
         f'{{"partition":{message.partition},"id":"{name}",'
         f'"timestamp":"{_utc(timestamp_ms)}","topic":{_quoted(message.topic)},{text}}}\n'
     ).encode()
-
-
-def _text(
-    *,
-    aligned: bool,
-    partitions: int,
-    zone: datetime.tzinfo | None,
-    print_key: bool,
-    print_headers: bool,
-) -> Encode:
-    at = functools.lru_cache(maxsize=256)(lambda ms: iso_timestamp(ms, zone))
-    shown = functools.lru_cache(maxsize=256)(printable)
-    width = len(str(partitions - 1))
-
-    def columns(message: ReceivedMessage) -> bytes:
-        timestamp_ms = timestamp_of(message.id)
-        name = f"{timestamp_ms}-{sequence_of(message.id)}"
-        topic, partition = shown(message.topic), message.partition
-        if aligned:
-            line = f"{at(timestamp_ms)}  {partition:>{width}}  {name:<19}  {topic:<8}  "
-        else:
-            line = f"{at(timestamp_ms)}\t{partition}\t{name}\t{topic}\t"
-        if print_key:
-            line += f"{key_text(message):<8}  " if aligned else f"{key_text(message)}\t"
-        if print_headers:
-            line += headers_text(message) + ("  " if aligned else "\t")
-        return f"{line}{printable(message.value)}\n".encode("utf-8", "backslashreplace")
-
-    return columns

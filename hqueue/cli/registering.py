@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import inspect
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import typer
 
 from hqueue.errors import HQueueError, InvalidInputError, Outcome
 
 __all__ = ["commands", "duration_option", "group", "only_reads", "unwrapped"]
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-
 
 Register = Callable[[typer.Typer], None]
 """Adds commands to an application: what an entry point names."""
@@ -69,20 +65,16 @@ def duration_option(help: str, *names: str, low_ms: int = 0) -> Any:
     return typer.Option(*names, help=help, parser=parse, metavar="MS|5s|2m")
 
 
-def only_reads(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let no error of a command say that its outcome is unknown: a request that reads may have been
-    carried out when its answer is lost, but that changes nothing.
+@contextlib.contextmanager
+def only_reads() -> Iterator[None]:
+    """Let no error of a command, or of a part of it, say that its outcome is unknown: a request
+    that reads may have been carried out when its answer is lost, but that changes nothing.
     """
-
-    @functools.wraps(command)
-    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        try:
-            return command(*args, **kwargs)
-        except HQueueError as exc:
-            exc.outcome = Outcome.NOT_APPLIED
-            raise
-
-    return run
+    try:
+        yield
+    except HQueueError as exc:
+        exc.outcome = Outcome.NOT_APPLIED
+        raise
 
 
 def unwrapped(text: str) -> str:

@@ -64,7 +64,7 @@ def check(  # noqa: PLR0917  (the command's)
         results = {}
         seen_bytes = 0
         checked = opened.check(partition or None, ranges=known)
-        while (result := only_reads(next)(checked, None)) is not None:
+        while (result := only_reads()(next)(checked, None)) is not None:
             results[result.partition] = result
             total = sum(r.bytes for r in results.values())
             bar.advance(total - seen_bytes)

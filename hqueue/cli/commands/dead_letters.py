@@ -72,7 +72,7 @@ def dead_letters(
         letters: Iterator[DeadLetter] = itertools.islice(
             (each for each in waiting if wanted is None or each.id == wanted), limit
         )
-        first = only_reads(next)(letters, None)
+        first = only_reads()(next)(letters, None)
         if first is None:
             check_subscriber(session_of(context).client, queue, subscriber, of_topics=True)
         else:

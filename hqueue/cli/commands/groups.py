@@ -26,7 +26,7 @@ UNREADABLE = "unreadable"
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
 
-@only_reads
+@only_reads()
 def list_(context: typer.Context, json: options.Json = False) -> None:
     """List all groups.
 
@@ -45,7 +45,7 @@ def list_(context: typer.Context, json: options.Json = False) -> None:
     )
 
 
-@only_reads
+@only_reads()
 def describe(
     context: typer.Context,
     group: GroupArgument,

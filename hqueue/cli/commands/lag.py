@@ -52,7 +52,7 @@ class _Row(NamedTuple):
     """None where the queue, or how far one is, can't be read now."""
 
 
-@only_reads
+@only_reads()
 def lag(
     context: typer.Context,
     queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="All if none.")] = None,

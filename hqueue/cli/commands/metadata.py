@@ -45,7 +45,7 @@ StoreOption = Annotated[
 ]
 
 
-@only_reads
+@only_reads()
 def list_(
     context: typer.Context,
     queue: options.Queue,
@@ -77,7 +77,7 @@ def list_(
     problems.end()
 
 
-@only_reads
+@only_reads()
 def get(
     context: typer.Context,
     queue: options.Queue,
@@ -122,7 +122,7 @@ def get(
         raise typer.Exit(ExitCode.FAILED)
 
 
-@only_reads
+@only_reads()
 def hubs(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List the hubs of a queue that are available: address, incarnation, load.
 
@@ -136,7 +136,7 @@ def hubs(context: typer.Context, queue: options.Queue, json: options.Json = Fals
     show_rows(("address", "incarnation", "load"), rows, json=json, numbers=("load",))
 
 
-@only_reads
+@only_reads()
 def export(
     context: typer.Context,
     queue: options.Queue,
@@ -203,7 +203,7 @@ def import_(
         raise typer.Exit(ExitCode.FAILED)
 
 
-@only_reads
+@only_reads()
 def check(
     context: typer.Context,
     queue: options.Queue,

@@ -70,7 +70,7 @@ def create(
     say(f"Created {queue}: {partitions} partitions, messages are kept {_kept(ttl)}.")
 
 
-@only_reads
+@only_reads()
 def list_(context: typer.Context, json: options.Json = False) -> None:
     """List all queues.
 
@@ -88,7 +88,7 @@ def list_(context: typer.Context, json: options.Json = False) -> None:
     )
 
 
-@only_reads
+@only_reads()
 def describe(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """Describe a queue, and where each of its partitions begins and ends.
 
@@ -185,7 +185,7 @@ def delete(
     say(f"Deleted {queue}.")
 
 
-@only_reads
+@only_reads()
 def locations(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """Show which region server serves each partition.
 

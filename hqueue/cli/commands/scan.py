@@ -32,7 +32,7 @@ __all__ = [
 CHUNK_BYTES = 65_536
 
 
-@only_reads
+@only_reads()
 def scan(
     context: typer.Context,
     queue: options.Queue,

@@ -24,7 +24,7 @@ START_HELP = f"earliest, latest, {MOMENT_HELP}"
 NameArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber's name.")]
 
 
-@only_reads
+@only_reads()
 def subscribers(
     context: typer.Context,
     queue: options.Queue,

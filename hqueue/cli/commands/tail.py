@@ -27,7 +27,7 @@ WINDOW_MS_FIRST = 16
 WINDOW_GROWTH = 4
 
 
-@only_reads
+@only_reads()
 def tail(
     context: typer.Context,
     queue: options.Queue,

@@ -6,7 +6,7 @@ import contextlib
 import queue as queues
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +23,7 @@ from hqueue.runtime.stopping import stopping
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage
     from hqueue.push.listener import Status
-    from hqueue.topics import HubClient, TopicSubscription
+    from hqueue.topics import TopicSubscription
 
 __all__ = ["consume", "unsubscribe"]
 
@@ -68,49 +68,25 @@ def consume(
     A message is consumed after it was written; what was not comes again, to whoever attaches next.
     SIGINT and SIGTERM end it in order. With --hubs neither HBase nor ZooKeeper need be in reach.
     """
-    mode = "CREATE_OR_ATTACH" if create else "ATTACH"
-    # To attach changes nothing.
-    run = _consume if create else only_reads(_consume)
+    from hqueue.topics import SubscribeMode  # noqa: PLC0415  (not needed for help)
+
     encode = encoder(
         chosen,
         aligned=sys.stdout.isatty(),
         print_key=print_key,
         print_headers=print_headers,
     )
-    run(
-        lambda: hub_client(context, queue, hubs, "hqueue"),
-        (queue, topic, subscriber),
-        mode,
-        encode,
-        host=host,
-        limit=limit,
-        idle_ms=idle_ms,
-    )
-
-
-def _consume(
-    connect: Callable[[], HubClient],
-    of: tuple[str, str, str],
-    mode: str,
-    encode: Encode,
-    *,
-    host: str | None,
-    limit: int | None,
-    idle_ms: int | None,
-) -> None:
-    from hqueue.topics import SubscribeMode  # noqa: PLC0415  (not needed for help)
-
-    queue, topic, subscriber = of
     inbox = _Inbox()
     with (
-        connect() as client,
+        contextlib.nullcontext() if create else only_reads(),  # To attach changes nothing.
+        hub_client(context, queue, hubs, "hqueue") as client,
         Output(prompt=True, on_closed=inbox.stop) as out,
         stopping(inbox.stop),
         client.subscribe(
             topic,
             subscriber,
             inbox.receive,
-            mode=SubscribeMode[mode],
+            mode=SubscribeMode.CREATE_OR_ATTACH if create else SubscribeMode.ATTACH,
             explicit_consume=True,
             host=host,
         ) as subscription,
@@ -168,7 +144,7 @@ class _Inbox:
 def _write_messages(
     subscription: TopicSubscription,
     inbox: _Inbox,
-    encode: Callable[[ReceivedMessage], bytes],
+    encode: Encode,
     out: Output,
     *,
     limit: int | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -21,7 +22,7 @@ from hqueue.errors import UnsupportedFormatError
 from hqueue.message_id import MessageID
 
 if TYPE_CHECKING:
-    from hqueue.metadata.managers import TopicAccess
+    pass
 
 __all__ = ["register"]
 
@@ -30,7 +31,7 @@ NUMBERS = ("ranges", "partition", "epoch", "lag", "age_ms")
 NAMES = "Names with commas between; one that ends with * stands for all that begin so."
 
 
-@only_reads
+@only_reads()
 def list_(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List a queue's topics: topic, how many ranges of the log it has, the partition and the epoch
     of the last one.
@@ -66,7 +67,7 @@ def list_(context: typer.Context, queue: options.Queue, json: options.Json = Fal
         raise typer.Exit(ExitCode.CORRUPT)
 
 
-@only_reads
+@only_reads()
 def owners(context: typer.Context, queue: options.Queue, json: options.Json = False) -> None:
     """List which hub owns each topic of a queue that has an owner: topic, address, whether that hub
     is available.
@@ -85,7 +86,7 @@ def owners(context: typer.Context, queue: options.Queue, json: options.Json = Fa
     show_rows(("topic", "hub", "available"), rows, json=json, numbers=NUMBERS)
 
 
-@only_reads
+@only_reads()
 def describe(
     context: typer.Context,
     queue: options.Queue,
@@ -118,7 +119,7 @@ def describe(
     show_rows(("partition", "first", "last", "epoch"), rows, json=json, numbers=NUMBERS)
 
 
-@only_reads
+@only_reads()
 def subscriptions(
     context: typer.Context,
     queue: options.Queue,
@@ -197,11 +198,11 @@ def allow(
         if names is not None
     }
 
-    def apply() -> TopicAccess:
-        with hub_client(context, queue, hubs, caller) as client:
-            return client.allow(topic, **given)
-
-    access = apply() if given else only_reads(apply)()
+    with (
+        contextlib.nullcontext() if given else only_reads(),
+        hub_client(context, queue, hubs, caller) as client,
+    ):
+        access = client.allow(topic, **given)
     if json:
         write_json({what: list(getattr(access, what)) for what in rules})
         return

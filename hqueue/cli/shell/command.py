@@ -8,7 +8,6 @@ connection stays open between commands. Only how a line is written is the shell'
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +31,6 @@ PROMPT = "hqueue> "
 LEAVING = {"exit", "quit"}
 HISTORY_FILE = "shell_history"
 
-Execute = Callable[[list[str]], int]
-
 
 def shell(context: typer.Context) -> None:
     """Open the shell, or execute the commands that come through a pipe.
@@ -48,55 +45,54 @@ def shell(context: typer.Context) -> None:
         raise InvalidInputError("this is the shell already")
     command: Any = context.find_root().command
 
-    def execute(arguments: list[str]) -> int:
-        try:
-            command.main(args=arguments, prog_name=PROGRAM, obj=session)
-        except SystemExit as exc:
-            return exc.code if isinstance(exc.code, int) else ExitCode.FAILED
-        finally:
-            flush_stdout()
-        return ExitCode.DONE
-
     session.in_shell = True
     try:
         if sys.stdin.isatty():
-            _converse(session, command, execute)
+            _converse(session, command)
         else:
             session.scripted = True
-            _execute_script(session, execute)
+            _execute_script(session, command)
     finally:
         session.in_shell = session.scripted = False
 
 
-def _execute_script(session: Session, execute: Execute) -> None:
-    for number, line in enumerate(_script_lines(), 1):
-        try:
-            arguments = parse_line(line)
-        except HQueueError as exc:
-            show_error(exc, verbose=session.verbose > 1)
-            code: int = exit_code_of(exc)
-        else:
-            if not arguments:
-                continue
-            if arguments[0] in LEAVING:
-                return
-            code = execute(_toolkit_help(arguments))
-        if code:
-            if code != ExitCode.PIPE_CLOSED:
-                say(f"hqueue: line {number} failed: {line.strip()}")
-            raise typer.Exit(code)
+def _execute(session: Session, command: Any, line: str) -> int | None:
+    """Execute a line; its exit code, and None if the shell is to be left."""
+    try:
+        arguments = parse_line(line)
+    except HQueueError as exc:
+        show_error(exc, verbose=session.verbose > 1)
+        return exit_code_of(exc)
+    if not arguments:
+        return ExitCode.DONE
+    if arguments[0] in LEAVING:
+        return None
+    try:
+        command.main(args=_toolkit_help(arguments), prog_name=PROGRAM, obj=session)
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else ExitCode.FAILED
+    finally:
+        flush_stdout()
+    return ExitCode.DONE
 
 
-def _script_lines() -> Iterator[str]:
+def _execute_script(session: Session, command: Any) -> None:
     with open_input(STDIN) as stream:
         for number, raw in enumerate(stream, 1):
             try:
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as exc:
                 raise InvalidInputError("a line is not UTF-8", line=number) from exc
+            code = _execute(session, command, line)
+            if code is None:
+                return
+            if code:
+                if code != ExitCode.PIPE_CLOSED:
+                    say(f"hqueue: line {number} failed: {line.strip()}")
+                raise typer.Exit(code)
 
 
-def _converse(session: Session, command: Any, execute: Execute) -> None:
+def _converse(session: Session, command: Any) -> None:
     prompt = _prompt_session(session, command)
     print("HQueue shell. 'help' lists the commands, Tab completes, 'exit' leaves.")
     while True:
@@ -106,16 +102,8 @@ def _converse(session: Session, command: Any, execute: Execute) -> None:
             continue  # Ctrl-C drops the line.
         except EOFError:
             return
-        try:
-            arguments = parse_line(line)
-        except HQueueError as exc:
-            show_error(exc, verbose=session.verbose > 1)
-            continue
-        if not arguments:
-            continue
-        if arguments[0] in LEAVING:
+        if _execute(session, command, line) is None:
             return
-        execute(_toolkit_help(arguments))
 
 
 def _toolkit_help(arguments: list[str]) -> list[str]:
