@@ -21,6 +21,7 @@ from hqueue.cli.exits import ExitCode
 from hqueue.cli.formats import Format
 from hqueue.cli.framing import Framing
 from hqueue.local.logs import read_lines
+from hqueue.runtime.loop import background
 from hqueue.settings.attributes import ATTRIBUTES
 from tests.support.command_line import run_here
 
@@ -169,6 +170,7 @@ def _run(call: Call, folder: str, address: object) -> tuple[int, str, list[BaseE
         "HQUEUE_GATEWAY_RETRY_MS": "1",
     }
     failed: list[BaseException] = []
+    background()  # That thread stays.
     others = set(threading.enumerate())  # Those of other tests may live on.
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
