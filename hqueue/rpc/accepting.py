@@ -13,7 +13,7 @@ import threading
 
 from hqueue.runtime.seldom import SeldomLog
 
-__all__ = ["BACKLOG", "FILE_ROOM", "Acceptor", "FileRoom", "raise_file_limit"]
+__all__ = ["BACKLOG", "FILE_ROOM", "Acceptor", "FileRoom", "listen", "raise_file_limit"]
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,27 @@ def raise_file_limit() -> None:
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Listen at all addresses of a host, at the same port; everywhere if it is empty.
+
+    Raises:
+        OSError: nothing can listen there.
+    """
+    flags = socket.AI_PASSIVE
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
+    listeners: list[socket.socket] = []
+    try:
+        for family, address in sorted({(each[0], str(each[4][0])) for each in found}):
+            made = socket.create_server((address, port), family=family, backlog=BACKLOG)
+            port = made.getsockname()[1]
+            listeners.append(made)
+    except OSError:
+        for made in listeners:
+            made.close()
+        raise
+    return listeners
 
 
 class Acceptor:

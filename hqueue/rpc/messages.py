@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TClient, TPayload, TProcessor, TType
@@ -15,7 +17,15 @@ from hqueue.rpc.calls import call_head
 from hqueue.runtime.memory import without_collection
 from hqueue.runtime.turns import short_turns
 
-__all__ = ["Processor", "Reasoned", "RefusedCallError", "encode_call", "forget_frames"]
+__all__ = [
+    "Awaited",
+    "Processor",
+    "ReadCall",
+    "Reasoned",
+    "RefusedCallError",
+    "encode_call",
+    "forget_frames",
+]
 
 
 LARGE_BYTES = 16 * 1024
@@ -44,6 +54,21 @@ class Reasoned(TPayload):
         self.reason = reason or None
 
 
+Awaited = Future[Any] | asyncio.Future[Any]
+"""What a handler may return in place of its answer."""
+
+
+class ReadCall(NamedTuple):
+    """A call that was read."""
+
+    api: str
+    seqid: int
+    result: Any
+    """An empty reply."""
+    handle: Callable[[], Any] | None
+    """Calls the handler; None if there is no such method."""
+
+
 class Processor:
     """Has a handler answer calls of a service.
 
@@ -64,12 +89,32 @@ class Processor:
         Raises:
             Exception: it can't be understood, or the handler raised what the IDL doesn't declare.
         """
-        _, finish = self.begin(call)
+        _, finish = self.begin(self.read(call))
         return finish()
 
-    def begin(self, call: bytes | bytearray) -> tuple[Future[Any] | None, Callable[[], bytes]]:
-        """Let the handler begin a call. A handler may return a future in place of its answer: then
-        the reply can be made when that is done, without waiting. Else it can be made at once.
+    def read(self, call: bytes | bytearray) -> ReadCall:
+        """Make of a call's bytes what they say.
+
+        Raises:
+            Exception: it can't be understood.
+        """
+        read = self._spoken(TCyMemoryBuffer(call))
+        # Most calls make no more than a few objects: those don't pay for it.
+        with nullcontext() if len(call) < LARGE_BYTES else _reading_much():
+            return ReadCall(*self._processor.process_in(read))
+
+    def begin(
+        self,
+        call: ReadCall,
+        start: Callable[[Coroutine[Any, Any, Any]], Awaited] | None = None,
+    ) -> tuple[Awaited | None, Callable[[], bytes]]:
+        """Let the handler begin a call. A handler may return a future in place of its answer, or a
+        coroutine: then the reply can be made when that is done, without waiting. Else it can be
+        made at once.
+
+        Args:
+            call: the call.
+            start: has a coroutine go on.
 
         Returns:
             What is waited for, and what makes the reply.
@@ -77,10 +122,7 @@ class Processor:
         Raises:
             Exception: as `answer`, and what makes the reply raises as well.
         """
-        read = self._spoken(TCyMemoryBuffer(call))
-        # Most calls make no more than a few objects: those don't pay for it.
-        with nullcontext() if len(call) < LARGE_BYTES else _reading_much():
-            api, seqid, result, handle = self._processor.process_in(read)
+        api, seqid, result, handle = call
         outcome: Future[Any] = Future()
         if handle is not None:
             try:
@@ -88,7 +130,9 @@ class Processor:
             except BaseException as exc:  # A handler's `SystemExit` ends its call, not the thread.
                 outcome.set_exception(exc)
             else:
-                if isinstance(value, Future):
+                if start is not None and isinstance(value, types.CoroutineType):
+                    value = start(value)
+                if isinstance(value, (Future, asyncio.Future)):
                     return value, lambda: self._reply(api, seqid, result, value.result)
                 outcome.set_result(value)
         return None, lambda: self._reply(api, seqid, result, outcome.result)

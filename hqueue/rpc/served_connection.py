@@ -27,14 +27,14 @@ PIECE_MS_MIN, PIECE_MS_MAX = 0.5, 2.0
 
 
 class ServedConnection(Caller):
-    """One caller. It makes one call at a time, as Thrift's clients do. It is the loop's, or that of
-    the thread that serves it.
+    """One caller. It makes one call at a time, as Thrift's clients do. It is the port's, or that of
+    what serves it.
     """
 
     __slots__ = (
         "_piece_bytes",
-        "answer",
         "events",
+        "last",
         "leaving",
         "memory_bytes",
         "peer",
@@ -42,7 +42,9 @@ class ServedConnection(Caller):
         "refusal",
         "request",
         "sock",
+        "step",
         "unsent",
+        "weight",
     )
 
     def __init__(self, sock: socket.socket, peer: object, gatherer: Gatherer) -> None:
@@ -51,13 +53,18 @@ class ServedConnection(Caller):
         self.peer = peer
         self._piece_bytes = 4 * PIECE_BYTES_MIN
         self.events = 0
-        """What the loop watches it for."""
+        """What it is watched for."""
         self.request: Request | None = None
         """Which has come, and is not begun."""
+        self.weight = 0
+        """Of what was made of its request, until that is needed no more."""
         self.memory_bytes = 0
         """What its request was given, if it is large."""
-        self.answer: Callable[[], bytes] | None = None
-        """Makes the reply to a call that was waited for."""
+        self.step: Callable[[], bytes | None] | None = None
+        """Goes on with a call that was waited for: the reply to it, or None if there is to be more
+        waiting."""
+        self.last = False
+        """Whether it is hung up on when it has read its answer."""
         self.unsent: memoryview | None = None
         """What the caller has not read yet of its answer."""
         self.reason: str | None = None
@@ -100,7 +107,7 @@ class ServedConnection(Caller):
             return None
 
     def send(self, answer: bytes | memoryview) -> None:
-        """Send what the caller takes at once. The rest is left to the loop."""
+        """Send what the caller takes at once. The rest is left to the port."""
         view = memoryview(answer)
         self.unsent = None
         try:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import queue
 import select
 import socket
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import nullcontext
-from typing import Any
+from contextvars import ContextVar, copy_context
+from typing import Any, NamedTuple
 
 from hqueue.errors import HQueueError
-from hqueue.rpc.accepting import FILE_ROOM, Acceptor
-from hqueue.rpc.call_loop import LIGHT_BYTES, CallLoop
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import OBJECT_BYTES, call_head
-from hqueue.rpc.gathering import CallGatherer, QuickCall
-from hqueue.rpc.messages import Processor, RefusedCallError, forget_frames
+from hqueue.rpc.gathering import CallGatherer, QuickCall, Request
+from hqueue.rpc.messages import Awaited, Processor, RefusedCallError, forget_frames
+from hqueue.rpc.port import LIGHT_BYTES, Port
 from hqueue.rpc.served_connection import ServedConnection
-from hqueue.runtime.fork import register
+from hqueue.runtime.thread_pool import ThreadPool
 from hqueue.runtime.threads import end, start
 from hqueue.runtime.turns import short_turns
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, CALL_HEADERS_MAX
@@ -44,32 +45,52 @@ TOGETHER_MAX = 4
 """Calls of one caller that came together and are served one after another."""
 STAY_MS = 50
 """How long a thread waits for the next call of the caller that it has just answered."""
+HERE_BYTES = 256 * 1024
+"""Of memory: a call that takes no more is read in the event loop itself."""
+HERE_ITEMS = 64
+"""An answer that lists no more is written there."""
 
 
-_calls = threading.local()
+_calling_host: ContextVar[str] = ContextVar("calling_host", default="")
 
 
 def calling_host() -> str:
-    """The IP address whose call the thread answers; empty where it answers none."""
-    return getattr(_calls, "host", "")
+    """The IP address whose call is answered here; empty where none is."""
+    return _calling_host.get()
+
+
+class _Begun(NamedTuple):
+    """A call that the handler has begun."""
+
+    method: str
+    awaited: Awaited | None
+    """What is waited for; None if it is done."""
+    finish: Callable[[], bytes]
+    """Makes the answer."""
 
 
 class ThriftServer:
     """Serves a Thrift service over the binary protocol, unframed.
 
-    One thread, the loop, watches all connections: it accepts them, gathers calls, and sends what a
-    caller does not take at once of its answer. The others are given whole calls, and wait for no
-    caller: but for a moment, for the next call of the one that was just answered, while a quarter
-    of them are free, so that calls in quick succession are not handed from thread to thread.
-    A caller that sends what is no call, too much, or half a call and then nothing, or does not read
-    its answer, is hung up on; others don't notice. If it can be seen what it calls it is told why
-    before. A forked child has none of it.
+    A `Port` accepts its callers, gathers calls, and sends what a caller does not take at once of
+    its answer. A caller that sends what is no call, too much, or half a call and then nothing, or
+    does not read its answer, is hung up on; others don't notice. If it can be seen what it calls it
+    is told why before. A forked child has none of it.
 
-    Methods whose answers are large have half of the threads at a time; their further calls wait for
-    their turn among the large ones. So however many make them, other calls find a thread.
+    The handler is called **by threads**, which are given whole calls, and wait for no caller: but
+    for a moment, for the next call of the one that was just answered, while a quarter of them are
+    free, so that calls in quick succession are not handed from thread to thread.
+
+    Or it is called **in an event loop**, in which it must not wait. Large calls it is called with
+    by a few threads beside that: so a method checks its arguments and makes of them what it needs,
+    and returns a coroutine for what it then does in the loop. So many coroutines are under way at a
+    time.
 
     A handler may return a future: the caller is answered when that is done, and waits for it
     without a thread. So many may wait as there may be connections.
+
+    Methods whose answers are large have half of the calls at a time; their further calls wait for
+    their turn among the large ones. So however many make them, other calls are answered.
 
     Memory: what has come of all calls, and what was not read of all answers, has a bound together;
     those that began first are hung up on beyond it. No call reaches thriftpy2 before a `CallWalk`
@@ -86,6 +107,7 @@ class ThriftServer:
         handler: has its methods.
         listener: a socket that listens. It is the server's from now on.
         threads: calls answered at a time.
+        in_loop: whether the handler is called in an event loop, and `start` within it.
         connections_max: at a time.
         call_bytes_max: the bytes of a call.
         idle_ms_max: how long a call that has begun may stand still, or an answer that is read; and
@@ -105,6 +127,7 @@ class ThriftServer:
         listener: socket.socket,
         *,
         threads: int,
+        in_loop: bool = False,
         connections_max: int,
         call_bytes_max: int,
         idle_ms_max: float,
@@ -119,13 +142,12 @@ class ThriftServer:
         self._large_answer_bytes = max(LIGHT_BYTES + 1, share_bytes)
         self._as_declared = as_declared or (lambda error: RefusedCallError(str(error)))
         whose = getattr(service, "__name__", "a Thrift server")
-        self._room = self._connections_max = FILE_ROOM.take(connections_max, whose)
-        held_bytes_max = max(HELD_BYTES_MIN, 2 * call_bytes_max)
         self._ready: queue.SimpleQueue[ServedConnection | None] = queue.SimpleQueue()
-        self._loop = CallLoop(
-            Acceptor(listener, whose),
-            Bounds(self._connections_max, held_bytes_max, idle_ms_max, silent_ms_max),
-            MADE_BYTES_MAX,
+        held_bytes_max = max(HELD_BYTES_MIN, 2 * call_bytes_max)
+        self._port = Port(
+            [listener],
+            Bounds(connections_max, held_bytes_max, idle_ms_max, silent_ms_max),
+            whose,
             make_gatherer=lambda: CallGatherer(
                 call_bytes_max,
                 CONTAINERS_MAX,
@@ -134,19 +156,21 @@ class ThriftServer:
                 QUICK_BYTES_MAX,
                 answer_bytes=self._answer_bytes if self._large_answers else None,
             ),
-            serve=self._ready.put,
+            serve=self._serve_here if in_loop else self._ready.put,
             refuse=self._refuse,
-            whose=whose,
+            memory_bytes_max=MADE_BYTES_MAX,
         )
+        self._in_loop = in_loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
         self._lock = threading.Lock()
         self._free = 0
         """Threads that have no connection."""
-        self._thread_count = threads
+        self._thread_count = 0 if in_loop else threads
         self._threads: list[threading.Thread] = []
-        register(self)
-
-    def after_fork_in_child(self) -> None:
-        self._loop.after_fork_in_child()
+        self._under_way = asyncio.Semaphore(threads)
+        """Of coroutines."""
+        self._apart = ThreadPool(max(1, threads // 2), "hqueue-server-large")
 
     def start(self) -> None:
         """Serve, in the background.
@@ -154,29 +178,34 @@ class ThriftServer:
         Raises:
             HQueueError: the system starts no more threads. It is to be closed then.
         """
+        if self._in_loop:
+            self._loop = asyncio.get_running_loop()
+            self._loop_thread = threading.get_ident()
+            self._port.start_here()
+            return
         for number in range(self._thread_count):
             self._threads.append(start(self._serve_calls, name=f"hqueue-server-{number}"))
-        self._loop.start()
+        self._port.start()
 
     def is_own_thread(self) -> bool:
         """Whether the caller is called by this server."""
         return threading.current_thread() in self._threads
 
     def close(self, drain_ms: float) -> bool:
-        """Accept no more calls, answer those under way, and hang up; whether all were answered.
+        """Accept no more calls, answer those under way, and hang up; whether all were answered. In
+        the event loop that serves it, none is waited for.
 
         Args:
             drain_ms: how long calls under way may take. Their threads are left to themselves
                 after that.
         """
-        drained = self._loop.close(drain_ms)
+        drained = self._port.close(drain_ms)
+        self._apart.shutdown(wait=False, cancel_futures=True)
         for _ in range(self._thread_count):
             self._ready.put(None)
         if drained:
             for thread in self._threads:
                 end(thread, END_S)
-        room, self._room = self._room, 0
-        FILE_ROOM.give_back(room)
         return drained
 
     def _answer_bytes(self, begun: bytes) -> int:
@@ -201,23 +230,30 @@ class ThriftServer:
             if connection is None:
                 return
             if self._serve(connection):
-                self._loop.give_back(connection)
+                self._port.give_back(connection)
+
+    def _serve_here(self, connection: ServedConnection) -> None:
+        """Answer a caller in the event loop."""
+        if self._serve(connection):
+            self._port.give_back(connection)
 
     def _serve(self, connection: ServedConnection) -> bool:
-        """Answer a caller until it is the loop's again; False if its answer is still to come: it is
-        not this thread's any more then.
+        """Answer a caller until it is the port's again; False if its answer is still to come: it is
+        nobody's until then.
         """
         peer = connection.peer
-        _calls.host = str(peer[0]) if isinstance(peer, tuple) else ""
+        _calling_host.set(str(peer[0]) if isinstance(peer, tuple) else "")
         for served in itertools.count(1):
             try:
                 answer = self._answer(connection)
             except BaseException as exc:  # Whatever it sent, it must not end this thread.
+                self._port.release(connection)
                 connection.reason = f"{type(exc).__name__}: {exc}"
                 forget_frames(exc)
                 return True
             if answer is None:
                 return False
+            self._port.release(connection)
             connection.send(answer)
             if connection.reason is not None or connection.unsent is not None:
                 return True
@@ -226,38 +262,93 @@ class ThriftServer:
         raise AssertionError("it goes on or returns")
 
     def _goes_on(self, connection: ServedConnection, served: int) -> bool:
-        """Whether the caller's next call is there, and is this thread's to serve after so many."""
+        """Whether the caller's next call is there, and is to be served here after so many."""
         connection.passed_bytes = 0
         request = connection.request = connection.gathered()
-        if connection.reason is not None or self._loop.closing:
+        if connection.reason is not None or self._port.closing:
             return False
         if request is not None and served >= TOGETHER_MAX:
             # The rest is served in turn with the calls of others. One after another they would keep
             # Python's lock from all, for as many as came together.
             return False
-        if request is None and 4 * self._free >= self._thread_count:
+        if request is None and not self._in_loop and 4 * self._free >= self._thread_count:
             waiting = select.poll()
             waiting.register(connection.sock, select.POLLIN)
             if waiting.poll(STAY_MS):
                 connection.request = connection.receive()
-        return self._loop.admits(connection)
+        return self._port.admits(connection)
 
     def _answer(self, connection: ServedConnection) -> bytes | None:
         """The answer to a connection's request; None if it is still to come."""
-        later, connection.answer = connection.answer, None
-        if later is not None:
-            return later()
+        step, connection.step = connection.step, None
+        if step is not None:
+            return step()
         request, connection.request = connection.request, None
         assert request is not None
-        try:
-            if request.answer is not None:
-                return request.answer()
-            with short_turns() if request.weight > LIGHT_BYTES else nullcontext():
-                awaited, finish = self._processor.begin(request.data)
-                if awaited is None:
-                    return finish()
-        finally:
-            self._loop.release(connection, request.weight)
-        connection.answer = finish
-        awaited.add_done_callback(lambda _: self._ready.put(connection))
+        connection.weight = request.weight
+        if request.answer is not None:
+            return request.answer()
+        if self._in_loop and request.weight > HERE_BYTES and len(request.data) > HERE_BYTES // 4:
+            apart = self._apart.submit(copy_context().run, self._begin, request)
+            return self._await(connection, apart, lambda: self._then(connection, apart.result()))
+        return self._then(connection, self._begin(request))
+
+    def _begin(self, request: Request) -> _Begun:
+        """Have the handler begin a call."""
+        with short_turns() if request.weight > LIGHT_BYTES else nullcontext():
+            call = self._processor.read(request.data)
+            awaited, finish = self._processor.begin(call, self._go_on if self._in_loop else None)
+            if awaited is None:
+                answer = finish()
+                return _Begun(call.api, None, lambda: answer)
+            return _Begun(call.api, awaited, finish)
+
+    def _then(self, connection: ServedConnection, begun: _Begun) -> bytes | None:
+        """Answer a call that has begun, when it is done."""
+        api, awaited, finish = begun
+        if awaited is None:
+            return finish()
+        if api not in self._large_answers:
+            self._port.release(connection)
+            return self._await(connection, awaited, finish)
+        return self._await(connection, awaited, lambda: self._finish(connection, awaited, finish))
+
+    def _finish(
+        self, connection: ServedConnection, awaited: Awaited, finish: Callable[[], bytes]
+    ) -> bytes | None:
+        """Write an answer that may be large."""
+        if not self._in_loop or awaited.exception() is not None or not _is_long(awaited.result()):
+            return finish()
+        written = self._apart.submit(finish)
+        return self._await(connection, written, written.result)
+
+    def _await(
+        self, connection: ServedConnection, awaited: Awaited, step: Callable[[], bytes | None]
+    ) -> bytes | None:
+        """Go on with a call when something is done; None, for its answer is still to come."""
+        connection.step = step
+        if isinstance(awaited, asyncio.Future):
+            awaited.add_done_callback(lambda _: self._serve_here(connection))
+        elif self._in_loop:
+            awaited.add_done_callback(lambda _: self._port.give_back(connection))
+        else:
+            awaited.add_done_callback(lambda _: self._ready.put(connection))
         return None
+
+    def _go_on(self, work: Coroutine[Any, Any, Any]) -> Awaited:
+        """Have a coroutine go on in the event loop, beside a bounded number of others. From any
+        thread.
+        """
+
+        async def bounded() -> Any:
+            async with self._under_way:
+                return await work
+
+        assert self._loop is not None
+        if threading.get_ident() == self._loop_thread:
+            return self._loop.create_task(bounded())
+        return asyncio.run_coroutine_threadsafe(bounded(), self._loop)
+
+
+def _is_long(answer: Any) -> bool:
+    return isinstance(answer, list) and len(answer) > HERE_ITEMS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import socket
@@ -21,12 +20,12 @@ from hqueue.push.append_notifier import BATCH, row_of
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption, subscriber_service
 from hqueue.push.worker_call import WorkerCall
-from hqueue.rpc.async_server import AsyncConnection
 from hqueue.rpc.server import ThriftServer
 from hqueue_workers.delivery.notification_server import BUFFERED_BYTES_MAX, NotificationServer
 from hqueue_workers.delivery.wire import METHOD, call_head, call_tail, encode_message
 from tests.support.extras import headers, keys
 from tests.support.notifications import KEYS, frame_of, vouches
+from tests.support.strangers import Stranger
 
 from .damage import Damage, damaged, damages
 from .target import Target
@@ -146,29 +145,25 @@ REAL = BATCH(
 FRAME = frame_of("q", [3], [REAL])
 
 
-class _Transport(asyncio.Transport):
-    def abort(self) -> None:
-        pass
-
-
 def _notify(given: tuple[Bytes, bool]) -> None:
     """Whatever is sent, no batch comes of it but the real one, and no time is lost over it."""
     rows: list[Row] = []
     server = NotificationServer(
-        lambda queue, partitions, came: rows.extend(came), vouches, lambda *, vouched: None
+        [], lambda queue, partitions, came: rows.extend(came), vouches, lambda *, vouched: None
     )
-    stranger, other = AsyncConnection(server.port, None), AsyncConnection(server.port, None)
-    for each in (stranger, other):
-        each.connection_made(_Transport())
+    stranger, other = Stranger(server.port), Stranger(server.port)
     data, framed = sent(given[0]), given[1]
     began_s = time.monotonic()
-    stranger.data_received(len(data).to_bytes(4, "big") + data if framed else data)
+    stranger.send(len(data).to_bytes(4, "big") + data if framed else data)
     assert all(row == row_of(REAL) for row in rows)
     assert server.port.callers.held_bytes <= BUFFERED_BYTES_MAX
     rows.clear()
-    other.data_received(FRAME)
+    other.send(FRAME)
     assert rows == [row_of(REAL)]
     assert time.monotonic() - began_s < ANSWER_S_MAX
+    for each in (stranger, other):
+        each.close()
+    server.port.close()
 
 
 own_calls = st.lists(st.tuples(st.binary(max_size=50), keys, headers), max_size=4).map(_own_call)

@@ -222,7 +222,7 @@ class Served:
         return self._got, peer.answers
 
     def close(self) -> None:
-        self._server.after_fork_in_child()
+        self._server.close(0)
 
 
 @pytest.fixture(scope="module")

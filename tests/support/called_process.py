@@ -1,9 +1,10 @@
 """A process of its own that serves calls of hubs, and does nothing with them:
-``python -m tests.support.called_process``. It prints its port, and ends with its input.
+``python -m tests.support.called_process [loop]``. It prints its port, and ends with its input.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import time
@@ -25,20 +26,31 @@ class _Hub:
         return IDL.TPublished(STRUCTS.TMessageID(len(messages), 0), 0, 1)
 
 
+async def _serve(server: ThriftServer) -> None:
+    server.start()
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
 def main() -> None:
     bound_arenas()
     listener = socket.create_server(("127.0.0.1", 0))
-    ThriftServer(
+    in_loop = "loop" in sys.argv
+    server = ThriftServer(
         IDL.HQueueHubService,
         _Hub(),
         listener,
         threads=16,
+        in_loop=in_loop,
         connections_max=256,
         call_bytes_max=16 * 2**20,
         idle_ms_max=60_000,
         as_declared=as_thrift,
-    ).start()
+    )
     print(listener.getsockname()[1], flush=True)
+    if in_loop:
+        asyncio.run(_serve(server))
+        return
+    server.start()
     sys.stdin.read()
 
 

@@ -12,7 +12,8 @@ from collections.abc import Collection
 from hqueue import Client, HQueueError, SettingsError
 from hqueue.engine import Engine
 from hqueue.metadata import Address, BrokerRecord, PartitionKey, Registration, WorkerRecord
-from hqueue.rpc.async_server import AsyncServer
+from hqueue.rpc.accepting import listen
+from hqueue.rpc.port import Port
 from hqueue_workers.api.server import ApiServer
 from hqueue_workers.delivery.append_keys import AppendKeyring
 from hqueue_workers.delivery.group_lag_meter import GroupLagMeter
@@ -97,7 +98,7 @@ class Worker:
             HQueueError: it could not register, or can't go on.
         """
         runtime, settings = self._runtime, self._settings
-        servers: list[AsyncServer | HealthServer] = []
+        servers: list[Port | HealthServer] = []
         try:
             if settings.push:
                 servers.append(self._listen_for_notifications())
@@ -180,12 +181,9 @@ class Worker:
 
         return self._coordination.workers.register(record, failed)
 
-    def _listen_for_notifications(self) -> AsyncServer:
-        port = NotificationServer(
-            self._queues.notify, self._keyring.vouches_for, self._metrics.count_notified
-        ).port
+    def _listen_for_notifications(self) -> Port:
         try:
-            port.listen(self._settings.listen_host, self._settings.port)
+            listeners = listen(self._settings.listen_host, self._settings.port)
         except (OSError, UnicodeError) as exc:
             raise SettingsError(
                 "the worker can't listen for notifications here; see host, listen_host and port",
@@ -193,6 +191,13 @@ class Worker:
                 port=self._settings.port,
                 reason=str(exc),
             ) from exc
+        port = NotificationServer(
+            listeners,
+            self._queues.notify,
+            self._keyring.vouches_for,
+            self._metrics.count_notified,
+        ).port
+        port.start_here()
         return port
 
     def _serve_health(self) -> HealthServer:

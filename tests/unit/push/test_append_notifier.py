@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import math
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +19,14 @@ from hqueue.metadata import Address, Coordination, PartitionKey, WorkerRecord
 from hqueue.metadata.append_keys import sign
 from hqueue.push import append_notifier
 from hqueue.push.append_notifier import BATCH, BATCH_BYTES_MAX, AppendNotifier
-from hqueue.rpc import async_server
-from hqueue.rpc.async_server import AsyncConnection
+from hqueue_workers.delivery import notification_server
 from hqueue_workers.delivery.notification_server import (
     BUFFERED_BYTES_MAX,
-    CONNECTIONS_MAX,
     FRAME_BYTES_MAX,
     NotificationServer,
 )
 from tests.support.notifications import KEYS, frame_of, vouches
+from tests.support.strangers import Stranger
 from tests.support.thrift_calls import HOSTILE, head, listed
 
 KEY, OTHER = PartitionKey("q", 3), PartitionKey("q", 4)
@@ -73,9 +70,15 @@ class Session:
 
 def connection(
     on_append: Callable[..., object], count: Callable[..., object] = lambda *, vouched: None
-) -> asyncio.Protocol:
+) -> Stranger:
     """A producer's connection to a worker."""
-    return AsyncConnection(NotificationServer(on_append, vouches, count).port, None)
+    return Stranger(server(on_append, count).port)
+
+
+def server(
+    on_append: Callable[..., object], count: Callable[..., object] = lambda *, vouched: None
+) -> NotificationServer:
+    return NotificationServer([], on_append, vouches, count)
 
 
 class Worker:
@@ -109,7 +112,7 @@ class Worker:
         while len(self.told) < count:
             data = self._socket.recv(4_096)
             assert data, "it was hung up on"
-            self._taking.data_received(data)
+            self._taking.send(data)
 
     def hang_up(self) -> None:
         if self._socket is not None:
@@ -119,12 +122,6 @@ class Worker:
     def close(self) -> None:
         self.hang_up()
         self._listener.close()
-
-
-@pytest.fixture(autouse=True)
-def one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no event loop here in which a connection could go on at its next turn."""
-    monkeypatch.setattr(async_server, "TURN_MS", math.inf)
 
 
 @pytest.fixture
@@ -235,7 +232,7 @@ def test_a_batch_that_nobody_vouched_for_is_a_hint_and_no_more(forged: dict[str,
     }  # fmt: skip
     taking = connection(lambda *call: told.append(call), lambda *, vouched: counted.append(vouched))
     queue = "q" if forged else "r"
-    taking.data_received(frame_of(queue, [3], [BATCH(**fields)]))
+    taking.send(frame_of(queue, [3], [BATCH(**fields)]))
     assert told == [(queue, [3], [])]
     assert counted == [False]
 
@@ -257,19 +254,8 @@ def test_whatever_a_stranger_makes_of_a_real_call_no_other_batch_comes_of_it(
         damaged[at % len(damaged)] = byte
     rows: list[Row] = []
     taking = connection(lambda queue, partitions, came: rows.extend(came))
-    taking.data_received(bytes(damaged)[:length] + more)
+    taking.send(bytes(damaged)[:length] + more)
     assert rows in ([], [Row(encode(3, 1 << 40), 3, 1 << 40, header, {"t": b"cell"})])
-
-
-class Ended(asyncio.Transport):
-    """Notes that its connection was ended."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ended = False
-
-    def abort(self) -> None:
-        self.ended = True
 
 
 def framed(call: bytes) -> bytes:
@@ -281,30 +267,26 @@ def test_a_frame_that_promises_what_never_comes_ends_its_connection_at_once_and_
     name: str,
 ) -> None:
     told: list[Any] = []
-    server = NotificationServer(lambda *call: told.append(call), vouches, lambda *, vouched: None)
-    good, other = AsyncConnection(server.port, None), Ended()
-    good.connection_made(other)
+    port = server(lambda *call: told.append(call)).port
+    good = Stranger(port)
     hostile = head(b"appended", 4) + HOSTILE[name]
     began_s = time.process_time()
     for frame in (hostile, hostile + b"\0", hostile.ljust(FRAME_BYTES_MAX, b"\0")):
-        bad, transport = AsyncConnection(server.port, None), Ended()
-        bad.connection_made(transport)
-        bad.data_received(framed(frame))
-        assert transport.ended
-    good.data_received(frame_of("q", [1]))
+        bad = Stranger(port)
+        bad.send(framed(frame))
+        assert bad.ended
+    good.send(frame_of("q", [1]))
     assert time.process_time() - began_s < 1
-    assert (other.ended, told) == (False, [("q", [1], [])])
+    assert (good.ended, told) == (False, [("q", [1], [])])
 
 
 def test_a_frame_of_nothing_but_empty_batches_is_refused_before_they_are_made() -> None:
     vouched: list[bool] = []
     taking = connection(lambda *call: None, lambda **counted: vouched.append(True))
-    transport = Ended()
-    taking.connection_made(transport)
-    taking.data_received(frame_of("q", [1], [BATCH()] * 100))
-    assert (transport.ended, len(vouched)) == (False, 100)
-    taking.data_received(frame_of("q", [1], [BATCH()] * 1_000))
-    assert (transport.ended, len(vouched)) == (True, 100)
+    taking.send(frame_of("q", [1], [BATCH()] * 100))
+    assert (taking.ended, len(vouched)) == (False, 100)
+    taking.send(frame_of("q", [1], [BATCH()] * 1_000))
+    assert (taking.ended, len(vouched)) == (True, 100)
 
 
 def test_what_newer_releases_add_is_passed_over() -> None:
@@ -312,61 +294,54 @@ def test_what_newer_releases_add_is_passed_over() -> None:
     frame = frame_of("q", [1])[4:]
     added = b"\x0f\0\x63" + listed(8, 1, bytes(4)) + b"\x0b\0\x64\0\0\0\1x"
     taking = connection(lambda *call: told.append(call))
-    taking.data_received(framed(frame[:-1] + added + b"\0") + framed(frame))
+    taking.send(framed(frame[:-1] + added + b"\0") + framed(frame))
     assert told == [("q", [1], [])] * 2
 
 
 def test_a_frame_has_one_call_and_nothing_else() -> None:
     told: list[Any] = []
     taking = connection(lambda *call: told.append(call))
-    transport = Ended()
-    taking.connection_made(transport)
-    taking.data_received(framed(frame_of("q", [1])[4:] + b"\0"))
-    assert (transport.ended, told) == (True, [])
+    taking.send(framed(frame_of("q", [1])[4:] + b"\0"))
+    assert (taking.ended, told) == (True, [])
 
 
 def test_frames_that_never_end_hold_no_more_than_is_allowed_together() -> None:
-    server = NotificationServer(lambda *_: None, vouches, lambda *, vouched: None)
-    closed: list[int] = []
-
-    class Transport(asyncio.Transport):
-        def abort(self) -> None:
-            closed.append(1)
-
+    port = server(lambda *_: None).port
     half = (250 * 1024).to_bytes(4, "big") + bytes(200 * 1024)
-    for _ in range(200):
-        taking = AsyncConnection(server.port, None)
-        taking.connection_made(Transport())
-        taking.data_received(half)
-        assert server.port.callers.held_bytes <= BUFFERED_BYTES_MAX
-    assert closed
+    strangers = []
+    for _ in range(120):
+        strangers.append(Stranger(port))
+        strangers[-1].send(half)
+        assert port.callers.held_bytes <= BUFFERED_BYTES_MAX
+    ended = [each.ended for each in strangers]
+    assert ended[0]
+    assert not ended[-1]
 
 
-def test_for_a_connection_beyond_the_bound_the_oldest_goes_that_has_said_nothing() -> None:
-    server = NotificationServer(lambda *_: None, vouches, lambda *, vouched: None)
-    ended: list[asyncio.Protocol] = []
-
-    class Transport(asyncio.Transport):
-        def __init__(self, taking: asyncio.Protocol) -> None:
-            super().__init__()
-            self.taking = taking
-
-        def abort(self) -> None:
-            ended.append(self.taking)
-
-    made = [AsyncConnection(server.port, None) for _ in range(CONNECTIONS_MAX + 1)]
+def test_for_a_connection_beyond_the_bound_the_oldest_goes_that_has_said_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notification_server, "CONNECTIONS_MAX", 20)
+    listeners = [socket.create_server(("127.0.0.1", 0))]
+    port = NotificationServer(listeners, lambda *_: None, vouches, lambda *, vouched: None).port
+    address = listeners[0].getsockname()
+    made = []
+    for _ in range(21):
+        made.append(socket.create_connection(address, 10))
+        port.turn()
+    assert made[0].recv(1) == b""
     for each in made:
-        each.connection_made(Transport(each))
-    assert ended == made[:1]
-    for each in made:
-        each.connection_lost(None)
-    assert (len(server.port.callers), server.port.callers.held_bytes) == (0, 0)
+        each.close()
+    while not port.turn() or len(port.callers):
+        pass
+    assert port.callers.held_bytes == 0
+    port.close()
 
 
 def test_a_notification_without_batches_is_understood() -> None:
     told: list[object] = []
     taking = connection(lambda *call: told.append(call))
-    taking.data_received(frame_of("q", [1, 2]))
+    taking.send(frame_of("q", [1, 2]))
     assert told == [("q", [1, 2], [])]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import struct
@@ -13,6 +14,7 @@ import pytest
 
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
+from tests.support.looped import LoopThread
 from tests.support.thrift_calls import field, head
 from tests.support.waiting import wait_for
 
@@ -28,16 +30,25 @@ LOCATE = head(b"getQueueLocations") + field(11, 1, struct.pack(">i", 1) + b"q") 
 
 
 class Handler:
-    """Has a large answer when it may go on."""
+    """Has a large answer when it may go on; in threads, or in an event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, thread: LoopThread | None) -> None:
+        self.thread = thread
         self.may_go_on = threading.Event()
         self.begun = threading.Semaphore(0)
         self.answered = 0
 
-    def messageScannerGetList(self, scanner: Any, count: Any) -> list[Any]:  # noqa: N802
+    def messageScannerGetList(self, scanner: Any, count: Any) -> Any:  # noqa: N802
         self.begun.release()
+        if self.thread is not None:
+            return self._later()
         assert self.may_go_on.wait(WAIT_S)
+        self.answered += 1
+        return []
+
+    async def _later(self) -> list[Any]:
+        while not self.may_go_on.is_set():
+            await asyncio.sleep(0.001)
         self.answered += 1
         return []
 
@@ -45,11 +56,13 @@ class Handler:
         return []
 
 
-@pytest.fixture
-def handler() -> Iterator[Handler]:
-    made = Handler()
+@pytest.fixture(params=["threads", "loop"])
+def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
+    made = Handler(LoopThread() if request.param == "loop" else None)
     yield made
     made.may_go_on.set()
+    if made.thread is not None:
+        made.thread.close()
 
 
 @pytest.fixture
@@ -60,13 +73,17 @@ def port(handler: Handler) -> Iterator[int]:
         handler,
         listener,
         threads=THREADS,
+        in_loop=handler.thread is not None,
         connections_max=64,
         call_bytes_max=2**20,
         idle_ms_max=60_000,
         large_answers=["messageScannerGetList"],
     )
     port: int = listener.getsockname()[1]
-    server.start()
+    if handler.thread is None:
+        server.start()
+    else:
+        handler.thread.call(server.start)
     yield port
     handler.may_go_on.set()
     server.close(5_000)

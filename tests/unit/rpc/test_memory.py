@@ -27,9 +27,9 @@ PUBLISHED = b"\x80\x01\x00\x02"
 class Served:
     """The process."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.called_process"],
+            [sys.executable, "-m", "tests.support.called_process", kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -58,9 +58,9 @@ class Served:
         self._process.communicate()
 
 
-@pytest.fixture
-def served() -> Iterator[Served]:
-    process = Served()
+@pytest.fixture(params=["threads", "loop"])
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    process = Served(request.param)
     yield process
     process.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import struct
@@ -18,11 +19,12 @@ from thriftpy2.thrift import TApplicationException
 from thriftpy2.transport import TMemoryBuffer
 
 from hqueue.rpc import server as rpc_server
-from hqueue.rpc.call_loop import LIGHT_BYTES
 from hqueue.rpc.calls import OBJECT_BYTES
+from hqueue.rpc.port import LIGHT_BYTES
 from hqueue.rpc.server import ThriftServer
 from hqueue.rpc.services import load
 from hqueue_workers.hub.serving.answers import as_thrift
+from tests.support.looped import LoopThread
 from tests.support.thrift_calls import HOSTILE, field, head, listed
 from tests.support.waiting import wait_for
 
@@ -36,9 +38,12 @@ TEXT = struct.pack(">i", CALL_BYTES_MAX) + b"a" * CALL_BYTES_MAX
 
 
 class Hub:
-    """Publishes when it may."""
+    """Publishes when it may; in threads, or in an event loop."""
 
-    def __init__(self, as_declared: Any = as_thrift, **options: int) -> None:
+    def __init__(
+        self, thread: LoopThread | None, as_declared: Any = as_thrift, **options: int
+    ) -> None:
+        self._in_loop = thread is not None
         self.may = threading.Event()
         self.may.set()
         self.begun = 0
@@ -51,20 +56,32 @@ class Hub:
             self,
             listener,
             threads=8,
+            in_loop=self._in_loop,
             connections_max=64,
             call_bytes_max=CALL_BYTES_MAX,
             as_declared=as_declared,
             **chosen,
         )
-        self.server.start()
+        if thread is None:
+            self.server.start()
+        else:
+            thread.call(self.server.start)
 
     def publishMessages(  # noqa: N802  (the IDL's)
         self, queue: Any, publisher: Any, topic: Any, messages: Any, again: Any
     ) -> Any:
         with self._lock:
             self.begun += 1
+        published = IDL.TPublished(STRUCTS.TMessageID(7, len(messages)), 0, 1)
+        if self._in_loop:
+            return self._later(published)
         self.may.wait(30)
-        return IDL.TPublished(STRUCTS.TMessageID(7, len(messages)), 0, 1)
+        return published
+
+    async def _later(self, published: Any) -> Any:
+        while not self.may.is_set():
+            await asyncio.sleep(0.001)
+        return published
 
     def apiAddress(self) -> str:  # noqa: N802
         return ""
@@ -86,18 +103,21 @@ def publish(client: Any, count: int) -> int:
 Serve = Callable[..., Hub]
 
 
-@pytest.fixture
-def serve() -> Iterator[Serve]:
+@pytest.fixture(params=["threads", "loop"])
+def serve(request: pytest.FixtureRequest) -> Iterator[Serve]:
     hubs: list[Hub] = []
+    thread = LoopThread() if request.param == "loop" else None
 
     def start(**options: Any) -> Hub:
-        hubs.append(Hub(**options))
+        hubs.append(Hub(thread, **options))
         return hubs[-1]
 
     yield start
     for hub in hubs:
         hub.may.set()
         hub.server.close(5_000)
+    if thread is not None:
+        thread.close()
 
 
 def answered(port: int, call: bytes) -> bytes:
@@ -206,16 +226,16 @@ def test_a_heavy_call_whose_turn_does_not_come_is_to_be_made_again_and_light_one
     hub = serve(idle_ms_max=1_000)
     # What was made of a call is released when the handler has it: a call that is begun and never
     # ends holds none. So the memory is taken by hand.
-    with hub.server._loop._lock:
-        hub.server._loop._memory_bytes += 3 * LIGHT_BYTES
+    with hub.server._port._lock:
+        hub.server._port._memory_bytes += 3 * LIGHT_BYTES
     with contextlib.closing(hub.client()) as client:
         began_s = time.monotonic()
         with pytest.raises(IDL.TBusy, match="call again"):
             publish(client, HEAVY)
         assert time.monotonic() - began_s < 10
         assert publish(client, 1) == 1
-        with hub.server._loop._lock:
-            hub.server._loop._memory_bytes -= 3 * LIGHT_BYTES
+        with hub.server._port._lock:
+            hub.server._port._memory_bytes -= 3 * LIGHT_BYTES
         assert publish(client, HEAVY) == HEAVY
 
 
@@ -224,13 +244,13 @@ def test_more_large_calls_than_may_wait_are_to_be_made_again(
 ) -> None:
     monkeypatch.setattr(rpc_server, "MADE_BYTES_MAX", 3 * LIGHT_BYTES)
     hub = serve(idle_ms_max=30_000)
-    loop = hub.server._loop
-    loop._callers.bounds = loop._callers.bounds._replace(held_bytes_max=5 * HEAVY_BYTES)
+    loop = hub.server._port
+    loop.callers.bounds = loop.callers.bounds._replace(held_bytes_max=5 * HEAVY_BYTES)
     with loop._lock:
         loop._memory_bytes += 3 * LIGHT_BYTES
     with ThreadPoolExecutor(2) as callers:
         waiting = [callers.submit(hub.publish, HEAVY) for _ in range(2)]
-        wait_for(lambda: len(loop._callers._queued) == 2, "as many wait as may")
+        wait_for(lambda: len(loop.callers._queued) == 2, "as many wait as may")
         for _ in range(3):
             with pytest.raises(IDL.TBusy, match="as many large calls wait for their turn as may"):
                 hub.publish(HEAVY)
@@ -242,8 +262,8 @@ def test_more_large_calls_than_may_wait_are_to_be_made_again(
 
 def test_what_goes_for_others_when_all_hold_too_much_is_to_be_made_again(serve: Serve) -> None:
     hub = serve(idle_ms_max=30_000)
-    loop = hub.server._loop
-    loop._callers.bounds = loop._callers.bounds._replace(held_bytes_max=HEAVY_BYTES)
+    loop = hub.server._port
+    loop.callers.bounds = loop.callers.bounds._replace(held_bytes_max=HEAVY_BYTES)
     half = listed(12, 2 * HEAVY, b"".join([MESSAGE] * HEAVY))
     begun = head(b"publishMessages") + field(15, 4, half[: HEAVY_BYTES * 3 // 4])
     with contextlib.ExitStack() as stack:
@@ -252,8 +272,8 @@ def test_what_goes_for_others_when_all_hold_too_much_is_to_be_made_again(serve: 
             for _ in range(2)
         ]
         callers[0].sendall(begun)
-        wait_for(lambda: loop._callers.held_bytes >= len(begun), "it has begun")
+        wait_for(lambda: loop.callers.held_bytes >= len(begun), "it has begun")
         callers[1].sendall(begun)
-        wait_for(lambda: len(loop._callers._leaving) == 1, "it was told")
+        wait_for(lambda: len(loop.callers._leaving) == 1, "it was told")
         callers[0].sendall(bytes(2 * HEAVY_BYTES))  # It goes on to send all of its call.
         assert isinstance(error_of(_all_of(callers[0])), IDL.TBusy)

@@ -14,9 +14,8 @@ from tests.unit.runtime.test_locks import FILES
 LETS_OTHERS_PASS = {
     "hqueue/runtime/ending.py": "at the end of a program Ctrl-C ends it",
     "hqueue/rpc/messages.py": "what is no `Exception` ends the call above",
-    "hqueue/rpc/async_server.py": "on an event loop, which ends by what is no `Exception`",
     "hqueue/cli/commands/shipment.py": "a callback of `hqueue put` itself",
-    "hqueue_workers/delivery/notification_server.py": "on an event loop likewise",
+    "hqueue_workers/delivery/notification_server.py": "what is no `Exception` is its port's",
     "pyspark_hqueue/jobs/rounds.py": "in a thread of Spark, which learns of it",
     "pyspark_hqueue/jobs/archive.py": "in a thread of Spark likewise",
 }

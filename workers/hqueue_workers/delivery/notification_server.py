@@ -7,16 +7,19 @@ too much, ends its connection and nothing else.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hqueue import Row
 from hqueue.push.append_notifier import WORKER_SERVICE, row_of
-from hqueue.rpc.async_server import AsyncConnection, AsyncServer
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.calls import NoCallError, check_call
 from hqueue.rpc.gathering import FrameGatherer, Request
 from hqueue.rpc.messages import Processor
+from hqueue.rpc.port import Port
+from hqueue.rpc.served_connection import ServedConnection
+from hqueue.runtime.clock import SYSTEM_CLOCK
 
 __all__ = ["NotificationServer"]
 
@@ -33,6 +36,8 @@ STILL_MS_MAX = 10_000.0
 """How long a frame that has begun may stand still."""
 IDLE_MS_MAX = 600_000.0
 """How long a producer may be silent. It connects again when it has something to say."""
+TURN_MS = 2.0
+"""The frames of a producer that came together are taken for about so long before others' are."""
 
 
 class Counted(Protocol):
@@ -45,6 +50,7 @@ class NotificationServer:
     """What all connections of producers have in common. Used by the event loop's thread.
 
     Args:
+        listeners: sockets that listen. They are the server's from now on.
         on_append: called with a queue, its partitions, and rows of them that were appended: each
             of these is as good as if it had been read from HBase.
         vouches_for: whether a batch (``TBatch``) of a queue may be believed.
@@ -52,20 +58,40 @@ class NotificationServer:
     """
 
     def __init__(
-        self, on_append: Notify, vouches_for: Callable[[str, Any], bool], count: Counted
+        self,
+        listeners: Sequence[socket.socket],
+        on_append: Notify,
+        vouches_for: Callable[[str, Any], bool],
+        count: Counted,
     ) -> None:
         self._on_append = on_append
         self._handler = _Handler(vouches_for, count)
         self._processor = Processor(WORKER_SERVICE, self._handler, decodes_texts=True)
-        self.port = AsyncServer(
+        self.port = Port(
+            listeners,
             Bounds(CONNECTIONS_MAX, BUFFERED_BYTES_MAX, STILL_MS_MAX, IDLE_MS_MAX),
-            lambda: FrameGatherer(FRAME_BYTES_MAX),
-            self._take,
             "the port for notifications",
+            make_gatherer=lambda: FrameGatherer(FRAME_BYTES_MAX),
+            serve=self._serve,
         )
         """Whose callers they are."""
 
-    def _take(self, connection: AsyncConnection, request: Request) -> None:
+    def _serve(self, connection: ServedConnection) -> None:
+        ends_ms = SYSTEM_CLOCK.monotonic_ms() + TURN_MS
+        try:
+            while connection.request is not None:
+                self._take(connection.request)
+                connection.passed_bytes = 0
+                connection.request = connection.gathered()
+                if SYSTEM_CLOCK.monotonic_ms() > ends_ms:
+                    break
+        except NoCallError as exc:
+            connection.reason = str(exc)
+        except BaseException as exc:  # A fault of ours ends no more than this.
+            connection.reason = f"{type(exc).__name__}: {exc}"
+        self.port.give_back(connection)
+
+    def _take(self, request: Request) -> None:
         try:
             check_call(request.data, CONTAINERS_MAX)
             self._processor.answer(request.data)

@@ -52,8 +52,8 @@ class Hub:
     """Owns topics of some queues, and publishes to them. To be made within the event loop that it
     runs on.
 
-    Any number of hubs share a queue's topics. What serves calls is threads; the event loop confirms
-    the session, looks after what goes on, and shows health and metrics.
+    Any number of hubs share a queue's topics. The event loop serves calls, confirms the session,
+    looks after what goes on, and shows health and metrics; large calls are read beside it.
 
     Args:
         client: the connection; its session is the hub's.
@@ -221,6 +221,7 @@ class Hub:
             self._service,
             listener,
             threads=settings.threads,
+            in_loop=True,
             connections_max=settings.connections_max,
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=IDLE_MS_MAX,

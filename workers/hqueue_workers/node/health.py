@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from hqueue import SettingsError
-from hqueue.rpc.async_server import AsyncConnection, AsyncServer
+from hqueue.rpc.accepting import listen
 from hqueue.rpc.callers import Bounds
-from hqueue.rpc.gathering import HeadGatherer, Request
+from hqueue.rpc.gathering import HeadGatherer
+from hqueue.rpc.port import Port
+from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.seldom import SeldomLog
 
 __all__ = ["Answer", "HealthServer", "Page"]
@@ -48,17 +50,13 @@ class HealthServer:
         self._pages = pages
         self._made: dict[str, asyncio.Task[Answer]] = {}
         self._log = SeldomLog(logger)
-        self._server = AsyncServer(
-            Bounds(CONNECTIONS_MAX, HELD_BYTES_MAX, STILL_MS_MAX, IDLE_MS_MAX),
-            lambda: HeadGatherer(HEAD_BYTES_MAX),
-            self._asked,
-            "the port for health and metrics",
-        )
+        self._port: Port | None = None
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        return self._server.port
+        assert self._port is not None
+        return self._port.port
 
     def listen(self, host: str, port: int) -> None:
         """Serve from now on.
@@ -67,7 +65,7 @@ class HealthServer:
             SettingsError: nothing can listen there.
         """
         try:
-            self._server.listen(host, port)
+            listeners = listen(host, port)
         except (OSError, UnicodeError) as exc:
             raise SettingsError(
                 "metrics can't be served here; see metrics_host and metrics_port",
@@ -75,37 +73,56 @@ class HealthServer:
                 metrics_port=port,
                 reason=str(exc),
             ) from exc
+        self._port = Port(
+            listeners,
+            Bounds(CONNECTIONS_MAX, HELD_BYTES_MAX, STILL_MS_MAX, IDLE_MS_MAX),
+            "the port for health and metrics",
+            make_gatherer=lambda: HeadGatherer(HEAD_BYTES_MAX),
+            serve=self._asked,
+        )
+        self._port.start_here()
 
     def close(self) -> None:
         """Serve no more."""
-        self._server.close()
+        if self._port is not None:
+            self._port.close()
         for made in self._made.values():
             made.cancel()
 
-    def _asked(self, connection: AsyncConnection, request: Request) -> None:
-        connection.wait()
+    def _asked(self, connection: ServedConnection) -> None:
+        request, connection.request = connection.request, None
+        assert request is not None
         method, _, rest = bytes(request.data).partition(b" ")
         path = rest.split(b" ", 1)[0].split(b"?", 1)[0].decode(errors="replace")
         if method not in (b"GET", b"HEAD") or path not in self._pages:
             missing = Answer(404, "text/plain", b"there are: %a\n" % sorted(self._pages))
-            connection.answer(_encoded(missing, method))
+            self._answer(connection, missing, method)
             return
         made = self._made.get(path)
         if made is None:
             made = self._made[path] = asyncio.ensure_future(self._pages[path]())
             made.add_done_callback(lambda _: self._made.pop(path))
-        made.add_done_callback(lambda done: self._answer(connection, done, method))
+        made.add_done_callback(lambda done: self._answer(connection, self._outcome(done), method))
 
-    def _answer(
-        self, connection: AsyncConnection, made: asyncio.Task[Answer], method: bytes
-    ) -> None:
+    def _outcome(self, made: asyncio.Task[Answer]) -> Answer | None:
+        """What was made; None if it was given up."""
         if made.cancelled():
-            connection.hang_up("")
-        elif (error := made.exception()) is not None:
-            self._log.warning("a page can't be made: %s: %s", type(error).__name__, error)
-            connection.answer(_encoded(Answer(500, "text/plain", b"it can't be made\n"), method))
+            return None
+        error = made.exception()
+        if error is None:
+            return made.result()
+        self._log.warning("a page can't be made: %s: %s", type(error).__name__, error)
+        return Answer(500, "text/plain", b"it can't be made\n")
+
+    def _answer(self, connection: ServedConnection, answer: Answer | None, method: bytes) -> None:
+        """Answer, and hang up when that is read."""
+        assert self._port is not None
+        if answer is None:
+            connection.reason = ""
         else:
-            connection.answer(_encoded(made.result(), method))
+            connection.passed_bytes, connection.last = 0, True
+            connection.send(_encoded(answer, method))
+        self._port.give_back(connection)
 
 
 def _encoded(answer: Answer, method: bytes) -> bytes:

@@ -1,34 +1,36 @@
-"""The loop that watches a port: it waits for all callers, so that no other thread does."""
+"""A port that is served: its callers are waited for together, by an event loop."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from hqueue.errors import BufferFullError, HQueueError
-from hqueue.rpc.accepting import Acceptor
+from hqueue.rpc.accepting import FILE_ROOM, Acceptor
 from hqueue.rpc.callers import Bounds, Callers
 from hqueue.rpc.gathering import Gatherer, Request
 from hqueue.rpc.served_connection import ServedConnection
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.fork import register
 from hqueue.runtime.memory import give_back_freed
 from hqueue.runtime.seldom import SeldomLog
-from hqueue.runtime.threads import end, start
+from hqueue.runtime.threads import start
 from hqueue.runtime.waiting import Condition
 
-__all__ = ["LIGHT_BYTES", "CallLoop"]
+__all__ = ["LIGHT_BYTES", "Port"]
 
 logger = logging.getLogger(__name__)
 
 LIGHT_BYTES = 1024 * 1024
 """A request that takes no more memory is served at once, whatever else is served."""
 END_S = 10.0
-"""How long the loop may take for its last turn."""
+"""How long the last turn may take to come."""
 TRIM_BYTES = 64 * 1024 * 1024
 TRIM_EVERY_MS, TRIM_LIGHT_EVERY_MS = 5_000.0, 60_000.0
 """When so much was made of calls it is given back to the system: of large ones as soon as no call
@@ -40,43 +42,51 @@ LOOK_MS_MAX = 1_000.0
 PAUSE_MS = 100.0
 """Until the next look for room."""
 ACCEPTS_MAX = 64
-"""In a turn of the loop."""
+"""In a turn."""
 TURN_MS = 5.0
-"""In each turn, requests are gathered for about so long."""
+"""In each turn, requests are gathered for about so long, and connections accepted likewise."""
 
 
-class CallLoop:
-    """A thread that accepts connections, gathers whole requests, has them served, and sends what a
-    caller does not take at once of its answer.
+class Port:
+    """Accepts connections, gathers whole requests, has them served, and sends what a caller does
+    not take at once of its answer.
 
-    A connection is the loop's until its request is given to `serve`; then that thread's which
-    serves it, until it is given back.
+    It waits for nothing. Its callers' sockets are watched together, as one file: when anything
+    comes of any, or it is time, it takes a turn in the event loop that serves it, which is bounded
+    however many callers there are and whatever they send. Those of which least has come are first.
+
+    A connection is the port's until its request is given to `serve`; then that one's, until it is
+    given back. A forked child has none of it.
 
     Args:
-        acceptor: accepts connections.
-        bounds: of the port.
-        memory_bytes_max: of all requests that are served, for those that are not light: if several
-            are, together. Others wait.
+        listeners: sockets that listen. They are the port's from now on.
+        bounds: of the port. The process's limit on open files may allow fewer connections.
+        whose: what the log calls it.
         make_gatherer: of each connection.
-        serve: called in the loop with a connection whose `request` has come.
+        serve: called in a turn with a connection whose `request` has come, or whose `step` is to be
+            taken.
         refuse: makes the answer to a call that is not served, of its first bytes and why; empty if
             there can be none.
-        whose: what the log calls the server.
+        memory_bytes_max: of all requests that are served, for those that are not light: if several
+            are, together. Others wait.
     """
 
     def __init__(
         self,
-        acceptor: Acceptor,
+        listeners: Sequence[socket.socket],
         bounds: Bounds,
-        memory_bytes_max: int,
+        whose: str,
         *,
         make_gatherer: Callable[[], Gatherer],
         serve: Callable[[ServedConnection], object],
-        refuse: Callable[[bytes, HQueueError], bytes],
-        whose: str,
+        refuse: Callable[[bytes, HQueueError], bytes] = lambda begun, error: b"",
+        memory_bytes_max: float = math.inf,
     ) -> None:
-        self._acceptor = acceptor
-        self._callers: Callers[ServedConnection] = Callers(bounds)
+        self._acceptors = [Acceptor(each, whose) for each in listeners]
+        self._file_room = FILE_ROOM.take(bounds.connections_max, whose)
+        self.callers: Callers[ServedConnection] = Callers(
+            bounds._replace(connections_max=self._file_room)
+        )
         self._memory_bytes_max = memory_bytes_max
         self._make_gatherer = make_gatherer
         self._serve = serve
@@ -92,8 +102,9 @@ class CallLoop:
         self._lock = threading.RLock()
         self._quiet = Condition(self._lock)
         self._back: list[ServedConnection] = []
-        """Served, and the loop's again."""
+        """Served, and the port's again."""
         self._awake = False
+        """Whether another turn is called for."""
         self._memory_bytes = 0
         """What was given to requests that are not light."""
         self._freed_bytes = 0
@@ -103,46 +114,82 @@ class CallLoop:
         self._trimmed_ms = 0.0
         self.closing = False
         """Whether no further request is served."""
-        self._drained = self._ended = False
+        self._drained = self._ended = self._over = False
         self._woken, self._wake = socket.socketpair()
         for sock in (self._woken, self._wake):
             sock.setblocking(False)
         self._selector = selectors.DefaultSelector()
+        self._selector.register(self._woken, selectors.EVENT_READ)
         self._listens = False
-        self._thread: threading.Thread | None = None
-        """It enters itself, too: an interrupted `start` leaves none that nobody knows."""
+        self._thread: int | None = None
+        """The one that serves it."""
+        self._in_turn = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        register(self)
 
     def after_fork_in_child(self) -> None:
         # Kept open here, the port would stay taken after the parent's end.
-        self._acceptor.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         for sock in (self._woken, self._wake):
             sock.close()
-        for connection in self._callers:
+        for connection in self.callers:
             connection.sock.close()
 
+    def fileno(self) -> int:
+        """The one file that is watched: it can be read when anything has come of anybody."""
+        return self._selector.fileno()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._acceptors[0].listener.getsockname()[1])
+
     def start(self) -> None:
-        """Accept connections from now on."""
-        self._thread = start(self._watch, name="hqueue-server")
+        """Serve it from now on, in a thread of its own."""
+        start(self._watch, name="hqueue-server")
+
+    def start_here(self) -> None:
+        """Serve it from now on in the event loop that runs."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        # Its selector is one file to the loop's: so it is the port's own turn, and not the loop's,
+        # that says whose requests are gathered, and for how long.
+        self._loop.add_reader(self, self._take_turn)
+        self._take_turn()
+
+    def add(self, sock: socket.socket, peer: object) -> None:
+        """Take in a connection. In the thread that serves the port."""
+        connection = ServedConnection(sock, peer, self._make_gatherer())
+        self.callers.rest(connection, SYSTEM_CLOCK.monotonic_ms())
+        # Most callers call at once.
+        self._go_on(connection, connection.receive(), SYSTEM_CLOCK.monotonic_ms())
 
     def give_back(self, connection: ServedConnection) -> None:
         """Its request was answered, by what was sent and is `unsent`; or there is a `reason` to
-        hang up, or another `request` to serve. From any thread.
+        hang up, another `request` to serve, or a `step` to take. From any thread.
         """
+        here = threading.get_ident() == self._thread
+        if here and not self._in_turn and not self.closing:
+            self._take_back(connection)
+            return
         with self._lock:
             self._back.append(connection)
             self._wake_up()
 
     def admits(self, connection: ServedConnection) -> bool:
-        """Whether the thread that has just answered a caller may serve its next request, too: it is
-        light, or there is the memory for it and nobody waits for that. From that thread.
+        """Whether the one that has just answered a caller may serve its next request, too: it is
+        light, or there is the memory for it and nobody waits for that.
         """
         request = connection.request
         if request is None or request.weight <= LIGHT_BYTES:
             return request is not None
-        return not self._callers.has_queued and self._take_memory(connection, request.weight)
+        return not self.callers.has_queued and self._take_memory(connection, request.weight)
 
-    def release(self, connection: ServedConnection, weight: int) -> None:
-        """What was made of its request, of this weight, is needed no more. From any thread."""
+    def release(self, connection: ServedConnection) -> None:
+        """What was made of its request is needed no more. From any thread, and more than once."""
+        weight, connection.weight = connection.weight, 0
         if not connection.memory_bytes:
             self._freed_light_bytes += weight
         else:
@@ -152,72 +199,130 @@ class CallLoop:
                 connection.memory_bytes = 0
                 self._wake_up()
 
-    def close(self, drain_ms: float) -> bool:
+    def close(self, drain_ms: float = 0.0) -> bool:
         """Accept no more, have the requests under way answered, and hang up; whether all were
-        answered in time.
+        answered in time. In the thread that serves the port nothing is waited for.
         """
         deadline = Deadline(SYSTEM_CLOCK, drain_ms)
+        thread = self._thread
         with self._lock:
             self.closing = True
-            self._wake_up()
-            if self._thread is not None and self._thread.is_alive():
-                self._quiet.wait_for(lambda: self._drained, deadline.remaining_ms / 1e3)
-            self._ended = True
-            self._wake_up()
-        if self._thread is not None and not end(self._thread, END_S):
-            return False  # What it holds is its own still.
-        for connection in self._callers:
-            connection.close()
-        self._acceptor.close()
-        self._selector.close()
-        for sock in (self._woken, self._wake):
-            sock.close()
+            if thread not in (None, threading.get_ident()):
+                self._wake_up()
+                self._quiet.wait_for(
+                    lambda: self._drained or self._over, deadline.remaining_ms / 1e3
+                )
+                self._ended = True
+                self._wake_up()
+                if not self._quiet.wait_for(lambda: self._over, END_S):
+                    return False  # What it holds is its own still.
+        self._end()
         return self._drained
 
-    def _wake_up(self) -> None:
-        """To be called with the lock."""
-        if not self._awake:
-            self._awake = True
-            with contextlib.suppress(OSError):
-                self._wake.send(b"\0")
+    def turn(self, wait_s: float = 0.0) -> float:
+        """Do what is to be done now, and for a while; how long nothing will be from then on, unless
+        something comes: in seconds, below 0 if all is over.
+
+        Args:
+            wait_s: how long to wait for something to come.
+        """
+        ready = self._selector.select(wait_s)
+        self._in_turn = True
+        try:
+            return self._turn(ready)
+        finally:
+            self._in_turn = False
+
+    def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> float:
+        # What calls for more than there is, is called for again at the next turn.
+        for connection in self._those_ready(ready):
+            try:
+                self._attend(connection)
+            except BaseException as exc:  # No fault in reading a call ends the loop.
+                connection.reason = f"{type(exc).__name__}: {exc}"
+                self._hang_up(connection)
+        with self._lock:
+            back, self._back = self._back, []
+            self._awake = False
+            closing, ended = self.closing, self._ended
+        if ended:
+            self._end()
+            return -1.0
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
+        for connection in back:
+            self._take_back(connection)
+        self._admit_queued()
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + self._look_every_ms
+            self._end_overdue(now_ms)
+            self.callers.grow()
+            self._trim(now_ms)
+        if closing:
+            self._drain()
+        elif now_ms >= self._accept_ms:
+            self._accept(now_ms)
+        if self._awake:
+            return 0.0
+        return max(0.0, min(self._look_ms, self._accept_ms) - now_ms) / 1e3
 
     def _watch(self) -> None:
         with self._lock:
-            if self._ended:
+            if self.closing:
                 return
-            self._thread = threading.current_thread()
-        self._selector.register(self._woken, selectors.EVENT_READ)
-        wait_s: float = 0
-        while True:
-            # What calls for more than there is, is called for again at the next turn.
-            for connection in self._in_turn(self._selector.select(wait_s)):
-                try:
-                    self._attend(connection)
-                except BaseException as exc:  # No fault in reading a call ends the loop.
-                    connection.reason = f"{type(exc).__name__}: {exc}"
-                    self._hang_up(connection)
-            with self._lock:
-                back, self._back = self._back, []
-                self._awake = False
-                closing = self.closing
-                if self._ended:
-                    return
-            now_ms = SYSTEM_CLOCK.monotonic_ms()
-            for connection in back:
-                self._take_back(connection)
-            self._admit_queued()
-            if now_ms >= self._look_ms:
-                self._look_ms = now_ms + self._look_every_ms
-                self._end_overdue(now_ms)
-                self._callers.grow()
-                self._trim(now_ms)
-            if closing:
-                self._drain()
-            elif now_ms >= self._accept_ms:
-                self._accept(now_ms)
-            wait_s = max(0.0, min(self._look_ms, self._accept_ms) - now_ms) / 1e3
+            self._thread = threading.get_ident()
+        wait_s = 0.0
+        while wait_s >= 0:
+            wait_s = self.turn(wait_s)
 
-    def _in_turn(
+    def _take_turn(self) -> None:
+        """Take a turn in the event loop."""
+        loop = self._loop
+        assert loop is not None
+        if self._over:
+            return
+        wait_s = self.turn()
+        if not wait_s:
+            loop.call_soon(self._take_turn)
+        elif wait_s > 0:
+            at_s = loop.time() + wait_s
+            if self._timer is not None:
+                if loop.time() < self._timer.when() <= at_s:
+                    return  # One turn too many costs less than another timer for each.
+                self._timer.cancel()
+            self._timer = loop.call_at(at_s, self._take_turn)
+
+    def _wake_up(self) -> None:
+        """Call for another turn. To be called with the lock."""
+        if self._awake:
+            return
+        self._awake = True
+        if threading.get_ident() != self._thread:
+            with contextlib.suppress(OSError):
+                self._wake.send(b"\0")
+        elif not self._in_turn and self._loop is not None:
+            self._loop.call_soon(self._take_turn)
+
+    def _end(self) -> None:
+        """Hang up on all, and be over."""
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._loop is not None:
+                self._loop.remove_reader(self)
+            for connection in self.callers:
+                connection.close()
+            for acceptor in self._acceptors:
+                acceptor.close()
+            self._selector.close()
+            for sock in (self._woken, self._wake):
+                sock.close()
+            FILE_ROOM.give_back(self._file_room)
+            self._quiet.notify_all()
+
+    def _those_ready(
         self, events: list[tuple[selectors.SelectorKey, int]]
     ) -> Iterable[ServedConnection]:
         """Those that something has come of, or that go on to read: first those of which least has
@@ -260,10 +365,13 @@ class CallLoop:
             return
         connection.send(connection.unsent)
         if connection.unsent is not None and connection.reason is None:
-            self._callers.move(connection, connection.held, now_ms)
+            self.callers.move(connection, connection.held, now_ms)
             return
         connection.passed_bytes = 0
-        self._callers.rest(connection, now_ms)
+        if connection.last:
+            self._bid_farewell(connection, b"")
+            return
+        self.callers.rest(connection, now_ms)
         self._go_on(connection, connection.gathered(), now_ms)
 
     def _go_on(self, connection: ServedConnection, request: Request | None, now_ms: float) -> None:
@@ -274,30 +382,36 @@ class CallLoop:
             self._admit(connection, request)
         elif held := connection.gatherer.held:
             if connection.held:
-                self._callers.move(connection, held, now_ms)
+                self.callers.move(connection, held, now_ms)
             else:
-                self._callers.begin(connection, held, now_ms)
+                self.callers.begin(connection, held, now_ms)
             self._watch_for(connection, selectors.EVENT_READ)
             self._end_surplus()
         else:
-            self._callers.rest(connection, now_ms)
+            self.callers.rest(connection, now_ms)
             self._watch_for(connection, selectors.EVENT_READ)
 
     def _take_back(self, connection: ServedConnection) -> None:
-        """A thread is done with a connection."""
+        """What serves is done with a connection, or its answer goes on."""
+        if connection.step is not None:
+            self._serve(connection)
+            return
         now_ms = SYSTEM_CLOCK.monotonic_ms()
         if connection.unsent is not None and connection.reason is None:
             held = len(connection.unsent.obj)  # type: ignore[arg-type]
-            self._callers.begin(connection, held, now_ms)
+            self.callers.begin(connection, held, now_ms)
             self._watch_for(connection, selectors.EVENT_WRITE)
             self._end_surplus()
             return
+        if connection.last and connection.reason is None:
+            self._bid_farewell(connection, b"")
+            return
         request, connection.request = connection.request, None
-        self._callers.rest(connection, now_ms)
+        self.callers.rest(connection, now_ms)
         self._go_on(connection, request, now_ms)
 
     def _admit(self, connection: ServedConnection, request: Request) -> None:
-        """Have a thread serve a request, once there is the memory for it."""
+        """Have a request served, once there is the memory for it."""
         if self.closing:
             self._hang_up(connection)
             return
@@ -305,20 +419,20 @@ class CallLoop:
         connection.request = request
         connection.passed_bytes = 0
         if request.weight > LIGHT_BYTES:
-            waits = self._callers.first_queued is not None
+            waits = self.callers.first_queued is not None
             if waits or not self._take_memory(connection, request.weight):
                 held = len(request.data) or request.weight
-                if self._callers.queue(connection, held, SYSTEM_CLOCK.monotonic_ms()):
+                if self.callers.queue(connection, held, SYSTEM_CLOCK.monotonic_ms()):
                     self._end_surplus()
                 else:
                     self._put_off(connection, "as many large calls wait for their turn as may")
                 return
-        self._callers.serve(connection)
+        self.callers.serve(connection)
         self._serve(connection)
 
     def _admit_queued(self) -> None:
         """Have those served for whose requests there is memory now, in their order."""
-        while (connection := self._callers.first_queued) is not None:
+        while (connection := self.callers.first_queued) is not None:
             assert connection.request is not None
             if connection.has_left():  # Nobody would read the answer.
                 connection.reason = ""
@@ -326,7 +440,7 @@ class CallLoop:
                 continue
             if not self._take_memory(connection, connection.request.weight):
                 return
-            self._callers.serve(connection)
+            self.callers.serve(connection)
             self._serve(connection)
 
     def _take_memory(self, connection: ServedConnection, weight: int) -> bool:
@@ -356,7 +470,7 @@ class CallLoop:
         request, connection.request = connection.request, None
         assert request is not None
         self._log.warning("put off %s: %s", connection.peer, why)
-        self._callers.serve(connection)
+        self.callers.serve(connection)
         answer = self._refuse(request.begun, _busy(why))
         if answer:
             connection.send(answer)
@@ -385,25 +499,36 @@ class CallLoop:
         refusal, connection.refusal = connection.refusal, None
         connection.request = connection.unsent = None
         answer = self._refuse(connection.gatherer.begun, refusal) if refusal else b""
-        if answer and connection.leave(answer):
-            connection.gatherer = self._make_gatherer()
-            self._callers.leave(connection, SYSTEM_CLOCK.monotonic_ms())
-            self._watch_for(connection, selectors.EVENT_READ)
+        if answer:
+            self._bid_farewell(connection, answer)
+        else:
+            self._drop(connection)
+
+    def _bid_farewell(self, connection: ServedConnection, answer: bytes) -> None:
+        """Send a last answer, and take nothing more but for its reader to come to its end."""
+        if not connection.leave(answer):
+            self._drop(connection)
             return
-        self._callers.drop(connection)
+        connection.gatherer = self._make_gatherer()
+        self.callers.leave(connection, SYSTEM_CLOCK.monotonic_ms())
+        self._watch_for(connection, selectors.EVENT_READ)
+
+    def _drop(self, connection: ServedConnection) -> None:
+        self._watch_for(connection, 0)
+        self.callers.drop(connection)
         connection.close(abort=bool(connection.reason))
 
     def _end_surplus(self) -> None:
-        for caller in self._callers.surplus():
+        for caller in self.callers.surplus():
             caller.reason = "all callers together hold as much memory as they may"
             if caller.unsent is None:
                 caller.refusal = _busy(caller.reason)
             self._hang_up(caller)
 
     def _end_overdue(self, now_ms: float) -> None:
-        for caller in self._callers.not_served(now_ms):
+        for caller in self.callers.not_served(now_ms):
             self._put_off(caller, "other large calls took all of the time that it may wait")
-        for caller, reason in self._callers.overdue(now_ms):
+        for caller, reason in self.callers.overdue(now_ms):
             if caller.may_go():
                 caller.reason = reason
                 self._hang_up(caller)
@@ -411,34 +536,41 @@ class CallLoop:
     def _accept(self, now_ms: float) -> None:
         """Accept those that have come, as far as there is room."""
         room = True
-        for _ in range(ACCEPTS_MAX):
-            room = self._make_room(now_ms)
-            accepted = self._acceptor.accept() if room else None
-            if accepted is not None:
-                connection = ServedConnection(*accepted, self._make_gatherer())
-                self._callers.rest(connection, now_ms)
-                # Most callers call at once.
-                self._go_on(connection, connection.receive(), now_ms)
-            if self._acceptor.full and len(self._callers):
-                self._callers.shrink()
-            elif accepted is None:
-                room = room and not self._acceptor.full
-                break
+        for acceptor in self._acceptors:
+            room = self._accept_at(acceptor, now_ms) and room
         self._accept_ms = math.inf if room else now_ms + PAUSE_MS
         if room != self._listens:
             self._listens = room
-            if room:
-                self._selector.register(self._acceptor.listener, selectors.EVENT_READ)
-            else:
-                self._selector.unregister(self._acceptor.listener)
+            for acceptor in self._acceptors:
+                if room:
+                    self._selector.register(acceptor.listener, selectors.EVENT_READ)
+                else:
+                    self._selector.unregister(acceptor.listener)
 
-    def _make_room(self, now_ms: float) -> bool:
+    def _accept_at(self, acceptor: Acceptor, now_ms: float) -> bool:
+        """Accept those that have come to one listener; whether there is room for more."""
+        ends_ms = SYSTEM_CLOCK.monotonic_ms() + TURN_MS
+        for _ in range(ACCEPTS_MAX):
+            if not self._make_room(acceptor, now_ms):
+                return False
+            accepted = acceptor.accept()
+            if accepted is not None:
+                self.add(*accepted)
+            if acceptor.full and len(self.callers):
+                self.callers.shrink()
+            elif accepted is None:
+                return not acceptor.full
+            if SYSTEM_CLOCK.monotonic_ms() > ends_ms:
+                break
+        return True
+
+    def _make_room(self, acceptor: Acceptor, now_ms: float) -> bool:
         """See that there may be another connection."""
         for _ in range(ACCEPTS_MAX):
             # Nobody goes for nobody.
-            if self._callers.has_room or not self._acceptor.is_knocked():
+            if self.callers.has_room or not acceptor.is_knocked():
                 return True
-            caller = self._callers.to_make_room(now_ms)
+            caller = self.callers.to_make_room(now_ms)
             if caller is None:
                 break
             if caller.may_go():
@@ -447,7 +579,7 @@ class CallLoop:
             else:
                 self._attend(caller)
         self._log.warning(
-            "%s has %d connections, all in use", self._whose, self._callers.bounds.connections_max
+            "%s has %d connections, all in use", self._whose, self.callers.bounds.connections_max
         )
         return False
 
@@ -455,13 +587,14 @@ class CallLoop:
         """Hang up on those that wait for no answer; see whether any are left."""
         if self._listens:
             self._listens = False
-            self._selector.unregister(self._acceptor.listener)
+            for acceptor in self._acceptors:
+                self._selector.unregister(acceptor.listener)
         self._accept_ms = math.inf
-        for caller in self._callers.waited_for():
+        for caller in self.callers.waited_for():
             if caller.unsent is None:
                 caller.reason = ""
                 self._hang_up(caller)
-        if not len(self._callers):
+        if not len(self.callers):
             with self._lock:
                 self._drained = True
                 self._quiet.notify_all()

@@ -11,9 +11,10 @@ import time
 
 import pytest
 
-from hqueue.rpc.async_server import AsyncServer
+from hqueue.rpc.accepting import listen
 from hqueue.rpc.callers import Bounds
 from hqueue.rpc.gathering import FrameGatherer
+from hqueue.rpc.port import Port
 
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 LATE_S = 10.0
@@ -26,8 +27,14 @@ def test_the_log_says_where_a_caller_came_from_that_was_gone_when_it_was_hung_up
 
     async def call_and_reset() -> object:
         bounds = Bounds(4, 1_000_000, 60_000, 60_000)
-        server = AsyncServer(bounds, lambda: FrameGatherer(100), lambda *_: None, "the port")
-        server.listen("127.0.0.1", 0)
+        server = Port(
+            listen("127.0.0.1", 0),
+            bounds,
+            "the port",
+            make_gatherer=lambda: FrameGatherer(100),
+            serve=lambda connection: None,
+        )
+        server.start_here()
         # All of it before the event loop runs again, which accepts what is gone by then.
         with contextlib.closing(socket.create_connection(("127.0.0.1", server.port))) as sock:
             address = sock.getsockname()
