@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 
 from hqueue import HQueueError, Settings
 from hqueue.format import rowkey
+from hqueue.hbase.native.async_opening import open_socket_async
 from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.store import NativeStore
+from hqueue.log.store import LogPort
 from hqueue.settings.addresses import Address
+from tests.support.looped import LoopThread, looped
 from tests.support.region_server import RegionServer, region_row
 from tests.support.registries import Named, NamingMaster, NamingNodes
 from tests.support.scripted_server import Asked, ScriptedServer
@@ -72,6 +75,12 @@ class SpoilingServer:
             raise ConnectionRefusedError("nobody is there")
         return open_socket(address, service, timeout_s)
 
+    async def open_async(self, address: Address, service: str, timeout_s: float) -> socket.socket:
+        """As `open`, for event loops."""
+        if address != self.server.address:
+            raise ConnectionRefusedError("nobody is there")
+        return await open_socket_async(address, service, timeout_s)
+
     def _answer(self, asked: Asked) -> list[bytes]:
         with self._lock:
             self._answered += 1
@@ -91,8 +100,13 @@ def spoiling() -> SpoilingServer:
     return SpoilingServer()
 
 
-def _scan(store: NativeStore) -> None:
-    stream = store.log("q").open(0, 0, 2**62, None)
+@functools.cache
+def _thread() -> LoopThread:
+    return LoopThread()
+
+
+def _scan(log: LogPort) -> None:
+    stream = log.open(0, 0, 2**62, None)
     try:
         stream.read(2)
         stream.read(4)
@@ -100,24 +114,24 @@ def _scan(store: NativeStore) -> None:
         stream.close()
 
 
-CALLS: dict[str, Callable[[NativeStore], object]] = {
-    "newest": lambda s: s.log("q").newest(0, 2**62),
-    "headers": lambda s: s.log("q").headers(0, 0, 500),
-    "header": lambda s: s.log("q").header(0, 0),
-    "get": lambda s: s.log("q").get([(0, 0), (0, 3), (1, 0)], None),
-    "scan": _scan,
-    "put": lambda s: s.log("q").put_if_absent(0, 5, b"header", {b"t": b"cell"}),
-    "delete row": lambda s: s.log("q").delete_row(0, 0, [b"t"]),
-    "record": lambda s: s.log("q").record("work"),
-    "locations": lambda s: s.locations.locate("q", 2),
-    "cluster id": lambda s: s.cluster_id(),
+CALLS: dict[str, Callable[[NativeStore, LogPort], object]] = {
+    "newest": lambda _, log: log.newest(0, 2**62),
+    "headers": lambda _, log: log.headers(0, 0, 500),
+    "header": lambda _, log: log.header(0, 0),
+    "get": lambda _, log: log.get([(0, 0), (0, 3), (1, 0)], None),
+    "scan": lambda _, log: _scan(log),
+    "put": lambda _, log: log.put_if_absent(0, 5, b"header", {b"t": b"cell"}),
+    "delete row": lambda _, log: log.delete_row(0, 0, [b"t"]),
+    "record": lambda _, log: log.record("work"),
+    "locations": lambda store, _: store.locations.locate("q", 2),
+    "cluster id": lambda store, _: store.cluster_id(),
 }
 
 
-def _call(given: tuple[Mapping[int, list[Damage]], str, bool]) -> None:
+def _call(given: tuple[Mapping[int, list[Damage]], str, bool, bool]) -> None:
     """Whatever a server answers, a call ends in time, and with no other error than its own."""
     logging.getLogger("hqueue").setLevel(logging.CRITICAL)
-    plan, call, by_masters = given
+    plan, call, by_masters, in_loop = given
     served = spoiling()
     served.begin(plan)
     settings = Settings(
@@ -127,10 +141,13 @@ def _call(given: tuple[Mapping[int, list[Damage]], str, bool]) -> None:
         request_timeout_ms=REQUEST_MS,
         operation_timeout_ms=REQUEST_MS,
     )
-    store = NativeStore(settings, served.nodes.read, SteppedClock(WALL_MS), served.open)
+    store = NativeStore(
+        settings, served.nodes.read, SteppedClock(WALL_MS), served.open, served.open_async
+    )
+    log = looped(store.async_log("q"), _thread()) if in_loop else store.log("q")
     began_s = time.monotonic()
     try:
-        CALLS[call](store)
+        CALLS[call](store, log)
     except HQueueError:
         pass
     finally:
@@ -142,5 +159,9 @@ def _call(given: tuple[Mapping[int, list[Damage]], str, bool]) -> None:
 plans = st.dictionaries(st.integers(1, 4), damages(3), min_size=1, max_size=3)
 
 TARGETS: list[Target[Any]] = [
-    Target("native", st.tuples(plans, st.sampled_from(list(CALLS)), st.booleans()), _call)
+    Target(
+        "native",
+        st.tuples(plans, st.sampled_from(list(CALLS)), st.booleans(), st.booleans()),
+        _call,
+    )
 ]

@@ -159,7 +159,7 @@ class AsyncServers:
             return await self.ask_all(step.requests, step.table, together_max=step.together_max)
         self.check_open()
         if isinstance(step, InTurn):
-            wait_s = self.settings.request_timeout_ms / 1e3
+            wait_s = bounded_ms(self.settings.request_timeout_ms) / 1e3
             return await step.turn.take_in_loop(partial(self.carry_out, step.work), wait_s, no_turn)
         return await in_thread(step.function, step.argument)
 
