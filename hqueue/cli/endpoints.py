@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import enum
 import socket
-import time
 
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.settings.addresses import Address
 
 __all__ = ["Met", "meet"]
@@ -71,12 +71,12 @@ def meet(address: Address, timeout_s: float, wanted: Met | None = None) -> Met:
         wanted: what should be there. It is asked first as its own clients ask it: what is well is
             not disturbed, and logs nothing.
     """
-    ends_s = time.monotonic() + timeout_s
+    deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
     met = Met.NOTHING
     own = _OWN_QUESTIONS.get(wanted) if wanted is not None else None
     questions = [*([] if own is None else [own]), *(each for each in _QUESTIONS if each != own)]
     for number, question in enumerate(questions):
-        left_s = (ends_s - time.monotonic()) / (len(questions) - number)
+        left_s = deadline.remaining_ms / 1e3 / (len(questions) - number)
         try:
             answer = _ask(address, question, max(0.05, left_s))
         except OSError:
@@ -99,13 +99,13 @@ def _ask(address: Address, question: bytes, timeout_s: float) -> bytes | None:
     Raises:
         OSError: nobody listens there.
     """
-    ends_s = time.monotonic() + timeout_s
+    deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
     with socket.create_connection(address, timeout_s) as opened:
         answer = b""
         with contextlib.suppress(ConnectionError):
             opened.sendall(question)
             while len(answer) < ANSWER_BYTES_MAX and _known(answer) is None:
-                opened.settimeout(max(0.01, ends_s - time.monotonic()))
+                opened.settimeout(max(0.01, deadline.remaining_ms / 1e3))
                 try:
                     part = opened.recv(ANSWER_BYTES_MAX)
                 except TimeoutError:

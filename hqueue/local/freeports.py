@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from hqueue.errors import LocalServerError
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.numbers import check_whole
 
@@ -76,12 +77,10 @@ def _random_port(taken: set[int]) -> int:
 
 def _becomes_free(port: int) -> bool:
     """Say whether a port is free, or is soon: a server that was just ended may hold it a moment."""
-    deadline = time.monotonic() + FREED_WITHIN_S
-    while not is_free(port):
-        if time.monotonic() >= deadline:
-            return False
+    deadline = Deadline(SYSTEM_CLOCK, FREED_WITHIN_S * 1e3)
+    while not (free := is_free(port)) and not deadline.expired:
         time.sleep(0.1)
-    return True
+    return free
 
 
 def is_free(port: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import time
 from collections.abc import Iterator, Mapping
 
 from hqueue.errors import LocalServerError
@@ -23,6 +22,7 @@ from hqueue.local.standalone import Standalone
 from hqueue.local.starting import PortTakenError, Progress, bring_up
 from hqueue.local.stopping import end_left_overs
 from hqueue.local.versions import hbase_jars
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 
 __all__ = ["PROFILES", "attach", "logs", "start", "status"]
 
@@ -76,7 +76,7 @@ def start(
     java = find_java()
     jars = ensure_jars(hbase_jars(), progress=progress)
     gateway_jars = ensure_jars(progress=progress) if gateways else None
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
     with place.locked(timeout_s):
         if _runs(place, profile, gateways, ports):
             return LocalServer(place)
@@ -100,7 +100,7 @@ def start(
                 )
                 break
             except PortTakenError as exc:
-                if not tries_left or time.monotonic() >= deadline:
+                if not tries_left or deadline.expired:
                     raise
                 logger.info("a port was taken meanwhile, choosing again: %s", exc.facts["process"])
                 place.write_state(State(profile, {}))
@@ -182,7 +182,7 @@ def _start_once(
     given: Mapping[str, int],
     *,
     gateways: bool,
-    deadline: float,
+    deadline: Deadline,
     progress: Progress | None,
 ) -> None:
     place = launcher.home

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fnmatch
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 
 __all__ = ["LogLine", "cause_of_end", "follow_lines", "last_lines", "process_names", "read_lines"]
 
@@ -98,7 +101,7 @@ def follow_lines(
         last: begin so many lines before the end of each log; at its beginning if None.
         timeout_s: when to end; None follows until the generator is closed.
     """
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    deadline = Deadline(SYSTEM_CLOCK, math.inf if timeout_s is None else timeout_s * 1e3)
     with contextlib.ExitStack() as stack:
         tails: dict[Path, _Tail] = {}
         first = True
@@ -111,10 +114,10 @@ def follow_lines(
                 for text in tails[path].new_lines():
                     quiet = False
                     yield LogLine(path.stem, text)
-                    if deadline is not None and time.monotonic() >= deadline:
+                    if deadline.expired:
                         return
             first = False
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline.expired:
                 return
             if quiet:
                 time.sleep(_PAUSE_S)

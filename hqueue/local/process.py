@@ -18,6 +18,8 @@ from typing import Any
 
 import psutil
 
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+
 __all__ = [
     "LocalProcess",
     "ProcessPlan",
@@ -186,12 +188,10 @@ def end_all(processes: Iterable[LocalProcess], *, orderly_s: float) -> list[str]
 
 def wait_ended(processes: list[LocalProcess], timeout_s: float) -> list[LocalProcess]:
     """Wait until all have ended, or the bound, and return those that run on."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        processes = [process for process in processes if process.alive()]
-        if not processes or time.monotonic() >= deadline:
-            return processes
+    deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
+    while (left := [each for each in processes if each.alive()]) and not deadline.expired:
         time.sleep(0.05)
+    return left
 
 
 def wait_paused(process: LocalProcess, timeout_s: float) -> bool:
@@ -203,8 +203,8 @@ def wait_paused(process: LocalProcess, timeout_s: float) -> bool:
     Returns:
         Whether it stands still.
     """
-    deadline = time.monotonic() + timeout_s
-    while not (paused := process.paused()) and process.alive() and time.monotonic() < deadline:
+    deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
+    while not (paused := process.paused()) and process.alive() and not deadline.expired:
         time.sleep(0.005)
     return paused
 

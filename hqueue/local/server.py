@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import signal
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from hqueue.errors import LocalServerError
 from hqueue.local.configuration import TOOL_LOGGING
@@ -18,6 +16,7 @@ from hqueue.local.logs import LogLine, cause_of_end, read_lines
 from hqueue.local.process import LocalProcess, end_all, spawn, wait_paused
 from hqueue.local.starting import await_listening, await_serving
 from hqueue.local.stopping import ORDERLY_S, stop
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.settings.addresses import GatewayAddress
 from hqueue.settings.connection import Settings
 
@@ -128,12 +127,7 @@ class LocalServer:
     def __enter__(self) -> LocalServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.stop()
 
     @property
@@ -205,7 +199,7 @@ class LocalServer:
         Raises:
             LocalServerError: it did not come up. What runs of it is left running.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3)
         old = self._process(name)
         end_all([old], orderly_s=orderly_s)
         with self._home.locked(STATE_TIMEOUT_S):

@@ -16,6 +16,7 @@ from hqueue.local.layout import is_gateway
 from hqueue.local.logs import last_lines
 from hqueue.local.process import LocalProcess, ProcessPlan, spawn
 from hqueue.local.readiness import check_native, check_thrift1, check_thrift2
+from hqueue.runtime.clock import Deadline
 from hqueue.runtime.thread_pool import ThreadPool
 
 __all__ = ["PortTakenError", "Progress", "await_listening", "await_serving", "bring_up"]
@@ -40,7 +41,7 @@ def bring_up(
     plans: Iterable[ProcessPlan],
     *,
     zookeeper: str,
-    deadline: float,
+    deadline: Deadline,
     started: Callable[[LocalProcess], None],
     progress: Progress | None = None,
 ) -> list[LocalProcess]:
@@ -49,7 +50,7 @@ def bring_up(
     Args:
         plans: what to start.
         zookeeper: where they have HBase's nodes.
-        deadline: when to give up, on the monotonic clock.
+        deadline: when to give up.
         started: called with each process at once after it was started.
         progress: called with a line of text at each step.
 
@@ -83,7 +84,7 @@ def bring_up(
 
 
 def await_listening(
-    process: LocalProcess, *, deadline: float, beside: Iterable[LocalProcess] = ()
+    process: LocalProcess, *, deadline: Deadline, beside: Iterable[LocalProcess] = ()
 ) -> None:
     """Wait until all ports of a process answer.
 
@@ -95,12 +96,12 @@ def await_listening(
         while not is_listening(process.plan.host, port):
             for each in (process, *beside):
                 _check_alive(each)
-            if time.monotonic() >= deadline:
+            if deadline.expired:
                 raise _failure("a process of the local server did not come up in time", process)
             time.sleep(_PAUSE_S)
 
 
-def await_serving(processes: Iterable[LocalProcess], *, deadline: float) -> None:
+def await_serving(processes: Iterable[LocalProcess], *, deadline: Deadline) -> None:
     """Wait until a row was written and read back through each gateway among the processes.
 
     Raises:
@@ -120,7 +121,7 @@ def await_serving(processes: Iterable[LocalProcess], *, deadline: float) -> None
                     result.result()
 
 
-def _await_gateway(gateway: LocalProcess, beside: list[LocalProcess], deadline: float) -> None:
+def _await_gateway(gateway: LocalProcess, beside: list[LocalProcess], deadline: Deadline) -> None:
     await_listening(gateway, deadline=deadline, beside=beside)
     check = check_thrift1 if gateway.name.startswith("thrift1") else check_thrift2
     (port,) = gateway.plan.ports.values()
@@ -134,7 +135,7 @@ def _await_gateway(gateway: LocalProcess, beside: list[LocalProcess], deadline: 
     )
 
 
-def _await_native(processes: list[LocalProcess], zookeeper: str, deadline: float) -> None:
+def _await_native(processes: list[LocalProcess], zookeeper: str, deadline: Deadline) -> None:
     for process in processes:
         await_listening(process, deadline=deadline, beside=processes)
     _await_row(
@@ -150,7 +151,7 @@ def _await_row(
     name: str,
     check: Callable[[], str | None],
     beside: list[LocalProcess],
-    deadline: float,
+    deadline: Deadline,
     *shown: LocalProcess,
 ) -> None:
     """Repeat a check until it finds nothing wrong; `shown` are whose logs a failure shows."""
@@ -158,7 +159,7 @@ def _await_row(
         logger.debug("%s does not serve yet: %s", name, wrong)
         for each in beside:
             _check_alive(each)
-        if time.monotonic() >= deadline:
+        if deadline.expired:
             raise _failure("the local server did not serve in time", *shown, said=wrong)
         time.sleep(_PAUSE_S)
 

@@ -7,11 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterable
 
 from hqueue.local.home import Home, State
 from hqueue.local.process import LocalProcess, end_all, marked_processes, wait_ended
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 
 __all__ = ["end_left_overs", "reset", "stop"]
 
@@ -97,7 +97,7 @@ def _stop_locked(place: Home, orderly_s: float) -> bool:
 
 def _ask_to_end(step: list[LocalProcess], orderly_s: float) -> None:
     """Run the stop command of a process of this step, if one has any, and wait for them all."""
-    deadline = time.monotonic() + orderly_s
+    deadline = Deadline(SYSTEM_CLOCK, orderly_s * 1e3)
     for process in step:
         process.send_signal(signal.SIGCONT)
         if not process.plan.stop_command or not process.alive():
@@ -114,7 +114,7 @@ def _ask_to_end(step: list[LocalProcess], orderly_s: float) -> None:
         except (OSError, subprocess.SubprocessError) as exc:
             logger.info("%s could not be asked to end: %s", process.name, type(exc).__name__)
         else:
-            wait_ended(step, deadline - time.monotonic())
+            wait_ended(step, deadline.remaining_ms / 1e3)
 
 
 def _steps(processes: Iterable[LocalProcess]) -> list[list[LocalProcess]]:

@@ -37,14 +37,13 @@ DURABILITIES = ("SYNC_WAL", "FSYNC_WAL")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of a queue.
+    """One attribute of a queue. What it does is said in `hqueue.settings.options`.
 
     Args:
         name: its name in Python and on the command line.
         toolkit_name: its name in seed 001's toolkit shell.
         table_key: the key in HBase's table description.
         parse: reads and checks a value.
-        doc: what it does.
         fixed: whether it can only be set when the queue is created.
     """
 
@@ -52,7 +51,6 @@ class Attribute:
     toolkit_name: str
     table_key: str
     parse: Callable[[Any], int | str]
-    doc: str
     fixed: bool = False
 
 
@@ -82,7 +80,6 @@ ATTRIBUTES: Mapping[str, Attribute] = {
             "hbase.hqueue.partitionsPerRegion",
             "hqueue.partitionsPerRegion",
             _number(1, PARTITIONS_MAX),
-            "partitions that share a region",
             fixed=True,
         ),
         Attribute(
@@ -90,50 +87,42 @@ ATTRIBUTES: Mapping[str, Attribute] = {
             "hbase.hregion.memstore.flush.size",
             "MEMSTORE_FLUSHSIZE",
             _number(1024 * 1024, 2**40),
-            "bytes in memory after which a region writes a file",
         ),
         Attribute(
             "major_compaction_ms",
             "hbase.hregion.majorcompaction",
             "hbase.hregion.majorcompaction",
             _number(0, 2**53),
-            "time between major compactions of a region; 0 for none",
         ),
         Attribute(
             "compaction_files_min",
             "hbase.hstore.compaction.min",
             "hbase.hstore.compaction.min",
             _number(2, 10_000),
-            "files at which a compaction begins",
         ),
         Attribute(
             "compaction_files_max",
             "hbase.hstore.compaction.max",
             "hbase.hstore.compaction.max",
             _number(2, 10_000),
-            "files that one compaction takes",
         ),
         Attribute(
             "compression",
             "hbase.hqueue.compression",
             "COMPRESSION",
             _one_of(COMPRESSIONS),
-            "HBase's compression of the files: " + ", ".join(COMPRESSIONS),
         ),
         Attribute(
             "blocking_store_files",
             "hbase.hstore.blockingStoreFiles",
             "hbase.hstore.blockingStoreFiles",
             _number(2, 1_000_000),
-            "files at which a region makes writers wait",
         ),
         Attribute(
             "durability",
             "hbase.hqueue.durability",
             "DURABILITY",
             _one_of(DURABILITIES),
-            "what a put waits for: SYNC_WAL, HBase's default, until each server of the write-ahead "
-            "log's storage has it; FSYNC_WAL, until it is on their disks",
         ),
     )
 }

@@ -20,12 +20,10 @@ from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.fields import check_fields
 from hqueue.settings.kinds import check_kind, check_mapping
 from hqueue.settings.loading import (
-    HUB_PREFIX,
-    HUB_TABLE,
-    WORKER_PREFIX,
-    WORKER_TABLE,
+    ROLES,
     FoundSettings,
     local_connection_file,
+    prefix_of,
     user_file,
 )
 
@@ -35,7 +33,6 @@ ENVIRONMENT_PREFIX = "HQUEUE_"
 _NOT_SETTINGS = {
     "HQUEUE_CONFIG", "HQUEUE_LOCAL_HOME", "HQUEUE_LOCAL_HBASE", "HQUEUE_CACHE", "HQUEUE_HUBS"
 }  # fmt: skip
-_TABLES = {WORKER_TABLE, HUB_TABLE}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -299,8 +296,8 @@ def _find(environ: Mapping[str, str]) -> FoundSettings:
     found = FoundSettings(Settings)
     found.add_file(local_connection_file(environ))
     # A worker's and a hub's settings stand in the same places, and are none of a connection's.
-    found.add_file(user_file(environ), without=_TABLES)
+    found.add_file(user_file(environ), without=ROLES)
     found.add_environment(
-        environ, ENVIRONMENT_PREFIX, without=(WORKER_PREFIX, HUB_PREFIX, *_NOT_SETTINGS)
+        environ, ENVIRONMENT_PREFIX, without=(*map(prefix_of, ROLES), *_NOT_SETTINGS)
     )
     return found

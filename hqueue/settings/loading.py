@@ -23,29 +23,28 @@ else:
     import tomli as tomllib
 
 __all__ = [
-    "HUB_PREFIX",
-    "HUB_TABLE",
-    "WORKER_PREFIX",
-    "WORKER_TABLE",
+    "ROLES",
     "FoundSettings",
     "all_known",
-    "load_hub_settings",
-    "load_worker_settings",
+    "load_role_settings",
     "local_connection_file",
-    "settings_file",
+    "prefix_of",
     "user_file",
 ]
 
-WORKER_PREFIX = "HQUEUE_WORKER_"
-WORKER_TABLE = "worker"
-HUB_PREFIX = "HQUEUE_HUB_"
-HUB_TABLE = "hub"
+ROLES = ("worker", "hub")
+"""What has settings of its own beside those of a connection."""
 
 _log = logging.getLogger(__name__)
 _warned: set[str] = set()
 """The variables that a warning was written of: one each is enough for a process."""
 
 _Kind = TypeVar("_Kind")
+
+
+def prefix_of(role: str) -> str:
+    """What the variables of a role's settings begin with."""
+    return f"HQUEUE_{role.upper()}_"
 
 
 class FoundSettings:
@@ -165,15 +164,17 @@ def _is_one_of(variable: str, names: Iterable[str]) -> bool:
     )
 
 
-def load_worker_settings(
-    kind: type[Any],
+def load_role_settings(
+    kind: type[_Kind],
+    role: str,
     arguments: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Any:
-    """Gather a worker's settings: arguments, ``HQUEUE_WORKER_*``, the file's table ``worker``.
+) -> _Kind:
+    """Gather a role's settings: arguments, ``HQUEUE_<role>_*``, the file's table of its name.
 
     Args:
         kind: the dataclass that they are fields of, and that is made of them.
+        role: one of `ROLES`.
         arguments: settings by name; a value of None counts as not given.
         environ: the environment; the process's own if None.
 
@@ -181,30 +182,12 @@ def load_worker_settings(
         SettingsError: a setting is unknown or has a wrong value, or the settings file can't be
             read.
     """
-    return _role_settings(kind, WORKER_TABLE, WORKER_PREFIX, arguments, environ)
-
-
-def load_hub_settings(
-    kind: type[Any],
-    arguments: Mapping[str, Any] | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> Any:
-    """A hub's settings, as `load_worker_settings`: ``HQUEUE_HUB_*``, the file's table ``hub``."""
-    return _role_settings(kind, HUB_TABLE, HUB_PREFIX, arguments, environ)
-
-
-def _role_settings(
-    kind: type[Any],
-    role: str,
-    prefix: str,
-    arguments: Mapping[str, Any] | None,
-    environ: Mapping[str, str] | None,
-) -> Any:
     environ = os.environ if environ is None else environ
     found = FoundSettings(kind)
     found.add_file(user_file(environ), role)
-    found.add_environment(environ, prefix)
-    return found.make(arguments)
+    found.add_environment(environ, prefix_of(role))
+    settings: _Kind = found.make(arguments)
+    return settings
 
 
 def all_known(
@@ -261,20 +244,15 @@ def user_file(environ: Mapping[str, str]) -> Path:
     Raises:
         SettingsError: it was named, and does not exist.
     """
-    path = settings_file(environ)
-    if "HQUEUE_CONFIG" in environ and not path.exists():
+    named = environ.get("HQUEUE_CONFIG")
+    path = Path(named) if named else Path(platformdirs.user_config_dir("hqueue")) / "hqueue.toml"
+    if named is not None and not path.exists():
         raise SettingsError(
             "HQUEUE_CONFIG names a file that does not exist",
             variable="HQUEUE_CONFIG",
             path=str(path),
         )
     return path
-
-
-def settings_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the user's settings file is, whether or not it exists."""
-    named = environ.get("HQUEUE_CONFIG")
-    return Path(named) if named else Path(platformdirs.user_config_dir("hqueue")) / "hqueue.toml"
 
 
 def local_connection_file(environ: Mapping[str, str] = os.environ) -> Path:

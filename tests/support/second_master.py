@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,6 +17,7 @@ from hqueue.local.java import find_java
 from hqueue.local.process import spawn
 from hqueue.local.starting import await_listening
 from hqueue.local.versions import hbase_jars
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 
 __all__ = ["SECOND_MASTER", "second_master"]
 
@@ -51,7 +51,7 @@ def second_master(server: local.LocalServer) -> Iterator[None]:
         assert state is not None
         home.write_state(state.with_process(process))
     try:
-        await_listening(process, deadline=time.monotonic() + START_S)
+        await_listening(process, deadline=Deadline(SYSTEM_CLOCK, START_S * 1e3))
         yield
     finally:
         server.kill(SECOND_MASTER)

@@ -9,12 +9,12 @@ import queue as queues
 import re
 import select
 import stat
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hqueue.cli.commands.inputs import open_input
 from hqueue.message import Message, partition_of_key
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.threads import start
 from hqueue.settings.limits import BATCH_BYTES_MAX, TOPIC_BYTES_MAX
 
@@ -68,16 +68,16 @@ def file_items(name: str, partitions: int, timeout_s: float) -> Iterator[Item]:
     topic = topic.encode("utf-8", "replace")[:TOPIC_BYTES_MAX].decode("utf-8", "ignore")
     with open_input(name) as stream:
         endless = not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-        deadline_s = time.monotonic() + timeout_s if endless else math.inf
-        for number, line in enumerate(_lines(stream.fileno(), deadline_s)):
+        deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1e3 if endless else math.inf)
+        for number, line in enumerate(_lines(stream.fileno(), deadline)):
             yield Item(Message(topic, line), number // LINES_PER_PARTITION % partitions)
 
 
-def _lines(descriptor: int, deadline_s: float) -> Iterator[bytes]:
+def _lines(descriptor: int, deadline: Deadline) -> Iterator[bytes]:
     part = b""
-    while (left_s := deadline_s - time.monotonic()) > 0:
+    while not deadline.expired:
         # A wait without an end would not do: select takes no infinity.
-        if not select.select([descriptor], [], [], min(left_s, 1.0))[0]:
+        if not select.select([descriptor], [], [], min(deadline.remaining_ms / 1e3, 1.0))[0]:
             continue
         data = os.read(descriptor, READ_BYTES)
         if not data:

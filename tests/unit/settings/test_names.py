@@ -8,7 +8,7 @@ import pytest
 
 from hqueue import HQueueError, Settings
 from hqueue.settings.attributes import check_attributes
-from hqueue.settings.loading import load_worker_settings
+from hqueue.settings.loading import load_role_settings
 from hqueue.settings.names import closest
 from hqueue_workers.node.settings import WorkerSettings
 
@@ -32,7 +32,7 @@ def test_where_no_name_is_close_there_is_none(name: str) -> None:
     [
         (lambda name: Settings.load({name: 1}, {}), "gateways"),
         (lambda name: check_attributes({name: 1}), "compression"),
-        (lambda name: load_worker_settings(WorkerSettings, {name: 1}, {}), "threads"),
+        (lambda name: load_role_settings(WorkerSettings, "worker", {name: 1}, {}), "threads"),
     ],
 )
 def test_an_unknown_name_is_told_with_one_that_is_close_only(

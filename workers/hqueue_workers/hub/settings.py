@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hqueue import InvalidInputError, SettingsError
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.fields import check_fields
-from hqueue.settings.loading import load_hub_settings
+from hqueue.settings.loading import load_role_settings
 from hqueue_workers.hub.authorizer import AllowAll, Authorizer, ByRules
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 from hqueue_workers.node.networks import Networks
@@ -156,5 +156,4 @@ class HubSettings(ApiSettings):
         Raises:
             SettingsError: a setting is unknown or has a wrong value.
         """
-        loaded: HubSettings = load_hub_settings(cls, arguments, environ)
-        return loaded
+        return load_role_settings(cls, "hub", arguments, environ)

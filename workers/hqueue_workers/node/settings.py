@@ -11,7 +11,7 @@ from hqueue.metadata import check_name
 from hqueue.settings.addresses import PORT_MAX
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.fields import check_fields
-from hqueue.settings.loading import load_worker_settings
+from hqueue.settings.loading import load_role_settings
 from hqueue_workers.node.api_settings import API_BOUNDS, ApiSettings
 
 __all__ = ["WorkerSettings"]
@@ -132,5 +132,4 @@ class WorkerSettings(ApiSettings):
         Raises:
             SettingsError: a setting is unknown or has a wrong value.
         """
-        loaded: WorkerSettings = load_worker_settings(cls, arguments, environ)
-        return loaded
+        return load_role_settings(cls, "worker", arguments, environ)
