@@ -14,11 +14,11 @@ from pathlib import Path
 
 from hqueue.errors import LocalServerError
 from hqueue.local.configuration import FULL_COMPILER, QUICK_COMPILER, Launcher, Xml
-from hqueue.local.layout import MEMSTORE_SETTINGS, Layout, gateway_plan, master_plan
+from hqueue.local.layout import MEMSTORE_SETTINGS, Layout, Profile, gateway_plan, master_plan
 from hqueue.local.process import ProcessPlan
 from hqueue.settings.addresses import GatewayAddress
 
-__all__ = ["Cluster"]
+__all__ = ["CLUSTER"]
 
 HOST = "127.0.0.1"
 REGION_HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -65,186 +65,167 @@ SESSION_TIMEOUT_MS = 4_000
 TICK_MS = 500
 
 
-class Cluster:
+def _layout(launcher: Launcher, ports: Mapping[str, int], gateways: bool) -> Layout:
     """A real cluster in small."""
-
-    name = "cluster"
-    port_names = (
-        "zookeeper",
-        "namenode",
-        *(f"datanode-{n}" for n in NUMBERS),
-        *(f"datanode-{n}-ipc" for n in NUMBERS),
-        "master",
-        *(f"regionserver-{n}" for n in NUMBERS),
-    )
-    gateway_port_names = (
-        *(f"thrift1-{n}" for n in NUMBERS),
-        *(f"thrift2-{n}" for n in NUMBERS),
-    )
-
-    def layout(self, launcher: Launcher, ports: Mapping[str, int], *, gateways: bool) -> Layout:
-        """Write the settings of all processes and say how to start them."""
-        data = launcher.home.data(self.name)
-        data.mkdir(parents=True, exist_ok=True)
-        # The name node and the data nodes refuse to start without these, which no jar has.
-        for page in ("hdfs", "datanode", "secondary"):
-            (launcher.home.conf / "webapps" / page).mkdir(parents=True, exist_ok=True)
-        hdfs: Xml = {"fs.defaultFS": f"hdfs://{HOST}:{ports['namenode']}", **_HDFS}
-        client: Xml = {
-            "hbase.cluster.distributed": True,
-            "hbase.zookeeper.quorum": HOST,
-            "hbase.zookeeper.property.clientPort": ports["zookeeper"],
-            "zookeeper.session.timeout": SESSION_TIMEOUT_MS,
-        }
-        hbase: Xml = {
-            **client,
-            **_RECOVERY,
-            **MEMSTORE_SETTINGS,
-            "hbase.rootdir": f"hdfs://{HOST}:{ports['namenode']}/hbase",
-            "hbase.tmp.dir": f"{data}/tmp",
-            "hbase.regionserver.msginterval": 500,
-            "hbase.master.info.port": -1,
-            "hbase.regionserver.info.port": -1,
-        }
-        namenode = self._namenode(launcher, ports, data, hdfs)
-        processes = [
-            self._zookeeper(launcher, ports, data, client),
-            namenode,
-            *(self._datanode(launcher, ports, data, hdfs, n) for n in NUMBERS),
-            master_plan(
-                launcher,
-                ports={"master": ports["master"]},
-                heap_mb=256,
-                options=QUICK_COMPILER,
-                hbase={
-                    **hbase,
-                    "hbase.master.hostname": HOST,
-                    "hbase.master.ipc.address": HOST,
-                    "hbase.master.port": ports["master"],
-                },
-                hdfs=hdfs,
-                stage=SERVERS,
-            ),
-            *(self._region_server(launcher, ports, hbase, hdfs, n) for n in NUMBERS),
-        ]
-        addresses = []
-        for number, host in zip(NUMBERS, REGION_HOSTS, strict=True) if gateways else ():
-            names = (f"thrift1-{number}", f"thrift2-{number}")
-            addresses.append(GatewayAddress(host, *(ports[name] for name in names)))
-            for name in names:
-                processes.append(
-                    gateway_plan(
-                        launcher,
-                        name,
-                        host=host,
-                        port=ports[name],
-                        hbase=client,
-                        heap_mb=384,
-                        stage=GATEWAYS,
-                    )
-                )
-        return Layout(
-            tuple(processes),
-            tuple(addresses),
-            f"{HOST}:{ports['zookeeper']}",
-            prepare=lambda: _format_once(namenode, data / "formatted"),
-        )
-
-    @staticmethod
-    def _zookeeper(
-        launcher: Launcher, ports: Mapping[str, int], data: Path, client: Xml
-    ) -> ProcessPlan:
-        return launcher.plan(
-            "zookeeper",
-            "org.apache.hadoop.hbase.zookeeper.HQuorumPeer",
-            "start",
-            host=HOST,
-            ports={"zookeeper": ports["zookeeper"]},
-            heap_mb=96,
-            options=(*QUICK_COMPILER, "-Dzookeeper.admin.enableServer=false"),
-            hbase={
-                **client,
-                "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",
-                "hbase.zookeeper.property.clientPortAddress": HOST,
-                "hbase.zookeeper.property.tickTime": TICK_MS,
-                "hbase.zookeeper.property.minSessionTimeout": 2 * TICK_MS,
-                "hbase.zookeeper.property.maxSessionTimeout": 60_000,
-                "hbase.zookeeper.property.maxClientCnxns": 1_000,
-            },
-            stage=STORAGE,
-        )
-
-    @staticmethod
-    def _namenode(
-        launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml
-    ) -> ProcessPlan:
-        return launcher.plan(
-            "namenode",
-            "org.apache.hadoop.hdfs.server.namenode.NameNode",
-            host=HOST,
-            ports={"namenode": ports["namenode"]},
-            heap_mb=160,
+    data = launcher.home.data("cluster")
+    data.mkdir(parents=True, exist_ok=True)
+    # The name node and the data nodes refuse to start without these, which no jar has.
+    for page in ("hdfs", "datanode", "secondary"):
+        (launcher.home.conf / "webapps" / page).mkdir(parents=True, exist_ok=True)
+    hdfs: Xml = {"fs.defaultFS": f"hdfs://{HOST}:{ports['namenode']}", **_HDFS}
+    client: Xml = {
+        "hbase.cluster.distributed": True,
+        "hbase.zookeeper.quorum": HOST,
+        "hbase.zookeeper.property.clientPort": ports["zookeeper"],
+        "zookeeper.session.timeout": SESSION_TIMEOUT_MS,
+    }
+    hbase: Xml = {
+        **client,
+        **_RECOVERY,
+        **MEMSTORE_SETTINGS,
+        "hbase.rootdir": f"hdfs://{HOST}:{ports['namenode']}/hbase",
+        "hbase.tmp.dir": f"{data}/tmp",
+        "hbase.regionserver.msginterval": 500,
+        "hbase.master.info.port": -1,
+        "hbase.regionserver.info.port": -1,
+    }
+    namenode = _namenode(launcher, ports, data, hdfs)
+    processes = [
+        _zookeeper(launcher, ports, data, client),
+        namenode,
+        *(_datanode(launcher, ports, data, hdfs, n) for n in NUMBERS),
+        master_plan(
+            launcher,
+            ports={"master": ports["master"]},
+            heap_mb=256,
             options=QUICK_COMPILER,
-            hdfs={
-                **hdfs,
-                "hadoop.tmp.dir": f"{data}/tmp",
-                "dfs.namenode.name.dir": f"file://{data}/namenode",
-                "dfs.namenode.http-address": f"{HOST}:0",
-                "dfs.namenode.handler.count": 10,
-            },
-            stage=STORAGE,
-        )
-
-    @staticmethod
-    def _datanode(
-        launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml, number: int
-    ) -> ProcessPlan:
-        # All on one address: the name node knows a data node by the address it calls from.
-        name = f"datanode-{number}"
-        own = {n: ports[n] for n in (name, f"{name}-ipc")}
-        return launcher.plan(
-            name,
-            "org.apache.hadoop.hdfs.server.datanode.DataNode",
-            host=HOST,
-            ports=own,
-            heap_mb=192,
-            options=FULL_COMPILER,
-            hdfs={
-                **hdfs,
-                "hadoop.tmp.dir": f"{data}/tmp-{name}",
-                "dfs.datanode.data.dir": f"file://{data}/{name}",
-                "dfs.datanode.address": f"{HOST}:{own[name]}",
-                "dfs.datanode.ipc.address": f"{HOST}:{own[f'{name}-ipc']}",
-                "dfs.datanode.http.address": f"{HOST}:0",
-                "dfs.datanode.hostname": HOST,
-                "dfs.datanode.max.transfer.threads": 512,
-                "dfs.datanode.handler.count": 4,
-            },
-            stage=STORAGE,
-        )
-
-    @staticmethod
-    def _region_server(
-        launcher: Launcher, ports: Mapping[str, int], hbase: Xml, hdfs: Xml, number: int
-    ) -> ProcessPlan:
-        name, host = f"regionserver-{number}", REGION_HOSTS[number - 1]
-        return launcher.plan(
-            name,
-            "org.apache.hadoop.hbase.regionserver.HRegionServer",
-            "start",
-            host=host,
-            ports={name: ports[name]},
-            heap_mb=576,
-            options=(*FULL_COMPILER, "-XX:MaxDirectMemorySize=192m"),
             hbase={
                 **hbase,
-                "hbase.regionserver.hostname": host,
-                "hbase.regionserver.ipc.address": host,
-                "hbase.regionserver.port": ports[name],
+                "hbase.master.hostname": HOST,
+                "hbase.master.ipc.address": HOST,
+                "hbase.master.port": ports["master"],
             },
             hdfs=hdfs,
             stage=SERVERS,
-        )
+        ),
+        *(_region_server(launcher, ports, hbase, hdfs, n) for n in NUMBERS),
+    ]
+    addresses = []
+    for number, host in zip(NUMBERS, REGION_HOSTS, strict=True) if gateways else ():
+        names = (f"thrift1-{number}", f"thrift2-{number}")
+        addresses.append(GatewayAddress(host, *(ports[name] for name in names)))
+        for name in names:
+            processes.append(
+                gateway_plan(
+                    launcher,
+                    name,
+                    host=host,
+                    port=ports[name],
+                    hbase=client,
+                    heap_mb=384,
+                    stage=GATEWAYS,
+                )
+            )
+    return Layout(
+        tuple(processes),
+        tuple(addresses),
+        f"{HOST}:{ports['zookeeper']}",
+        prepare=lambda: _format_once(namenode, data / "formatted"),
+    )
+
+
+def _zookeeper(
+    launcher: Launcher, ports: Mapping[str, int], data: Path, client: Xml
+) -> ProcessPlan:
+    return launcher.plan(
+        "zookeeper",
+        "org.apache.hadoop.hbase.zookeeper.HQuorumPeer",
+        "start",
+        host=HOST,
+        ports={"zookeeper": ports["zookeeper"]},
+        heap_mb=96,
+        options=(*QUICK_COMPILER, "-Dzookeeper.admin.enableServer=false"),
+        hbase={
+            **client,
+            "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",
+            "hbase.zookeeper.property.clientPortAddress": HOST,
+            "hbase.zookeeper.property.tickTime": TICK_MS,
+            "hbase.zookeeper.property.minSessionTimeout": 2 * TICK_MS,
+            "hbase.zookeeper.property.maxSessionTimeout": 60_000,
+            "hbase.zookeeper.property.maxClientCnxns": 1_000,
+        },
+        stage=STORAGE,
+    )
+
+
+def _namenode(launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml) -> ProcessPlan:
+    return launcher.plan(
+        "namenode",
+        "org.apache.hadoop.hdfs.server.namenode.NameNode",
+        host=HOST,
+        ports={"namenode": ports["namenode"]},
+        heap_mb=160,
+        options=QUICK_COMPILER,
+        hdfs={
+            **hdfs,
+            "hadoop.tmp.dir": f"{data}/tmp",
+            "dfs.namenode.name.dir": f"file://{data}/namenode",
+            "dfs.namenode.http-address": f"{HOST}:0",
+            "dfs.namenode.handler.count": 10,
+        },
+        stage=STORAGE,
+    )
+
+
+def _datanode(
+    launcher: Launcher, ports: Mapping[str, int], data: Path, hdfs: Xml, number: int
+) -> ProcessPlan:
+    # All on one address: the name node knows a data node by the address it calls from.
+    name = f"datanode-{number}"
+    own = {n: ports[n] for n in (name, f"{name}-ipc")}
+    return launcher.plan(
+        name,
+        "org.apache.hadoop.hdfs.server.datanode.DataNode",
+        host=HOST,
+        ports=own,
+        heap_mb=192,
+        options=FULL_COMPILER,
+        hdfs={
+            **hdfs,
+            "hadoop.tmp.dir": f"{data}/tmp-{name}",
+            "dfs.datanode.data.dir": f"file://{data}/{name}",
+            "dfs.datanode.address": f"{HOST}:{own[name]}",
+            "dfs.datanode.ipc.address": f"{HOST}:{own[f'{name}-ipc']}",
+            "dfs.datanode.http.address": f"{HOST}:0",
+            "dfs.datanode.hostname": HOST,
+            "dfs.datanode.max.transfer.threads": 512,
+            "dfs.datanode.handler.count": 4,
+        },
+        stage=STORAGE,
+    )
+
+
+def _region_server(
+    launcher: Launcher, ports: Mapping[str, int], hbase: Xml, hdfs: Xml, number: int
+) -> ProcessPlan:
+    name, host = f"regionserver-{number}", REGION_HOSTS[number - 1]
+    return launcher.plan(
+        name,
+        "org.apache.hadoop.hbase.regionserver.HRegionServer",
+        "start",
+        host=host,
+        ports={name: ports[name]},
+        heap_mb=576,
+        options=(*FULL_COMPILER, "-XX:MaxDirectMemorySize=192m"),
+        hbase={
+            **hbase,
+            "hbase.regionserver.hostname": host,
+            "hbase.regionserver.ipc.address": host,
+            "hbase.regionserver.port": ports[name],
+        },
+        hdfs=hdfs,
+        stage=SERVERS,
+    )
 
 
 def _format_once(namenode: ProcessPlan, done_mark: Path) -> None:
@@ -271,3 +252,18 @@ def _format_once(namenode: ProcessPlan, done_mark: Path) -> None:
             log=(done.stdout + done.stderr)[-4_000:],
         )
     done_mark.touch()
+
+
+CLUSTER = Profile(
+    "cluster",
+    (
+        "zookeeper",
+        "namenode",
+        *(f"datanode-{n}" for n in NUMBERS),
+        *(f"datanode-{n}-ipc" for n in NUMBERS),
+        "master",
+        *(f"regionserver-{n}" for n in NUMBERS),
+    ),
+    (*(f"thrift1-{n}" for n in NUMBERS), *(f"thrift2-{n}" for n in NUMBERS)),
+    _layout,
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 from hqueue.local.configuration import (
     FULL_COMPILER,
@@ -71,25 +70,18 @@ class Layout:
     """Called once before the processes are started."""
 
 
-class Profile(Protocol):
+@dataclasses.dataclass(frozen=True)
+class Profile:
     """A kind of local server."""
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    def port_names(self) -> tuple[str, ...]:
-        """The names of the ports that its processes listen on, without gateways."""
-
-    @property
-    def gateway_port_names(self) -> tuple[str, ...]:
-        """The names of its gateways' ports."""
-
-    def layout(self, launcher: Launcher, ports: Mapping[str, int], *, gateways: bool) -> Layout:
-        """Write the settings of all processes and say how to start them. With gateways they have
-        ports, too.
-        """
+    name: str
+    port_names: tuple[str, ...]
+    """The names of the ports that its processes listen on, without gateways."""
+    gateway_port_names: tuple[str, ...]
+    """The names of its gateways' ports."""
+    layout: Callable[[Launcher, Mapping[str, int], bool], Layout]
+    """Writes the settings of all processes and says how to start them; given whether with gateways,
+    which have ports then, too."""
 
 
 def is_gateway(process: str) -> bool:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from hqueue.errors import LocalServerError
-from hqueue.local.cluster import Cluster
+from hqueue.local.cluster import CLUSTER
 from hqueue.local.configuration import Launcher
 from hqueue.local.freeports import choose_ports
 from hqueue.local.home import Home, State
@@ -18,7 +18,7 @@ from hqueue.local.layout import Profile
 from hqueue.local.logs import LogLine, follow_lines, read_lines
 from hqueue.local.process import LocalProcess
 from hqueue.local.server import DISK_BYTES_MIN, LocalServer, Status, status_of
-from hqueue.local.standalone import Standalone
+from hqueue.local.standalone import STANDALONE
 from hqueue.local.starting import PortTakenError, Progress, bring_up
 from hqueue.local.stopping import end_left_overs
 from hqueue.local.versions import hbase_jars
@@ -28,7 +28,7 @@ __all__ = ["PROFILES", "attach", "logs", "start", "status"]
 
 logger = logging.getLogger(__name__)
 
-PROFILES: Mapping[str, Profile] = {p.name: p for p in (Standalone(), Cluster())}
+PROFILES: Mapping[str, Profile] = {p.name: p for p in (STANDALONE, CLUSTER)}
 
 START_TIMEOUT_S = 300.0
 PORT_TRIES_MAX = 4
@@ -191,7 +191,7 @@ def _start_once(
     names = (*profile.port_names, *(profile.gateway_port_names if gateways else ()))
     ports = choose_ports(names, given=given, preferred=preferred)
     launcher.clear()
-    layout = profile.layout(launcher, ports, gateways=gateways)
+    layout = profile.layout(launcher, ports, gateways)
     state = State(
         profile.name,
         ports,
