@@ -18,14 +18,23 @@ import dataclasses
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from hqueue.errors import HQueueError, QueueStateError
 from hqueue.log import Batch, PartitionReader
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 
-__all__ = ["SEVERAL_ROWS", "Fetch", "Fetcher", "Pace", "Poll", "fetch_once"]
+__all__ = [
+    "SEVERAL_ROWS",
+    "Fetch",
+    "Fetcher",
+    "Pace",
+    "Poll",
+    "fetch_once",
+    "to_check",
+    "together",
+]
 
 SEVERAL_ROWS = 100
 HITS_TO_SEVERAL = 4
@@ -62,7 +71,23 @@ class Pace:
     gather_share: float = 0.0
 
 
-class Fetch:
+class Placed(Protocol):
+    """A reader, or a cursor: where it stands."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def next_slot(self) -> tuple[int, int]: ...
+
+    @property
+    def at_tail(self) -> bool: ...
+
+
+ReaderT = TypeVar("ReaderT", bound=Placed)
+
+
+class Fetch(Generic[ReaderT]):
     """What is known of one partition that is read.
 
     Args:
@@ -76,7 +101,7 @@ class Fetch:
         "several",
     )  # fmt: skip
 
-    def __init__(self, reader: PartitionReader, pace: Pace, now_ms: float) -> None:
+    def __init__(self, reader: ReaderT, pace: Pace, now_ms: float) -> None:
         self.reader = reader
         self.pace = pace
         self.due_ms = now_ms
@@ -138,7 +163,7 @@ class Fetch:
         return self.pace.idle.longer(self.pause_ms)
 
 
-FetchT = TypeVar("FetchT", bound=Fetch)
+FetchT = TypeVar("FetchT", bound=Fetch[Any])
 
 
 class Fetcher(Generic[FetchT]):
@@ -202,7 +227,7 @@ class Fetcher(Generic[FetchT]):
 
 
 def fetch_once(
-    fetches: Sequence[Fetch], poll: Poll, deadline: Callable[[], Deadline]
+    fetches: Sequence[Fetch[PartitionReader]], poll: Poll, deadline: Callable[[], Deadline]
 ) -> Iterator[list[Batch]]:
     """Ask once for what comes next at the tails of partitions, as each `Fetch` says.
 
@@ -211,20 +236,36 @@ def fetch_once(
     Raises:
         HQueueError: as `poll`. What was given before stays given, and the readers have passed it.
     """
-    for each in fetches:
-        if each.check and each.reader.at_tail:
-            each.reader.check_tail(deadline())
-    for several in (False, True):
-        asked = {
-            each.reader.partition: each
-            for each in fetches
-            if each.reader.at_tail and each.several is several
-        }
-        if not asked:
-            continue
-        for batches in poll(
-            [each.reader for each in asked.values()], SEVERAL_ROWS if several else 1
-        ):
-            for batch in batches:
-                asked[batch.partition].came += 1
+    for reader in to_check(fetches):
+        reader.check_tail(deadline())
+    for asked in together(fetches):
+        for batches in poll(asked.readers, asked.rows_max):
+            asked.note(batches)
             yield batches
+
+
+def to_check(fetches: Iterable[Fetch[ReaderT]]) -> Iterator[ReaderT]:
+    """The readers whose log's end is to be looked at itself, before the others are asked for."""
+    return (each.reader for each in fetches if each.check and each.reader.at_tail)
+
+
+class Asked(Generic[ReaderT]):
+    """Some partitions' tails that are asked for together, for up to so many batches of each."""
+
+    def __init__(self, fetches: Iterable[Fetch[ReaderT]], rows_max: int) -> None:
+        self._fetches = {each.reader.partition: each for each in fetches}
+        self.readers = [each.reader for each in self._fetches.values()]
+        self.rows_max = rows_max
+
+    def note(self, batches: Iterable[Batch]) -> None:
+        """These came."""
+        for batch in batches:
+            self._fetches[batch.partition].came += 1
+
+
+def together(fetches: Sequence[Fetch[ReaderT]]) -> Iterator[Asked[ReaderT]]:
+    """What is asked for now, one after the other: those whose readers are not behind."""
+    for several in (False, True):
+        asked = [each for each in fetches if each.reader.at_tail and each.several is several]
+        if asked:
+            yield Asked(asked, SEVERAL_ROWS if several else 1)

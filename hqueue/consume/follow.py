@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from hqueue.consume.fetcher import Fetch, Fetcher, Pace, fetch_once
-from hqueue.consume.polling import poll
+from hqueue.consume.fetcher import Fetch, Fetcher, Pace
+from hqueue.consume.polling import fetch
 from hqueue.errors import HQueueError, QueueStateError
-from hqueue.log import Batch, PartitionReader
-from hqueue.log.ports import ReadPort
+from hqueue.log import Batch, PartitionCursor
+from hqueue.log.steps import Work
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
+from hqueue.runtime.clock import SYSTEM_CLOCK, Bounded, Clock, Deadline, Patience
+from hqueue.runtime.steps import Give, Pause, noting
 
 __all__ = ["follow"]
 
@@ -20,16 +21,15 @@ CHECK_TAIL_EVERY_MS = 5_000.0
 
 
 def follow(
-    readers: Sequence[PartitionReader],
-    reads: ReadPort,
+    cursors: Sequence[PartitionCursor],
     deadline: Callable[[], Deadline],
     *,
     idle_ms_max: int | None,
     closed: Callable[[], bool],
     bytes_max: int,
     clock: Clock = SYSTEM_CLOCK,
-) -> Iterator[list[Batch]]:
-    """Give batches as they come, until all readers are finished, or nothing came for long enough.
+) -> Work[None]:
+    """Give batches as they come, until all cursors are finished, or nothing came for long enough.
 
     At the end of a partition the row key of its next batch is known, so one request asks for the
     next batches of all partitions: of a few with the bodies, of more without, for each may weigh
@@ -48,27 +48,24 @@ def follow(
         gather_share=1.0,  # One request for all costs no more than one for some.
     )
 
-    def ask(asked: Sequence[Fetch]) -> Iterator[list[Batch]]:
-        for each in asked:
-            while not each.reader.at_tail and not closed():
-                yield each.reader.read(deadline())
-        unfinished = [each for each in asked if not each.reader.finished]
-        if not closed():
-            yield from fetch_once(unfinished, poll_once, deadline)
-
-    def poll_once(asked: Sequence[PartitionReader], rows_max: int) -> Iterator[list[Batch]]:
-        return poll(asked, reads, deadline, bytes_max, rows_max)
-
     last_ms = clock.monotonic_ms()
-    fetcher = Fetcher(Fetch(reader, pace, last_ms) for reader in readers)
+    fetcher = Fetcher(Fetch(cursor, pace, last_ms) for cursor in cursors)
     patience = Patience(deadline)
     while not closed():
         error: HQueueError | None = None
         asked = fetcher.take_due(clock.monotonic_ms())
         try:
-            for batches in filter(None, ask(asked)):
-                patience.renew()
-                yield batches
+            for each in asked:
+                while not each.reader.at_tail and not closed():
+                    bound = deadline()
+                    batches: list[Batch] = yield Bounded(bound, each.reader.read(bound))
+                    if batches:
+                        patience.renew()
+                        yield Give(batches)
+            unfinished = [each for each in asked if not each.reader.finished]
+            if not closed():
+                work = fetch(unfinished, deadline, bytes_max)
+                yield from noting(work, lambda _: patience.renew())
             if asked:
                 patience.renew()
         except QueueStateError as exc:
@@ -82,4 +79,4 @@ def follow(
                 fetcher.want(each)
         if len(fetcher) == 0 or (idle_ms_max is not None and now_ms - last_ms >= idle_ms_max):
             return
-        clock.sleep_ms(max(0.0, fetcher.next_due_ms - now_ms))
+        yield Pause(max(0.0, fetcher.next_due_ms - now_ms))

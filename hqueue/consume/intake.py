@@ -52,7 +52,7 @@ class Portion(Generic[KeyT]):
     """
 
 
-class _Partition(Fetch, Generic[KeyT]):
+class _Partition(Fetch[PartitionReader], Generic[KeyT]):
     """A partition that is read."""
 
     __slots__ = ("_short_until", "busy", "cursor", "expired", "key", "source")

@@ -2,126 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from hqueue.consume.fetcher import Fetch, to_check, together
 from hqueue.errors import HQueueError
 from hqueue.format import decode_header
-from hqueue.log import Batch, PartitionReader
+from hqueue.log import Batch, PartitionCursor
 from hqueue.log.offsets import PartitionOffsets
-from hqueue.log.ports import ReadPort, Row
-from hqueue.runtime.clock import Deadline
+from hqueue.log.ports import Row
+from hqueue.log.skipping import HeldUpError
+from hqueue.log.steps import Get, Headers, Work, request
+from hqueue.runtime.clock import Bounded, Deadline
+from hqueue.runtime.steps import Give, noting
 
-__all__ = ["appended_since", "poll"]
+__all__ = ["appended_since", "fetch", "poll"]
 
 POLLED_PARTITIONS = 256
 POLLED_WITH_BODIES = 8
 
 
 def poll(
-    readers: Sequence[PartitionReader],
-    reads: ReadPort,
+    cursors: Sequence[PartitionCursor],
     deadline: Callable[[], Deadline],
     bytes_max: int,
     rows_max: int = 1,
-) -> Iterator[list[Batch]]:
-    """Ask once for what comes next for each of these readers, which stand at their ends.
+) -> Work[None]:
+    """Ask once for what comes next for each of these cursors, which stand at their ends, and give
+    the batches.
 
     For the next batch of each that is one request for many; for up to `rows_max` of them it is
-    two requests a reader. What was accepted before an error was given before it, and does not
+    two requests a cursor. What was accepted before an error was given before it, and does not
     come again.
     """
     if rows_max > 1:
-        for reader in readers:
-            yield from _poll_several(reader, reads, deadline, bytes_max, rows_max)
+        for cursor in cursors:
+            yield from _poll_several(cursor, deadline, bytes_max, rows_max)
         return
-    for first in range(0, len(readers), POLLED_PARTITIONS):
-        polled = readers[first : first + POLLED_PARTITIONS]
-        for rows in _next_rows(polled, reads, deadline, bytes_max):
-            yield from _accepted(polled, rows, deadline)
+    for first in range(0, len(cursors), POLLED_PARTITIONS):
+        polled = cursors[first : first + POLLED_PARTITIONS]
+        by_topics: dict[frozenset[str] | None, list[PartitionCursor]] = {}
+        for cursor in polled:
+            by_topics.setdefault(cursor.topics, []).append(cursor)
+        # One request has one set of topics: so each set is asked for in a request of its own.
+        for topics, some in by_topics.items():
+            yield from _poll_together(some, topics, deadline, bytes_max)
+
+
+def fetch(
+    fetches: Sequence[Fetch[PartitionCursor]], deadline: Callable[[], Deadline], bytes_max: int
+) -> Work[None]:
+    """`fetch_once`, in steps."""
+    for cursor in to_check(fetches):
+        bound = deadline()
+        yield Bounded(bound, cursor.check_tail(bound))
+    for asked in together(fetches):
+        work = poll(asked.readers, deadline, bytes_max, asked.rows_max)
+        yield from noting(work, asked.note)
 
 
 def appended_since(
-    offsets: Sequence[PartitionOffsets], reads: ReadPort, deadline: Callable[[], Deadline]
-) -> list[int]:
+    offsets: Sequence[PartitionOffsets], deadline: Callable[[], Deadline]
+) -> Work[list[int]]:
     """The partitions that have a batch beyond these offsets. A request for up to 256 of them."""
     slots = [(each.partition, int(each.end)) for each in offsets]
     found: list[int] = []
     for first in range(0, len(slots), POLLED_PARTITIONS):
-        rows = _get(slots[first : first + POLLED_PARTITIONS], frozenset(), reads, deadline())
+        headers = Get(slots[first : first + POLLED_PARTITIONS], frozenset())
+        rows: list[Row] = yield from request(headers, deadline())
         found.extend(row.partition for row in rows)
     return found
 
 
 def _poll_several(
-    reader: PartitionReader,
-    reads: ReadPort,
+    cursor: PartitionCursor, deadline: Callable[[], Deadline], bytes_max: int, rows_max: int
+) -> Work[None]:
+    """The next batches of one cursor: their headers, and then as many as `bytes_max` allows."""
+    partition, slot = cursor.next_slot
+    headers: list[Row] = yield from request(Headers(partition, slot, rows_max), deadline())
+    requests = _requests(headers, cursor.topics, bytes_max)
+    cursor.at_tail = len(requests) <= 1 and len(headers) < rows_max
+    for slots in requests[:1]:
+        rows: list[Row] = yield from request(Get(slots, cursor.topics), deadline())
+        for row in sorted(rows, key=_slot_of):
+            yield from _accept([cursor], {partition: row}, deadline)
+
+
+def _poll_together(
+    cursors: Sequence[PartitionCursor],
+    topics: frozenset[str] | None,
     deadline: Callable[[], Deadline],
     bytes_max: int,
-    rows_max: int,
-) -> Iterator[list[Batch]]:
-    """The next batches of one reader: their headers, and then as many as `bytes_max` allows."""
-    partition, slot = reader.next_slot
-    headers = deadline().run(partial(reads.headers, partition, slot, rows_max))
-    requests = _requests(headers, reader.topics, bytes_max)
-    reader.at_tail = len(requests) <= 1 and len(headers) < rows_max
-    for request in requests[:1]:
-        for row in sorted(_get(request, reader.topics, reads, deadline()), key=_slot_of):
-            yield from _accepted([reader], {partition: row}, deadline)
+) -> Work[None]:
+    """The next batch of each of some cursors, in requests of about `bytes_max`."""
+    slots = [cursor.next_slot for cursor in cursors]
+    requests = [slots]
+    if len(slots) > POLLED_WITH_BODIES:
+        headers: list[Row] = yield from request(Get(slots, frozenset()), deadline())
+        requests = _requests(headers, topics, bytes_max)
+    for asked in requests:
+        rows: list[Row] = yield from request(Get(asked, topics), deadline())
+        yield from _accept(cursors, {row.partition: row for row in rows}, deadline)
 
 
 def _slot_of(row: Row) -> int:
     return row.slot
 
 
-def _accepted(
-    polled: Sequence[PartitionReader],
+def _accept(
+    polled: Sequence[PartitionCursor],
     rows: Mapping[int, Row],
     deadline: Callable[[], Deadline],
-) -> Iterator[list[Batch]]:
-    """Let readers take in the rows that were found for them.
+) -> Work[None]:
+    """Let cursors take in the rows that were found for them.
 
     What one of them accepted is given also when a later one fails, for it would not come again.
+    Where this is cut off they return to where they stood.
     """
     batches: list[Batch] = []
+    asked = [cursor for cursor in polled if cursor.partition in rows]
+    places = [cursor.place for cursor in asked]
     try:
-        for reader in polled:
-            if reader.partition not in rows:
-                continue
-            bound = deadline()
-            batch = bound.run(partial(reader.accept, rows[reader.partition], bound))
-            if batch is not None:
-                batches.append(batch)
+        yield from _accept_each(asked, rows, deadline, batches)
     except HQueueError:
         if batches:
-            yield batches
+            yield Give(batches)
+        raise
+    except BaseException:
+        for cursor, place in zip(asked, places, strict=True):
+            cursor.return_to(place)
         raise
     if batches:
-        yield batches
+        yield Give(batches)
 
 
-def _next_rows(
-    polled: Sequence[PartitionReader],
-    reads: ReadPort,
+def _accept_each(
+    cursors: Sequence[PartitionCursor],
+    rows: Mapping[int, Row],
     deadline: Callable[[], Deadline],
-    bytes_max: int,
-) -> Iterator[dict[int, Row]]:
-    """The next rows of many partitions, in requests of about `bytes_max`, by partition.
-
-    A reader asks for its own topics, and one request has one set of them: so each set is asked
-    for in a request of its own.
-    """
-    by_topics: dict[frozenset[str] | None, list[tuple[int, int]]] = {}
-    for reader in polled:
-        by_topics.setdefault(reader.topics, []).append(reader.next_slot)
-    for topics, slots in by_topics.items():
-        requests = [slots]
-        if len(slots) > POLLED_WITH_BODIES:
-            headers = _get(slots, frozenset(), reads, deadline())
-            requests = _requests(headers, topics, bytes_max)
-        for request in requests:
-            rows = _get(request, topics, reads, deadline())
-            yield {row.partition: row for row in rows}
+    batches: list[Batch],
+) -> Work[None]:
+    for cursor in cursors:
+        row = rows[cursor.partition]
+        try:
+            batch = cursor.accept_at_once(row)
+        except HeldUpError:
+            bound = deadline()
+            batch = yield Bounded(bound, bound.insist(partial(cursor.accept, row, bound)))
+        if batch is not None:
+            batches.append(batch)
 
 
 def _requests(
@@ -139,12 +168,3 @@ def _requests(
         requests[-1].append((row.partition, row.slot))
         room -= size
     return requests
-
-
-def _get(
-    slots: Sequence[tuple[int, int]],
-    topics: frozenset[str] | None,
-    reads: ReadPort,
-    deadline: Deadline,
-) -> list[Row]:
-    return deadline.run(lambda: reads.get(slots, topics))

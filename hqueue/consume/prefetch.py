@@ -26,7 +26,7 @@ fifth of both."""
 class _Request:
     """What a reader was asked for, and where it stood before."""
 
-    fetch: Fetch
+    fetch: Fetch[PartitionReader]
     cursor: int
     expired: int
     batches: InterruptibleFuture[list[Batch]]

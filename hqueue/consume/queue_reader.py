@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hqueue.consume.follow import follow
 from hqueue.consume.polling import appended_since, poll
@@ -19,13 +20,12 @@ from hqueue.log.headers import headers_of
 from hqueue.log.lag import PartitionLag, lag_at
 from hqueue.log.newest import NewestMessages
 from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
-from hqueue.log.ports import ReadPort, RecordPort
 from hqueue.log.ranges import OwnedRange, RangeCheck
 from hqueue.log.steps import Work
-from hqueue.log.topic_lag import TopicCounter
+from hqueue.log.store import LogPort
 from hqueue.message_id import MessageID, check_message_id
 from hqueue.moment import Moment
-from hqueue.runtime.clock import Deadline, drive
+from hqueue.runtime.clock import Deadline, drive, drive_each
 from hqueue.settings.kinds import check_kind, check_mapping, listed
 from hqueue.settings.numbers import check_whole
 
@@ -40,21 +40,18 @@ class QueueReader:
 
     Args:
         context: the queue.
-        port: its rows.
-        records: what lies with them.
+        port: its rows, and what lies with them.
         counts: learns what is passed by.
     """
 
-    def __init__(
-        self, context: QueueContext, port: ReadPort, records: RecordPort, counts: SkipCounts
-    ) -> None:
+    def __init__(self, context: QueueContext, port: LogPort, counts: SkipCounts) -> None:
         self.partitions = context.partitions
         self.deadline = context.deadline
         self.clock = context.clock
         self._context = context
         self._port = port
-        self._decisions = SkipRecord(context, records, counts)
-        self.skipped = SkippedBatches(context, port, self._decisions)
+        self._decisions = SkipRecord(context, port, counts)
+        self.skipped = SkippedBatches(context, self._decisions)
         """The batches that are passed by where they can't be read."""
 
     def open(
@@ -86,7 +83,8 @@ class QueueReader:
         deadline: Callable[[], Deadline] | None = None,
     ) -> Iterator[list[Batch]]:
         """As `Queue.poll`."""
-        return poll(readers, self._port, deadline or self.deadline, bytes_max, rows_max)
+        cursors = [reader.steps for reader in readers]
+        return self._each(poll(cursors, deadline or self.deadline, bytes_max, rows_max))
 
     def follow(
         self,
@@ -107,14 +105,14 @@ class QueueReader:
         Raises:
             As `CombinedPartitionScanner.next`.
         """
-        return follow(
-            readers,
-            self._port,
+        work = follow(
+            [reader.steps for reader in readers],
             self.deadline,
             idle_ms_max=idle_ms_max,
             closed=closed,
             bytes_max=bytes_max,
         )
+        return self._each(work)
 
     def chosen(self, partitions: Iterable[int]) -> Sequence[int]:
         """These partitions, which the queue has.
@@ -158,20 +156,20 @@ class QueueReader:
         partition = self._context.check_partition(partition)
         check_message_id(guess, "guess")
         exact_ms = check_whole(exact_ms, 1, option="exact_ms")
-        return expiry_of(partition, guess, exact_ms, self._port, self.deadline())
+        return self.do(partial(expiry_of, partition, guess, exact_ms))
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
         """As `Queue.appended_since`."""
         offsets = [
             check_kind(each, PartitionOffsets, "offsets") for each in listed(offsets, "offsets")
         ]
-        return appended_since(offsets, self._port, self.deadline)
+        return self.do_long(appended_since(offsets, self.deadline))
 
     def headers(self, partition: int, start: Moment, stop: Moment | None) -> Iterator[Header]:
         """As `Queue.headers`."""
         partition = self._context.check_partition(partition)
         scan = Scan(start, stop)
-        return headers_of(partition, scan.start, scan.stop, self._port, self.deadline)
+        return self._each(headers_of(partition, scan.start, scan.stop, self.deadline))
 
     def newest_messages(self, partition: int) -> NewestMessages:
         """Up to where each topic has messages in a partition. Asks nothing yet."""
@@ -187,15 +185,18 @@ class QueueReader:
         deadline = deadline or self.deadline()
         return drive(decide(deadline), self._port, deadline)
 
-    def topic_counter(self, topic: str) -> TopicCounter:
-        """Counts messages of a topic. Asks nothing yet."""
-        return TopicCounter(topic, self._port, self.deadline)
+    def do_long(self, work: Work[Result]) -> Result:
+        """What comes of decisions that bound each operation of many themselves."""
+        return drive(work, self._port, Deadline(self.clock, math.inf))
+
+    def _each(self, work: Work[None]) -> Iterator[Any]:
+        return drive_each(work, self._port, self.clock)
 
     def check(
         self,
         partitions: Sequence[int] | None = None,
         *,
-        now_ms: Callable[[Deadline], int],
+        now_ms: Callable[[Deadline], Work[int]],
         ranges: Mapping[str, Sequence[OwnedRange]] | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
     ) -> Iterator[PartitionCheck]:
@@ -207,16 +208,16 @@ class QueueReader:
                 listed(each, "ranges")
         ttl_seconds = self._context.describe().ttl_seconds
         for partition in self._context.chosen(partitions):
-            yield from PartitionChecker(
+            checker = PartitionChecker(
                 partition,
-                self._port,
                 self.deadline,
                 ttl_ms=None if ttl_seconds is None else ttl_seconds * 1_000,
-                now_ms=lambda: now_ms(self.deadline()),
+                now_ms=now_ms,
                 ranges=None if ranges is None else RangeCheck(partition, ranges),
                 moved=moved,
                 decisions=self._decisions,
-            ).run()
+            )
+            yield from self._each(checker.run())
         yield from self._nowhere(ranges or {}, moved)
 
     def _nowhere(

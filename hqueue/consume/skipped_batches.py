@@ -11,18 +11,24 @@ import collections
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from hqueue.errors import CorruptLogError, InvalidInputError, StoreUnavailableError
 from hqueue.format import MESSAGES, Header, TopicEntry, rowkey
 from hqueue.log.check import problems_in
 from hqueue.log.context import QueueContext
-from hqueue.log.ports import ReadPort, RecordPort, Row
+from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Get, ReadRecord, ReplaceRecord, Work, ask
+from hqueue.log.store import LogPort
 from hqueue.metadata import PartitionKey, encoding
+from hqueue.runtime.clock import drive
 
 __all__ = ["SKIPPED_MAX", "SkipCounts", "SkipRecord", "SkippedBatches"]
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 RECORD = "skipped/batches"
 """No producer has such a name."""
@@ -70,36 +76,45 @@ class SkipRecord:
 
     Args:
         context: the queue.
-        records: where the record lies.
+        log: where the record lies, and the batches.
         counts: learns what is passed by.
     """
 
-    def __init__(self, context: QueueContext, records: RecordPort, counts: SkipCounts) -> None:
+    def __init__(self, context: QueueContext, log: LogPort, counts: SkipCounts) -> None:
         self._context = context
-        self._records = records
+        self._log = log
         self._counts = counts
 
-    def is_skipped(self, row: bytes, header: Header, *, one_try: bool) -> bool:
+    def is_skipped(self, row: bytes, header: Header) -> Work[bool]:
         """As `SkipDecisions` has it."""
-        named, _ = self.read() if one_try else self._context.deadline().run(self.read)
+        named, _ = yield from self.read()
         return (row, header.nonce) in named
+
+    def decide(self, row: bytes, header: Header) -> bool:
+        """As `SkipDecisions` has it."""
+        return self.do(lambda: self.is_skipped(row, header))
+
+    def do(self, attempt: Callable[[], Work[Result]]) -> Result:
+        """What comes of an operation on the record, in the caller's thread."""
+        deadline = self._context.deadline()
+        return drive(deadline.insist(attempt), self._log, deadline)
 
     def note(self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError) -> None:
         """As `SkipDecisions` has it."""
         self._counts.note(self._context.name, row, header, entry, error)
 
-    def read(self) -> tuple[set[_Named], bytes | None]:
+    def read(self) -> Work[tuple[set[_Named], bytes | None]]:
         """The batches, and the record that names them. One try."""
-        found = self._records.record(RECORD)
+        found: bytes | None = yield ReadRecord(RECORD)
         return set() if found is None else set(encoding.decode_skipped(found, RECORD)), found
 
-    def replace(self, found: bytes | None, named: set[_Named]) -> None:
+    def replace(self, found: bytes | None, named: set[_Named]) -> Work[None]:
         """Name these batches, if the record is what was found. One try.
 
         Raises:
             StoreUnavailableError: it is another by now. Try again.
         """
-        if not self._records.replace_record(RECORD, found, encoding.encode_skipped(named)):
+        if not (yield ReplaceRecord(RECORD, found, encoding.encode_skipped(named))):
             raise StoreUnavailableError(
                 "others decide about this queue's batches at the moment", queue=self._context.name
             )
@@ -116,14 +131,13 @@ class SkippedBatches:
     ordinals stay right, as if the messages had been read. What can be read is never passed by.
     """
 
-    def __init__(self, context: QueueContext, reads: ReadPort, record: SkipRecord) -> None:
+    def __init__(self, context: QueueContext, record: SkipRecord) -> None:
         self._context = context
-        self._reads = reads
         self._record = record
 
     def rows(self) -> list[str]:
         """Their rows, as errors and `hqueue check` name them, in their order."""
-        named, _ = self._context.deadline().run(self._record.read)
+        named, _ = self._record.do(self._record.read)
         return sorted(row.hex() for row, _ in named)
 
     def add(self, row: str) -> int:
@@ -143,7 +157,7 @@ class SkippedBatches:
         key = self._key(row)
         header = self._unreadable(key)
         named = key, header.nonce
-        self._context.deadline().run(lambda: self._change(lambda before: before | {named}))
+        self._record.do(lambda: self._change(lambda before: before | {named}))
         return header.count
 
     def remove(self, row: str) -> bool:
@@ -154,7 +168,7 @@ class SkippedBatches:
             StoreUnavailableError: HBase stayed away. With an outcome.
         """
         key = self._key(row)
-        return self._context.deadline().run(
+        return self._record.do(
             lambda: self._change(lambda before: {each for each in before if each[0] != key})
         )
 
@@ -173,7 +187,7 @@ class SkippedBatches:
     def _unreadable(self, key: bytes) -> Header:
         """The header of a batch that is there and can't be read."""
         place = rowkey.decode(key)
-        found = self._context.deadline().run(lambda: self._reads.get([place], None))
+        found: list[Row] = self._record.do(lambda: ask(Get([place], None)))
         row: Row | None = next(iter(found), None)
         if row is None or row.header is None:
             raise InvalidInputError("no batch lies in this row", row=key.hex())
@@ -193,24 +207,26 @@ class SkippedBatches:
             )
         return header
 
-    def _change(self, change: Callable[[set[_Named]], set[_Named]]) -> bool:
+    def _change(self, change: Callable[[set[_Named]], set[_Named]]) -> Work[bool]:
         """Change which batches are named; whether that changed anything. One try."""
-        before, found = self._record.read()
+        before, found = yield from self._record.read()
         after = change(before)
         if after == before:
             return False
         if len(after) > SKIPPED_MAX:
-            after = {each for each in after if each not in before or self._is_there(each)}
+            after = (after - before) | (yield from self._there(after & before))
         if len(after) > SKIPPED_MAX:
             raise InvalidInputError(
                 "so many batches of a queue are passed by already: copy what can be read into "
                 "another queue",
                 batches_max=SKIPPED_MAX,
             )
-        self._record.replace(found, after)
+        yield from self._record.replace(found, after)
         return True
 
-    def _is_there(self, named: _Named) -> bool:
-        """Whether a batch was not collected yet."""
-        rows = self._reads.get([rowkey.decode(named[0])], frozenset())
-        return any(row.header is not None for row in rows)
+    def _there(self, named: set[_Named]) -> Work[set[_Named]]:
+        """Those of some batches that were not collected yet."""
+        places = [rowkey.decode(row) for row, _ in named]
+        rows: list[Row] = yield Get(places, frozenset())
+        there = {row.key for row in rows if row.header is not None}
+        return {each for each in named if each[0] in there}

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.log.lag import age_ms_of
-from hqueue.log.topic_lag import TopicLag
+from hqueue.log.steps import Work
+from hqueue.log.topic_lag import TopicCounter, TopicLag
 from hqueue.message_id import MessageID, check_message_id
 from hqueue.metadata.managers import LogRange
+from hqueue.runtime.clock import Clock, Deadline
 from hqueue.settings.kinds import check_mapping
 
 __all__ = ["topic_lags"]
@@ -30,7 +32,17 @@ def topic_lags(
     }
     scans_of(topic, (), None, None)  # Refuses bad input before anything is asked.
     ranges = ranges_of(topic)
-    counter = reader.topic_counter(topic)
+    return reader.do_long(_count(topic, ranges, starts, reader.deadline, reader.clock))
+
+
+def _count(
+    topic: str,
+    ranges: Sequence[LogRange],
+    starts: Mapping[str, int],
+    deadline: Callable[[], Deadline],
+    clock: Clock,
+) -> Work[dict[str, TopicLag]]:
+    counter = TopicCounter(topic, deadline)
     known: dict[int, TopicLag] = {}
     messages, exact = 0, True
     first: int | None = None
@@ -38,13 +50,13 @@ def topic_lags(
     for start in sorted({*starts.values()}, reverse=True):
         at = MessageID.from_int(start)
         for partition, scan in reversed(scans_of(topic, ranges, at, stop)):
-            part = counter.count(partition, scan.start, scan.stop, scan.owner_epoch)
+            part = yield from counter.count(partition, scan.start, scan.stop, scan.owner_epoch)
             messages, exact = messages + part.messages, exact and part.exact
             if part.messages:
                 first = part.first if part.exact else scan.start
         age_ms = 0
         if messages and first is not None:
-            age_ms = age_ms_of(first, max(counter.newest, first), reader.clock)
+            age_ms = age_ms_of(first, max(counter.newest, first), clock)
         known[start] = TopicLag(messages, exact, age_ms)
         stop = at
     return {name: known[start] for name, start in starts.items()}

@@ -40,7 +40,7 @@ def place_since(time: MessageID, end: Position) -> Position:
 
 def is_to_come(time: MessageID, log: QueueLog) -> bool:
     """Whether a time is yet to come, by the store's clock."""
-    now_ms = log.appender.store_clock().now_ms(log.deadline())
+    now_ms = log.reader.do(log.appender.store_clock().now_ms)
     return time.timestamp > now_ms + log.settings.clock_skew_ms_max
 
 

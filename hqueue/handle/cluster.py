@@ -79,8 +79,7 @@ class Cluster:
         return QueueLog(
             description,
             lambda: self.describe(name),
-            appends=log,
-            reads=log,
+            port=log,
             on_append=self._on_append(name),
             settings=self.settings,
             clock=self.clock,

@@ -11,7 +11,7 @@ from hqueue.consume.topic_reader import TopicReader
 from hqueue.format import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
-from hqueue.log.ports import ReadPort, WritePort
+from hqueue.log.store import LogPort
 from hqueue.metadata.managers import LogRange
 from hqueue.produce.appender import Appender
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -27,7 +27,7 @@ class QueueLog:
     Args:
         description: the queue.
         describe: asks for what it is now.
-        appends, reads: its rows.
+        port: its rows.
         on_append: called after each append; see `Appender`.
         settings: the connection's.
         clock: where time comes from.
@@ -39,8 +39,7 @@ class QueueLog:
         description: QueueDescription,
         describe: Callable[[], QueueDescription],
         *,
-        appends: WritePort,
-        reads: ReadPort,
+        port: LogPort,
         on_append: Callable[[int, Appended, Bodies], None],
         settings: Settings,
         clock: Clock = SYSTEM_CLOCK,
@@ -50,9 +49,9 @@ class QueueLog:
         self.partitions = description.partitions
         self.settings = settings
         self._context = QueueContext(description, describe, settings, clock)
-        self.appender = Appender(self._context, appends, on_append)
+        self.appender = Appender(self._context, port, on_append)
         """The part that writes."""
-        self.reader = QueueReader(self._context, reads, appends, skip_counts or SkipCounts())
+        self.reader = QueueReader(self._context, port, skip_counts or SkipCounts())
         """The part that reads."""
 
     def close(self) -> None:

@@ -7,14 +7,23 @@ A batch covers the IDs ``[base, end)`` and lies at its *slot*, the end of the ba
   a reader that has read the chain up to its own position;
 - the header counts the messages before it (`ordinal`), so that a lost one is seen.
 
-`PartitionWriter` appends and collects, `PartitionReader` reads. Both are pure protocol over the
-ports of `hqueue.log.ports`, with time passed in: `tests/model` runs them over a model store through
-every order of lost requests, lost answers, late duplicates and crashes.
+`PartitionWriter` appends and collects, `PartitionCursor` reads. Both are pure protocol: they decide
+in steps that ask for the requests of `hqueue.log.ports`, with time passed in. `tests/model` drives
+the same steps over a model store, through every order of lost requests, lost answers, late
+duplicates and crashes. `PartitionReader` is a cursor that is driven in the caller's thread.
 """
 
 from hqueue.log.attempt import Appended
-from hqueue.log.reader import Batch, PartitionReader
+from hqueue.log.cursor import Batch, PartitionCursor
+from hqueue.log.reader import PartitionReader
 from hqueue.log.tail import LogPosition
 from hqueue.log.writer import PartitionWriter
 
-__all__ = ["Appended", "Batch", "LogPosition", "PartitionReader", "PartitionWriter"]
+__all__ = [
+    "Appended",
+    "Batch",
+    "LogPosition",
+    "PartitionCursor",
+    "PartitionReader",
+    "PartitionWriter",
+]

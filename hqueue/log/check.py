@@ -18,12 +18,14 @@ from hqueue.format import (
     plain_cell,
     positions,
 )
-from hqueue.log.ports import ReadPort, Row
+from hqueue.log.ports import Row
 from hqueue.log.ranges import RangeCheck, Verdict
 from hqueue.log.rows import header_of
 from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
+from hqueue.log.steps import Get, Headers, Work, request
 from hqueue.message_id import timestamp_of
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Bounded, Deadline
+from hqueue.runtime.steps import Give
 
 __all__ = ["Finding", "PartitionCheck", "PartitionChecker", "problems_in"]
 
@@ -74,7 +76,6 @@ class PartitionChecker:
 
     Args:
         partition: the partition.
-        port: the store.
         deadline: makes the bound of each request.
         ttl_ms: the queue's TTL: younger bodies must be there. None if they are kept for ever.
         now_ms: tells the time by the store's clock, by which bodies expire.
@@ -86,18 +87,16 @@ class PartitionChecker:
     def __init__(
         self,
         partition: int,
-        port: ReadPort,
         deadline: Callable[[], Deadline],
         *,
         ttl_ms: int | None,
-        now_ms: Callable[[], int],
+        now_ms: Callable[[Deadline], Work[int]],
         ranges: RangeCheck | None = None,
         moved: Callable[[str], bool] = lambda topic: False,
         decisions: SkipDecisions = NO_DECISIONS,
     ) -> None:
         self.result = PartitionCheck(partition)
         self._partition = partition
-        self._port = port
         self._deadline = deadline
         self._ttl_ms = ttl_ms
         self._now_ms = now_ms
@@ -105,8 +104,8 @@ class PartitionChecker:
         self._moved = moved
         self._decisions = decisions
 
-    def run(self) -> Iterator[PartitionCheck]:
-        """Yield the same, growing result after every few hundred batches, and at the end.
+    def run(self) -> Work[None]:
+        """Gives the same, growing result after every few hundred batches, and at the end.
 
         Raises:
             StoreUnavailableError: the store stayed away until a deadline.
@@ -116,13 +115,14 @@ class PartitionChecker:
         except CorruptLogError as exc:
             problem = f"{exc.text}; the partition can't be read any further"
             self.result.findings.append(Finding(self._partition, str(exc.row), problem))
-            yield self.result
+            yield Give(self.result)
 
-    def _walk(self) -> Iterator[PartitionCheck]:
+    def _walk(self) -> Work[None]:
         before: Header | None = None
         start = 0
         while True:
-            rows = self._headers(start)
+            headers_read = Headers(self._partition, start, HEADERS_READ)
+            rows: list[Row] = yield from request(headers_read, self._deadline())
             headers: list[tuple[Row, Header]] = []
             for row in rows:
                 self.result.batches += 1
@@ -141,12 +141,12 @@ class PartitionChecker:
                     self._ranges.see(row.key, header, epochs)
                 headers.append((row, header))
             for group in _groups(headers):
-                self._check_bodies(group)
+                yield from self._check_bodies(group)
             if len(rows) < HEADERS_READ:
                 self._judge_ranges()
-                yield self.result
+                yield Give(self.result)
                 return
-            yield self.result
+            yield Give(self.result)
             start = rows[-1].slot + 1
 
     def _find(self, row: Row, problem: str) -> None:
@@ -180,11 +180,6 @@ class PartitionChecker:
         found = Finding(self._partition, verdict.row.hex(), f"topic {verdict.topic!r}: {problem}")
         (self.result.findings if damage else self.result.unfinished).append(found)
 
-    def _headers(self, start: int) -> Sequence[Row]:
-        return self._deadline().run(
-            lambda: self._port.headers(self._partition, start, HEADERS_READ)
-        )
-
     def _check_link(self, row: Row, header: Header, before: Header) -> None:
         if row.slot != before.end:
             self._find(row, "it does not lie where the batch before ends: batches are missing")
@@ -192,16 +187,18 @@ class PartitionChecker:
             missing = header.ordinal - before.next_ordinal
             self._find(row, f"its ordinal does not follow: {missing} messages are missing")
 
-    def _check_bodies(self, group: Sequence[tuple[Row, Header]]) -> None:
+    def _check_bodies(self, group: Sequence[tuple[Row, Header]]) -> Work[None]:
+        places = [(row.partition, row.slot) for row, _ in group]
         try:
-            bodies = self._bodies(group)
+            found: list[Row] = yield from request(Get(places, None), self._deadline())
         except CorruptLogError as exc:
             if len(group) == 1:
                 self._find(group[0][0], exc.text)
             else:
                 for one in group:
-                    self._check_bodies([one])
+                    yield from self._check_bodies([one])
             return
+        bodies = {row.slot: row for row in found}
         for row, header in group:
             cells = bodies[row.slot].cells if row.slot in bodies else {}
             if header.kind != MESSAGES:
@@ -210,23 +207,24 @@ class PartitionChecker:
                 continue
             if cells:
                 self.result.bytes += sum(map(len, cells.values()))
-                self._check_cells(row, header, cells)
+                yield from self._check_cells(row, header, cells)
             else:
                 self.result.expired += header.count
-                age_ms = self._now_ms() - timestamp_of(header.base)
+                deadline = self._deadline()
+                now_ms: int = yield Bounded(deadline, self._now_ms(deadline))
+                age_ms = now_ms - timestamp_of(header.base)
                 if self._ttl_ms is None or age_ms < self._ttl_ms - EXPIRY_MARGIN_MS:
                     self._find(row, "its bodies are missing, and can't have expired")
 
-    def _bodies(self, group: Sequence[tuple[Row, Header]]) -> dict[int, Row]:
-        places = [(row.partition, row.slot) for row, _ in group]
-        found = self._deadline().run(lambda: self._port.get(places, None))
-        return {row.slot: row for row in found}
-
-    def _check_cells(self, row: Row, header: Header, cells: Mapping[str, bytes]) -> None:
+    def _check_cells(self, row: Row, header: Header, cells: Mapping[str, bytes]) -> Work[None]:
         problems = problems_in(row, header, cells)
-        if problems and self._decisions.is_skipped(row.key, header, one_try=False):
-            self.result.skipped += (Finding(self._partition, row.key.hex(), p) for p in problems)
-            return
+        if problems:
+            deadline = self._deadline()
+            decided = deadline.insist(lambda: self._decisions.is_skipped(row.key, header))
+            if (yield Bounded(deadline, decided)):
+                found = (Finding(self._partition, row.key.hex(), each) for each in problems)
+                self.result.skipped += found
+                return
         for problem in problems:
             self._find(row, problem)
 

@@ -6,11 +6,12 @@ import dataclasses
 from functools import partial
 
 from hqueue.format import MESSAGES
-from hqueue.log.ports import ReadPort, Row
+from hqueue.log.offsets import ends_of
+from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Get, Headers, Newest, Work, ask
 from hqueue.message_id import MessageID, id_of
 from hqueue.runtime.clock import Deadline
-from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["PartitionExpiry", "expiry_of"]
 
@@ -33,8 +34,8 @@ class PartitionExpiry:
 
 
 def expiry_of(
-    partition: int, guess: int, exact_ms: int, port: ReadPort, deadline: Deadline
-) -> PartitionExpiry:
+    partition: int, guess: int, exact_ms: int, deadline: Deadline
+) -> Work[PartitionExpiry]:
     """Up to where a partition's messages have expired.
 
     They expire in the order in which they were written, while their headers stay for a while. So
@@ -46,16 +47,13 @@ def expiry_of(
         partition: the partition.
         guess: an ID near that place.
         exact_ms: how far apart the two IDs may be, in the time of IDs.
-        port: the store.
         deadline: the bound.
     """
-    oldest, newest = deadline.run(
-        lambda: (port.headers(partition, 0, 1), port.newest(partition, MESSAGE_ID_MAX))
-    )
+    oldest, newest = yield from deadline.insist(lambda: ends_of(partition))
     if not oldest or newest is None:
         return PartitionExpiry(MessageID(0), MessageID(0))
     first, last = header_of(oldest[0]), header_of(newest)
-    if _is_there(oldest[0], port, deadline):
+    if (yield from _is_there(oldest[0], deadline)):
         return PartitionExpiry(MessageID(0), MessageID.from_int(first.base))
     gone, kept_slot, kept = first.end, last.end, last.end
     guesses = [guess - id_of(exact_ms) // 2, guess + id_of(exact_ms) // 2]
@@ -63,29 +61,30 @@ def expiry_of(
         probe = guesses.pop() if guesses else (gone + kept_slot) // 2
         if not gone <= probe < kept_slot:
             continue
-        row = deadline.run(partial(port.newest, partition, probe))
+        row: Row | None = yield from deadline.insist(partial(ask, Newest(partition, probe)))
         if row is None:
             return PartitionExpiry(MessageID(0), MessageID(0))  # It was truncated.
         header = header_of(row)
-        if _is_there(row, port, deadline):
+        if (yield from _is_there(row, deadline)):
             kept_slot, kept = max(gone, row.slot), header.base
         else:
             gone = max(gone, header.end)
     return PartitionExpiry(MessageID.from_int(gone), MessageID.from_int(kept))
 
 
-def _is_there(row: Row, port: ReadPort, deadline: Deadline) -> bool:
+def _is_there(row: Row, deadline: Deadline) -> Work[bool]:
     """Whether the messages of a batch have not expired. A control record has none, and is as the
     next batch that has some; where there is none near it nothing says that anything has expired.
     """
     rows, header = [row], header_of(row)
     if header.kind != MESSAGES:
-        rows = deadline.run(lambda: port.headers(row.partition, row.slot, HEADERS_READ))
+        headers = Headers(row.partition, row.slot, HEADERS_READ)
+        rows = yield from deadline.insist(lambda: ask(headers))
     for each in rows:
         header = header_of(each)
         if header.kind == MESSAGES and header.topics:
             place = [(each.partition, each.slot)]
             smallest = min(header.topics, key=lambda entry: entry.size).topic
-            found = deadline.run(partial(port.get, place, [smallest]))
+            found: list[Row] = yield from deadline.insist(partial(ask, Get(place, [smallest])))
             return not found or bool(found[0].cells)
     return True

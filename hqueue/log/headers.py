@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 
-from hqueue.format import Header
-from hqueue.log.ports import HeaderPort
+from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
+from hqueue.log.steps import Headers, Newest, Work, request
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.steps import Give
 
 __all__ = ["headers_of"]
 
@@ -16,23 +16,24 @@ HEADERS_A_REQUEST = 1_000
 
 
 def headers_of(
-    partition: int, start: int, stop: int, port: HeaderPort, deadline: Callable[[], Deadline]
-) -> Iterator[Header]:
-    """The headers of the batches that have IDs in ``[start, stop)``, ascending.
+    partition: int, start: int, stop: int, deadline: Callable[[], Deadline]
+) -> Work[None]:
+    """Gives the headers of the batches that have IDs in ``[start, stop)``, ascending.
 
     Those of control records and of messages that expired come as well, as long as they are kept.
     A request for 1,000 of them at a time, each with a deadline of its own.
     """
-    covering = deadline().run(lambda: port.newest(partition, start))
+    covering: Row | None = yield from request(Newest(partition, start), deadline())
     slot = start if covering is None else covering.slot
     while slot < stop:
-        rows = deadline().run(partial(port.headers, partition, slot, HEADERS_A_REQUEST))
+        headers = Headers(partition, slot, HEADERS_A_REQUEST)
+        rows: list[Row] = yield from request(headers, deadline())
         for row in rows:
             header = header_of(row)
             if header.base >= stop:
                 return
             slot = header.end
             if slot > start:
-                yield header
+                yield Give(header)
         if len(rows) < HEADERS_A_REQUEST:
             return

@@ -13,7 +13,15 @@ from hqueue.message_id import MessageID
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
-__all__ = ["PartitionOffsets", "batch_at", "count_before", "id_at", "offsets_of", "passed_by"]
+__all__ = [
+    "PartitionOffsets",
+    "batch_at",
+    "count_before",
+    "ends_of",
+    "id_at",
+    "offsets_of",
+    "passed_by",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,14 +48,15 @@ class PartitionOffsets:
         return self.end_ordinal
 
 
+def ends_of(partition: int) -> Work[tuple[list[Row], Row | None]]:
+    """The oldest row of a partition, if there is one, and the newest."""
+    newest: Row | None = yield Newest(partition, MESSAGE_ID_MAX)
+    return (yield Headers(partition, 0, 1)), newest
+
+
 def offsets_of(partition: int, deadline: Deadline) -> Work[PartitionOffsets]:
     """Where a partition begins and ends now. Two small requests."""
-
-    def look() -> Work[tuple[Row | None, list[Row]]]:
-        newest: Row | None = yield Newest(partition, MESSAGE_ID_MAX)
-        return newest, (yield Headers(partition, 0, 1))
-
-    newest, oldest = yield from deadline.insist(look)
+    oldest, newest = yield from deadline.insist(lambda: ends_of(partition))
     if newest is None or not oldest:
         return PartitionOffsets(partition, None, 0, MessageID(0), 0)
     first = header_of(oldest[0])

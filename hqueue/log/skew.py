@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 from hqueue.errors import ClockSkewError, Outcome, RequestRefusedError, StoreUnavailableError
-from hqueue.log.ports import AppendPort
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
-from hqueue.runtime.held import Held
+from hqueue.log.steps import MeasureClock, Work, ask
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, InTurn
+from hqueue.runtime.turn import Turn
 
 __all__ = ["SkewGuard", "StoreClock"]
 
@@ -25,49 +24,44 @@ class SkewGuard:
     would push a partition's IDs into the future, and they can't be taken back.
 
     Args:
-        port: the store.
         skew_ms_max: by how much the clocks may differ.
         clock: this machine's clock.
     """
 
-    def __init__(self, port: AppendPort, skew_ms_max: int, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._port = port
+    def __init__(self, skew_ms_max: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._skew_ms_max = skew_ms_max
         self._clock = clock
         self._measured: tuple[float, float] | None = None
         """When that was, and the wall clock's time minus the monotonic clock's then."""
-        self.after_fork_in_child()
+        self._turn = Turn()
 
-    def after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
-
-    def check(self, deadline: Deadline) -> None:
-        """Return if the clock may be used.
+    def check(self, deadline: Deadline) -> Work[None]:
+        """Return if the clock may be used. Asks nothing where it `is_good`.
 
         Raises:
             ClockSkewError: it differs by more than the bound.
             StoreUnavailableError: it could not be measured until the deadline.
         """
-        if self._is_fresh():
-            return
-        late = StoreUnavailableError("another thread did not measure the clock in time")
-        with Held(self._lock, deadline.remaining_ms / 1e3, lambda: late):
-            if not self._is_fresh():
-                self._measure(deadline)
+        if not self.is_good:
+            late = StoreUnavailableError("another thread did not measure the clock in time")
+            work = self._measure(deadline)
+            yield InTurn(self._turn, work, deadline.remaining_ms, lambda: late)
 
-    def now_ms(self, deadline: Deadline) -> int:
+    def now_ms(self, deadline: Deadline) -> Work[int]:
         """The wall clock's time, as if nobody had set it since it was found good.
 
         Raises:
             As `check`.
         """
-        self.check(deadline)
+        yield from self.check(deadline)
         assert self._measured is not None
         return int(self._measured[1] + self._clock.monotonic_ms())
 
-    def _measure(self, deadline: Deadline) -> None:
+    def _measure(self, deadline: Deadline) -> Work[None]:
+        if self.is_good:
+            return
         try:
-            ahead_ms, error_ms = deadline.run(self._port.clock_offset_ms)
+            ahead_ms, error_ms = yield from deadline.insist(lambda: ask(MeasureClock()))
         except StoreUnavailableError as exc:
             # That of the probe is none of the batch's, which was not sent.
             exc.outcome = Outcome.NOT_APPLIED
@@ -83,7 +77,9 @@ class SkewGuard:
         now_ms = self._clock.monotonic_ms()
         self._measured = now_ms, self._clock.wall_ms() - now_ms
 
-    def _is_fresh(self) -> bool:
+    @property
+    def is_good(self) -> bool:
+        """Whether the clock was found good lately, and was not set since."""
         if self._measured is None:
             return False
         measured_ms, start_ms = self._measured
@@ -99,16 +95,14 @@ class StoreClock:
     by this machine's monotonic clock.
 
     Args:
-        port: writes the row.
         clock: this machine's clock.
     """
 
-    def __init__(self, port: AppendPort, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._port = port
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._start_ms: float | None = None
 
-    def now_ms(self, deadline: Deadline) -> int:
+    def now_ms(self, deadline: Deadline) -> Work[int]:
         """The time. By this machine's clock if the user may not write to the queue.
 
         Raises:
@@ -116,7 +110,7 @@ class StoreClock:
         """
         if self._start_ms is None:
             try:
-                ahead_ms, _ = deadline.run(self._port.clock_offset_ms)
+                ahead_ms, _ = yield from deadline.insist(lambda: ask(MeasureClock()))
             except RequestRefusedError as exc:
                 logger.warning("the time is this machine's, for HBase's can't be measured: %s", exc)
                 ahead_ms = 0.0

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from hqueue.errors import CorruptLogError
 from hqueue.format import Header, TopicEntry, plain_cell
 from hqueue.log.ports import Row
+from hqueue.log.steps import Work
 
-__all__ = ["NO_DECISIONS", "SkipDecisions", "Skips", "missing"]
+__all__ = [
+    "NO_DECISIONS",
+    "HeldUpError",
+    "SkipDecisions",
+    "Skips",
+    "UnreadableError",
+    "missing",
+    "readable",
+]
 
 
 class SkipDecisions(Protocol):
     """What operators decided of a queue's batches."""
 
-    def is_skipped(self, row: bytes, header: Header, *, one_try: bool) -> bool:
-        """Whether readers pass by the batch in this row, where they can't read it.
+    def is_skipped(self, row: bytes, header: Header) -> Work[bool]:
+        """Whether readers pass by the batch in this row, where they can't read it. One try.
 
         Args:
             row: the row's key.
             header: its header, which can be read.
-            one_try: whether the caller tries again; else this takes an operation's bound.
+        """
+
+    def decide(self, row: bytes, header: Header) -> bool:
+        """As `is_skipped`, for who has no driver at hand: in the caller's thread, in as many tries
+        as an operation's bound allows.
 
         Raises:
             StoreUnavailableError: it is not known.
@@ -34,7 +47,11 @@ class SkipDecisions(Protocol):
 class _NoDecisions:
     """Nothing is passed by."""
 
-    def is_skipped(self, row: bytes, header: Header, *, one_try: bool) -> bool:
+    def is_skipped(self, row: bytes, header: Header) -> Work[bool]:
+        return False
+        yield
+
+    def decide(self, row: bytes, header: Header) -> bool:
         return False
 
     def note(self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError) -> None:
@@ -68,39 +85,8 @@ class Skips:
         """How many messages were passed by: those of the cells that could not be read."""
         return sum(self._messages.values())
 
-    def readable(
-        self, row: Row, header: Header, wanted: Sequence[TopicEntry], *, strange: bool
-    ) -> tuple[tuple[TopicEntry, bytes], ...]:
-        """The cells of these topics, decompressed, and compared with what the header says of them.
-        One try.
-
-        Args:
-            row: the row, read with the wanted topics.
-            header: its header.
-            wanted: what the header says of these topics.
-            strange: whether the row has other cells, too.
-
-        Raises:
-            CorruptLogError, StoreUnavailableError: as `pass_by`.
-        """
-        cells = []
-        for entry in wanted:
-            try:
-                if strange or entry.topic not in row.cells:
-                    raise missing(row)
-                cells.append((entry, plain_cell(row.key, header, entry, row.cells[entry.topic])))
-            except CorruptLogError as exc:
-                self.pass_by(row.key, header, entry, exc, one_try=True)
-        return tuple(cells)
-
     def pass_by(
-        self,
-        row: bytes,
-        header: Header,
-        entry: TopicEntry,
-        error: CorruptLogError,
-        *,
-        one_try: bool = False,
+        self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
     ) -> None:
         """Return if a topic's messages in a batch, which can't be read, are to be passed by.
 
@@ -108,10 +94,66 @@ class Skips:
             CorruptLogError: they are not: the same error.
             StoreUnavailableError: it is not known.
         """
-        if not self._decisions.is_skipped(row, header, one_try=one_try):
+        self._judge(row, header, entry, error, self._decisions.decide(row, header))
+
+    def passing_by(
+        self, row: bytes, header: Header, entry: TopicEntry, error: CorruptLogError
+    ) -> Work[None]:
+        """The same as work, in one try."""
+        is_skipped = yield from self._decisions.is_skipped(row, header)
+        self._judge(row, header, entry, error, is_skipped)
+
+    def _judge(
+        self,
+        row: bytes,
+        header: Header,
+        entry: TopicEntry,
+        error: CorruptLogError,
+        is_skipped: bool,
+    ) -> None:
+        if not is_skipped:
             raise error
         self._messages[row, entry.topic] = entry.count
         self._decisions.note(row, header, entry, error)
+
+
+class HeldUpError(Exception):
+    """A row can't be taken in before something was asked for."""
+
+
+class UnreadableError(HeldUpError):
+    """A topic's messages in a batch can't be read."""
+
+    def __init__(self, header: Header, entry: TopicEntry, error: CorruptLogError) -> None:
+        super().__init__()
+        self.header = header
+        self.entry = entry
+        self.error = error
+
+
+def readable(
+    row: Row, header: Header, wanted: Iterable[TopicEntry], *, strange: bool
+) -> tuple[tuple[TopicEntry, bytes], ...]:
+    """The cells of these topics, decompressed, and compared with what the header says of them.
+
+    Args:
+        row: the row, read with the wanted topics.
+        header: its header.
+        wanted: what the header says of these topics.
+        strange: whether the row has other cells, too.
+
+    Raises:
+        UnreadableError: one can't be read.
+    """
+    cells = []
+    for entry in wanted:
+        try:
+            if strange or entry.topic not in row.cells:
+                raise missing(row)
+            cells.append((entry, plain_cell(row.key, header, entry, row.cells[entry.topic])))
+        except CorruptLogError as exc:
+            raise UnreadableError(header, entry, exc) from exc
+    return tuple(cells)
 
 
 def missing(row: Row) -> CorruptLogError:

@@ -7,22 +7,31 @@ driver carries them out: `drive` in the caller's thread, or `drive_in_loop`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from hqueue.log.ports import AppendPort, HeaderPort, Row
-from hqueue.runtime.steps import Pause
+from hqueue.log.ports import AppendPort, HeaderPort, ReadPort, RecordPort, Row, RowStream
+from hqueue.runtime.clock import Bounded, Deadline, InTurn
+from hqueue.runtime.steps import Give, Pause
 
 __all__ = [
     "Backwards",
+    "Close",
     "DeleteHeaders",
     "DeleteRow",
+    "Get",
     "HeaderAt",
     "Headers",
+    "MeasureClock",
     "Newest",
+    "Open",
     "PutIfAbsent",
+    "Read",
+    "ReadRecord",
+    "ReplaceRecord",
     "Work",
     "ask",
+    "request",
 ]
 
 Result = TypeVar("Result")
@@ -47,6 +56,48 @@ class Headers(NamedTuple):
 
     def do(self, port: HeaderPort) -> list[Row]:
         return port.headers(*self)
+
+
+class Get(NamedTuple):
+    """`ReadPort.get`."""
+
+    slots: Sequence[tuple[int, int]]
+    topics: Iterable[str] | None
+
+    def do(self, port: ReadPort) -> list[Row]:
+        return port.get(*self)
+
+
+class Open(NamedTuple):
+    """`ReadPort.open`."""
+
+    partition: int
+    start: int
+    stop: int
+    topics: Iterable[str] | None
+
+    def do(self, port: ReadPort) -> RowStream:
+        return port.open(*self)
+
+
+class Read(NamedTuple):
+    """`RowStream.read`."""
+
+    stream: RowStream
+    rows: int
+
+    def do(self, _: object) -> list[Row]:
+        return self.stream.read(self.rows)
+
+
+class Close(NamedTuple):
+    """`RowStream.close`."""
+
+    stream: Any
+
+    def do(self, _: object) -> object:
+        answer: object = self.stream.close()
+        return answer
 
 
 class Backwards(NamedTuple):
@@ -113,7 +164,53 @@ class DeleteRow(NamedTuple):
         return answer
 
 
-Step = Newest | Headers | Backwards | HeaderAt | PutIfAbsent | DeleteHeaders | DeleteRow | Pause
+class MeasureClock(NamedTuple):
+    """`AppendPort.clock_offset_ms`."""
+
+    def do(self, port: AppendPort) -> tuple[float, float]:
+        return port.clock_offset_ms()
+
+
+class ReadRecord(NamedTuple):
+    """`RecordPort.record`."""
+
+    name: str
+
+    def do(self, port: RecordPort) -> bytes | None:
+        return port.record(self.name)
+
+
+class ReplaceRecord(NamedTuple):
+    """`RecordPort.replace_record`."""
+
+    name: str
+    old: bytes | None
+    new: bytes
+
+    def do(self, port: RecordPort) -> bool:
+        return port.replace_record(*self)
+
+
+Step = (
+    Newest
+    | Headers
+    | Get
+    | Open
+    | Read
+    | Close
+    | Backwards
+    | HeaderAt
+    | PutIfAbsent
+    | DeleteHeaders
+    | DeleteRow
+    | MeasureClock
+    | ReadRecord
+    | ReplaceRecord
+    | Pause
+    | Bounded
+    | InTurn
+    | Give
+)
 Work = Generator[Step, Any, Result]
 """Yields steps, and returns a result."""
 
@@ -121,3 +218,8 @@ Work = Generator[Step, Any, Result]
 def ask(step: Step) -> Work[Any]:
     """Work of one step; its result is the answer."""
     return (yield step)
+
+
+def request(step: Step, deadline: Deadline) -> Work[Any]:
+    """Work of one step as an operation of its own, which is repeated until its deadline."""
+    return (yield Bounded(deadline, deadline.insist(lambda: ask(step))))

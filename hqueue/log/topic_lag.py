@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from hqueue.format import SCATTERED, Header, TopicEntry, owners_of
 from hqueue.log.offsets import count_before
-from hqueue.log.ports import HeaderPort, Row
+from hqueue.log.ports import Row
 from hqueue.log.steps import Work
 from hqueue.log.walk import WALKED_HEADERS, BrokenOffError, walk_from
-from hqueue.runtime.clock import Deadline, drive
+from hqueue.runtime.clock import Bounded, Deadline
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
 __all__ = ["PAGES_MAX", "CountedPart", "TopicCounter", "TopicLag"]
@@ -62,7 +62,6 @@ class TopicCounter:
 
     Args:
         topic: the topic.
-        port: the store.
         deadline: gives the bound of each request with its repetitions.
         pages_max: the pages.
     """
@@ -70,13 +69,11 @@ class TopicCounter:
     def __init__(
         self,
         topic: str,
-        port: HeaderPort,
         deadline: Callable[[], Deadline],
         *,
         pages_max: int = PAGES_MAX,
     ) -> None:
         self._topic = topic
-        self._port = port
         self._deadline = deadline
         self._pages = pages_max
         self.newest = 0
@@ -84,7 +81,7 @@ class TopicCounter:
 
     def count(
         self, partition: int, start: int, stop: int, owner_epoch: int | None = None
-    ) -> CountedPart:
+    ) -> Work[CountedPart]:
         """Count the messages with IDs in ``[start, stop)``.
 
         Args:
@@ -99,10 +96,10 @@ class TopicCounter:
         messages, exact, first, at = 0, True, None, start
         try:
             if self._pages > 0:
-                walk = self._do(partial(walk_from, partition, start))
+                walk = yield from self._operation(partial(walk_from, partition, start))
             while self._pages > 0:
                 self._pages -= 1
-                page = self._do(lambda deadline: deadline.insist(walk.page))
+                page = yield from self._operation(lambda deadline: deadline.insist(walk.page))
                 for row, header in page:
                     if header.base >= stop:
                         break
@@ -120,12 +117,13 @@ class TopicCounter:
                     return CountedPart(messages, exact, first)
         except BrokenOffError:
             messages, at = 0, start  # It was truncated, or collected up to here.
-        messages += self._at_most(partition, max(at, start), min(stop, MESSAGE_ID_MAX))
+        messages += yield from self._at_most(partition, max(at, start), min(stop, MESSAGE_ID_MAX))
         return CountedPart(messages, False, first)
 
-    def _do(self, decide: Callable[[Deadline], Work[Result]]) -> Result:
+    def _operation(self, decide: Callable[[Deadline], Work[Result]]) -> Work[Result]:
         deadline = self._deadline()
-        return drive(decide(deadline), self._port, deadline)
+        result: Result = yield Bounded(deadline, decide(deadline))
+        return result
 
     def _entry(self, row: Row, header: Header, owner_epoch: int | None) -> TopicEntry | None:
         found = next((entry for entry in header.topics if entry.topic == self._topic), None)
@@ -133,13 +131,12 @@ class TopicCounter:
             return found
         return found if owners_of(row.key, header).get(self._topic) == owner_epoch else None
 
-    def _at_most(self, partition: int, start: int, stop: int) -> int:
+    def _at_most(self, partition: int, start: int, stop: int) -> Work[int]:
         """The messages of all topics in a part, by ordinals."""
         if start >= stop:
             return 0
-        before, behind = (
-            self._do(partial(count_before, partition, each)) for each in (start, stop)
-        )
+        before = yield from self._operation(partial(count_before, partition, start))
+        behind = yield from self._operation(partial(count_before, partition, stop))
         return max(0, behind - before)
 
 

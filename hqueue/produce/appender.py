@@ -50,7 +50,7 @@ class Appender:
         self._on_append = on_append
         self._codec = CODECS[context.settings.codec]
         self._skew_ms_max = context.settings.clock_skew_ms_max
-        self._skew = SkewGuard(port, self._skew_ms_max, context.clock)
+        self._skew = SkewGuard(self._skew_ms_max, context.clock)
         self._epochs = ProducerEpochs(port, context.clock)
         self.after_fork_in_child()
         register(self)
@@ -58,7 +58,6 @@ class Appender:
     def after_fork_in_child(self) -> None:
         self._writers = WriterPool(self.partitions, self._open_writer)
         self._reaper = HeaderReaper(self._port, self.expired_ms, self._context.clock)
-        self._skew.after_fork_in_child()
 
     def put(
         self,
@@ -145,7 +144,8 @@ class Appender:
         deadline = self._context.deadline()
 
         def append(writer: PartitionWriter) -> tuple[PartitionWriter, Appended]:
-            self._skew.check(deadline)
+            if not self._skew.is_good:
+                drive(self._skew.check(deadline), self._port, deadline)
             if search is None:
                 work = writer.append(bodies, deadline)
             else:
@@ -191,12 +191,12 @@ class Appender:
         """As `Queue.claim_epoch`."""
         self._context.check_open()
         deadline = self._context.deadline()
-        self._skew.check(deadline)
+        drive(self._skew.check(deadline), self._port, deadline)
         return self._epochs.claim(producer, epoch, deadline)
 
     def store_clock(self) -> StoreClock:
         """Tells the time by the store's clock."""
-        return StoreClock(self._port, self._context.clock)
+        return StoreClock(self._context.clock)
 
     def current_epoch(self, producer: str) -> tuple[int, MessageID] | None:
         """As `Queue.current_epoch`."""
@@ -213,7 +213,8 @@ class Appender:
         ttl_seconds = self._context.describe().ttl_seconds
         if ttl_seconds is None:
             return None
-        return self._skew.now_ms(self._context.deadline()) - ttl_seconds * 1_000
+        deadline = self._context.deadline()
+        return drive(self._skew.now_ms(deadline), self._port, deadline) - ttl_seconds * 1_000
 
     def _open_writer(self, partition: int) -> PartitionWriter:
         return PartitionWriter(partition, self._context.clock, self._skew_ms_max)

@@ -122,7 +122,7 @@ class OwnedLog:
             and as `append`. Whatever the outcome, the ranges are closed only if it returns.
         """
         deadline = self._context.deadline()
-        self._skew.check(deadline)
+        drive(self._skew.check(deadline), self._port, deadline)
         work = self._writer.close_ranges(topics, deadline, floor=floor)
         return int(drive(work, self._port, deadline))
 
@@ -151,7 +151,7 @@ class OwnedLog:
             CorruptLogError: a header can't be read. No topic is owned any more.
         """
         deadline = self._context.deadline()
-        self._skew.check(deadline)
+        drive(self._skew.check(deadline), self._port, deadline)
         bodies: Bodies | None = None
 
         def encoded() -> OwnedBatch | None:

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from time import clock_gettime_ns
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -18,7 +18,18 @@ from hqueue.errors import (
     StoreUnavailableError,
 )
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.steps import Pause, Request, Work, carry_out, carry_out_in_loop
+from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.steps import (
+    Give,
+    Pause,
+    Request,
+    Work,
+    carry_out,
+    carry_out_in_loop,
+    each_given,
+    each_given_in_loop,
+)
+from hqueue.runtime.turn import Turn
 
 __all__ = [
     "LAST_TRY_MS",
@@ -26,11 +37,14 @@ __all__ = [
     "Bounded",
     "Clock",
     "Deadline",
+    "InTurn",
     "Patience",
     "SystemClock",
     "Tries",
     "bounded_ms",
     "drive",
+    "drive_each",
+    "drive_each_in_loop",
     "drive_in_loop",
     "monotonic_s_of",
 ]
@@ -190,7 +204,7 @@ class Bounded(NamedTuple):
     work: Work[Any, Any]
 
 
-def drive(work: Work[Request | Pause | Bounded, Result], port: Any, deadline: Deadline) -> Result:
+def drive(work: Work[Step, Result], port: Any, deadline: Deadline) -> Result:
     """Carry out work in this thread, with requests to a port; its result.
 
     What is asked for is bounded by what is left until the deadline, as in `Deadline.run`; what that
@@ -204,9 +218,7 @@ def drive(work: Work[Request | Pause | Bounded, Result], port: Any, deadline: De
         _ends_ms.set(outer)
 
 
-async def drive_in_loop(
-    work: Work[Request | Pause | Bounded, Result], port: Any, deadline: Deadline
-) -> Result:
+async def drive_in_loop(work: Work[Step, Result], port: Any, deadline: Deadline) -> Result:
     """As `drive`, in an event loop. The port's methods give what is awaited."""
     outer = _ends_ms.get()
     try:
@@ -214,6 +226,32 @@ async def drive_in_loop(
         return await carry_out_in_loop(work, functools.partial(_do_in_loop, port, deadline._clock))
     finally:
         _ends_ms.set(outer)
+
+
+def drive_each(work: Work[Any, None], port: Any, clock: Clock) -> Iterator[Any]:
+    """Carry out work in this thread as far as what it gives is taken. It bounds what it asks for
+    itself: see `Bounded`.
+    """
+    return each_given(work, functools.partial(_do, port, clock))
+
+
+def drive_each_in_loop(work: Work[Any, None], port: Any, clock: Clock) -> AsyncIterator[Any]:
+    """As `drive_each`, in an event loop."""
+    return each_given_in_loop(work, functools.partial(_do_in_loop, port, clock))
+
+
+class InTurn(NamedTuple):
+    """Asks to carry out work in a turn with something; the answer is its result."""
+
+    turn: Turn
+    work: Work[Any, Any]
+    wait_ms: float
+    """How long to wait for the turn."""
+    error: Callable[[], BaseException] = NotHeldError
+    """Makes what is raised if it does not come."""
+
+
+Step = Request | Pause | Give | Bounded | InTurn
 
 
 def _do(port: Any, clock: Clock, step: Any) -> object:
@@ -224,6 +262,9 @@ def _do(port: Any, clock: Clock, step: Any) -> object:
         return None
     if kind is Bounded:
         return drive(step.work, port, step.deadline)
+    if kind is InTurn:
+        inside = functools.partial(carry_out, step.work, functools.partial(_do, port, clock))
+        return step.turn.take(inside, step.wait_ms / 1e3, step.error)
     answer: object = step.do(port)
     return answer
 
@@ -240,6 +281,10 @@ async def _do_in_loop(port: Any, clock: Clock, step: Any) -> object:
         return None
     if kind is Bounded:
         return await drive_in_loop(step.work, port, step.deadline)
+    if kind is InTurn:
+        do = functools.partial(_do_in_loop, port, clock)
+        inside = functools.partial(carry_out_in_loop, step.work, do)
+        return await step.turn.take_in_loop(inside, step.wait_ms / 1e3, step.error)
     answer: object = await step.do(port)
     return answer
 

@@ -6,10 +6,20 @@ raised in it. So what is decided is written down once, and who drives it chooses
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Pause", "Request", "Work", "carry_out", "carry_out_in_loop"]
+__all__ = [
+    "Give",
+    "Pause",
+    "Request",
+    "Work",
+    "carry_out",
+    "carry_out_in_loop",
+    "each_given",
+    "each_given_in_loop",
+    "noting",
+]
 
 StepT = TypeVar("StepT")
 Result = TypeVar("Result")
@@ -21,6 +31,12 @@ class Pause(NamedTuple):
     duration_ms: float
 
 
+class Give(NamedTuple):
+    """Gives something to whoever takes what work gives, one after the other; the answer is None."""
+
+    item: Any
+
+
 class Request(Protocol):
     """Asks for one request to be made."""
 
@@ -30,6 +46,24 @@ class Request(Protocol):
 
 Work = Generator[StepT, Any, Result]
 """Yields steps, and returns a result."""
+
+
+def noting(work: Work[Any, Result], note: Callable[[Any], object]) -> Work[Any, Result]:
+    """The same work, that notes what it gives."""
+    try:
+        step = next(work)
+        while True:
+            if type(step) is Give:
+                note(step.item)
+            try:
+                answer = yield step
+            except BaseException as exc:
+                step = work.throw(exc)
+            else:
+                step = work.send(answer)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
 
 
 def carry_out(work: Work[StepT, Result], do: Callable[[StepT], object]) -> Result:
@@ -74,3 +108,47 @@ async def carry_out_in_loop(
     except StopIteration as end:
         result: Result = end.value
         return result
+
+
+def each_given(work: Work[Any, None], do: Callable[[Any], object]) -> Iterator[Any]:
+    """Carry out work as `carry_out`, as far as what it gives is taken."""
+    try:
+        step = next(work)
+        while True:
+            if type(step) is Give:
+                yield step.item
+                step = next(work)
+                continue
+            try:
+                answer = do(step)
+            except BaseException as exc:
+                step = work.throw(exc)
+            else:
+                step = work.send(answer)
+    except StopIteration:
+        return
+    finally:
+        work.close()
+
+
+async def each_given_in_loop(
+    work: Work[Any, None], do: Callable[[Any], Awaitable[object]]
+) -> AsyncIterator[Any]:
+    """Carry out work as `carry_out_in_loop`, as far as what it gives is taken."""
+    try:
+        step = next(work)
+        while True:
+            if type(step) is Give:
+                yield step.item
+                step = next(work)
+                continue
+            try:
+                answer = await do(step)
+            except BaseException as exc:
+                step = work.throw(exc)
+            else:
+                step = work.send(answer)
+    except StopIteration:
+        return
+    finally:
+        work.close()

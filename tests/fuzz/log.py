@@ -18,11 +18,12 @@ from hqueue.format import Bodies, encode_bodies, rowkey
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionChecker
 from hqueue.log.ranges import RangeCheck
+from hqueue.log.skew import StoreClock
 from hqueue.log.steps import Work
 from hqueue.message import Message
 from hqueue.message_id import MessageID, id_of
 from hqueue.metadata.managers import LogRange
-from hqueue.runtime.clock import Deadline, drive
+from hqueue.runtime.clock import Deadline, drive, drive_each
 
 from .rows import GOLDEN, Forgery, Stored, batches, forgeries, written
 from .store import WHIMS, Rows, SteppedClock
@@ -104,29 +105,27 @@ class _Log:
 
     def follow(self) -> None:
         readers = [self.reader(), self.reader(OTHER, topics=frozenset("ab"))]
-        found = follow(
-            readers,
-            self.rows,
+        work = follow(
+            [reader.steps for reader in readers],
             self.deadline,
             idle_ms_max=6_000,
             closed=lambda: False,
             bytes_max=100,
             clock=self.clock,
         )
-        for batches_found in found:
+        for batches_found in drive_each(work, self.rows, self.clock):
             for batch in batches_found:
                 messages_of(batch)
 
     def check(self) -> None:
         checker = PartitionChecker(
             PARTITION,
-            self.rows,
             self.deadline,
             ttl_ms=60_000,
-            now_ms=self.clock.wall_ms,
+            now_ms=StoreClock(self.clock).now_ms,
             ranges=RangeCheck(PARTITION, RANGES),
         )
-        for _ in checker.run():
+        for _ in drive_each(checker.run(), self.rows, self.clock):
             pass
 
     def do(self, decide: Callable[[Deadline], Work[Any]]) -> None:
@@ -177,10 +176,9 @@ def _checked(table: Table) -> None:
     try:
         log.read()
     except CorruptLogError as exc:
-        checker = PartitionChecker(
-            PARTITION, log.rows, log.deadline, ttl_ms=None, now_ms=log.clock.wall_ms
-        )
-        *_, result = checker.run()
+        now_ms = StoreClock(log.clock).now_ms
+        checker = PartitionChecker(PARTITION, log.deadline, ttl_ms=None, now_ms=now_ms)
+        *_, result = drive_each(checker.run(), log.rows, log.clock)
         found = result.findings or len(bytes.fromhex(str(exc.row))) < rowkey.ROW_KEY_BYTES
         assert found, f"the check does not find {exc}"
     other = log.reader(OTHER)

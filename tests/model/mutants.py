@@ -12,10 +12,10 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from hqueue.log import PartitionReader, PartitionWriter
+from hqueue.log import PartitionCursor, PartitionWriter
 from hqueue.log import attempt as attempt_module
+from hqueue.log import cursor as cursor_module
 from hqueue.log import history as history_module
-from hqueue.log import reader as reader_module
 from hqueue.log import tail as tail_module
 from hqueue.log import walk as walk_module
 from hqueue.log import writer as writer_module
@@ -45,12 +45,12 @@ class OverwritingStore(ModelStore):
         return super().put_if_absent(slot, header, bodies, now_ms)
 
 
-def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionReader]]:
+def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionCursor]]:
     """The writer and the reader, with the mutant's edit in one of them."""
     namespace = _executed(mutant.module, mutant.edits, mutant.rule)
-    if mutant.module is reader_module:
-        namespace["Batch"] = reader_module.Batch
-        return PartitionWriter, namespace["PartitionReader"]
+    if mutant.module is cursor_module:
+        namespace["Batch"] = cursor_module.Batch
+        return PartitionWriter, namespace["PartitionCursor"]
     if mutant.module is not writer_module:
         # A writer that uses the edited class.
         if mutant.module is walk_module:
@@ -61,7 +61,7 @@ def mutated(mutant: Mutant) -> tuple[type[PartitionWriter], type[PartitionReader
         edited = {name: namespace[name] for name in names if name in namespace}
         namespace = _executed(writer_module, (), mutant.rule)
         namespace.update(edited)
-    return namespace["PartitionWriter"], PartitionReader
+    return namespace["PartitionWriter"], PartitionCursor
 
 
 def _executed(
@@ -370,36 +370,36 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        self._ordinal = header.next_ordinal\n        return batch",
             ),
         ),
-        reader_module,
+        cursor_module,
     ),
     Mutant(
         "a gap that is being collected is waited out",
         "headers go in another order than they are named",
         (("MENDING_MS = 10_000", "MENDING_MS = 0"),),
-        reader_module,
+        cursor_module,
     ),
     Mutant(
         "a batch that covers the reader's position shows that the log was truncated",
         "the queue is truncated under a reader",
         (("            if end.end > slot:", "            if False:"),),
-        reader_module,
+        cursor_module,
     ),
     Mutant(
         "a reader looks now and then where the log ends",
         "the queue is truncated under a reader",
         (("        if header.end > self.cursor:", "        if False:"),),
-        reader_module,
+        cursor_module,
     ),
     Mutant(
         "what a jump left out is counted",
         "bodies expire and headers are collected",
         (("        self.expired += max(0, header.ordinal - ordinal)\n", ""),),
-        reader_module,
+        cursor_module,
     ),
     Mutant(
         "bodies that are gone are counted",
         "bodies expire and headers are collected",
         (("            self.expired += min(", "            _ = min("),),
-        reader_module,
+        cursor_module,
     ),
 )

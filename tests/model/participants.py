@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hqueue import format as batch
 from hqueue.consume.decode import messages_of
@@ -17,7 +17,7 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
-from hqueue.log import Appended, Batch, LogPosition, PartitionReader, PartitionWriter
+from hqueue.log import Appended, Batch, LogPosition, PartitionCursor, PartitionWriter
 from hqueue.log.history import History, SeenBatch
 from hqueue.log.ports import Row
 from hqueue.log.steps import Work
@@ -320,20 +320,18 @@ def reader(reads: int = 2, *, start: int = 0, poll: bool = False, check_tail: bo
     """Reads on, so many times: by scans, or as a follower once it has come to the end."""
 
     def run(world: World, name: str) -> None:
-        port: Any = WorldPort(world)
         cursor = world.reader_class(
-            PARTITION, port, start=start, clock=WorldClock(world, name), bytes_max=1
+            PARTITION, start=start, clock=WorldClock(world, name), bytes_max=1
         )
         world.readers[name], world.starts[name] = cursor, start
         for index in range(reads):
-            deadline = Deadline(WorldClock(world, name), BOUND_MS)
             try:
                 if poll and cursor.at_tail:
-                    _poll(world, name, cursor, port, deadline)
+                    _poll(world, name, cursor)
                     if check_tail and index % 2:
-                        cursor.check_tail(deadline)
+                        _carried_out(world, name, BOUND_MS, cursor.check_tail)
                 else:
-                    _gave(world, name, cursor.read(deadline))
+                    _gave(world, name, _carried_out(world, name, BOUND_MS, cursor.read))
             except CorruptLogError as exc:
                 raise ViolationError(f"{name} found the log corrupt: {exc}") from exc
             except (StoreUnavailableError, QueueDisabledError):
@@ -343,11 +341,9 @@ def reader(reads: int = 2, *, start: int = 0, poll: bool = False, check_tail: bo
     return run
 
 
-def _poll(
-    world: World, name: str, cursor: PartitionReader, port: WorldPort, deadline: Deadline
-) -> None:
-    for row in port.get([cursor.next_slot], cursor.topics):
-        found = cursor.accept(row, deadline)
+def _poll(world: World, name: str, cursor: PartitionCursor) -> None:
+    for row in WorldPort(world).get([cursor.next_slot], cursor.topics):
+        found = _carried_out(world, name, BOUND_MS, functools.partial(cursor.accept, row))
         _gave(world, name, [found] if found else [])
 
 
@@ -384,13 +380,12 @@ def settle(world: World) -> None:
     world.ledger.check_orphans(world.store.slots())
     reader(0)(world, "rlast")
     for name, cursor in world.readers.items():
-        deadline = Deadline(WorldClock(world, name), BOUND_MS)
         try:
-            cursor.release()
-            cursor.check_tail(deadline)
+            _carried_out(world, name, BOUND_MS, lambda _: cursor.release())  # noqa: B023
+            _carried_out(world, name, BOUND_MS, cursor.check_tail)
             cursor.at_tail = False
             while not cursor.at_tail:
-                _gave(world, name, cursor.read(deadline))
+                _gave(world, name, _carried_out(world, name, BOUND_MS, cursor.read))
         except HQueueError as exc:
             raise ViolationError(f"{name} could not read to the end: {exc}") from exc
         _check_reader(world, name)

@@ -14,7 +14,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from hqueue.errors import HQueueError, Outcome, QueueDisabledError, StoreUnavailableError
-from hqueue.log import PartitionReader, PartitionWriter
+from hqueue.log import PartitionCursor, PartitionWriter
 from hqueue.log.ports import Row
 
 from .checker import Ledger, ViolationError
@@ -55,7 +55,7 @@ class World:
         self,
         scenario: Scenario,
         writer: type[PartitionWriter] = PartitionWriter,
-        reader: type[PartitionReader] = PartitionReader,
+        reader: type[PartitionCursor] = PartitionCursor,
         store: type[ModelStore] = ModelStore,
     ) -> None:
         self.scenario = scenario
@@ -63,7 +63,7 @@ class World:
         self.now_ms = START_MS
         self.store = store(scenario.ttl_ms)
         self.ledger = Ledger(orphans_allowed=scenario.orphans_allowed)
-        self.readers: dict[str, PartitionReader] = {}
+        self.readers: dict[str, PartitionCursor] = {}
         self.starts: dict[str, int] = {}
         self.trace: list[Action] = []
         self._hub = getcurrent()

@@ -173,7 +173,7 @@ def test_where_nothing_may_be_read_nobody_is_asked_what_is_passed_by() -> None:
     class Decisions:
         asked = 0
 
-        def is_skipped(self, row: bytes, header: Header, *, one_try: bool) -> bool:
+        def decide(self, row: bytes, header: Header) -> bool:
             self.asked += 1
             return True
 

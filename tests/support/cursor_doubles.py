@@ -10,7 +10,7 @@ from hqueue import PartitionReader, Queue, Scan
 from hqueue.consume.polling import poll
 from hqueue.log import Batch
 from hqueue.log.ports import ReadPort
-from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.clock import Clock, Deadline, drive_each
 from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.delivery.scanner import MessageScanner, partition_opener
@@ -59,7 +59,8 @@ class Partitions:
         rows_max: int,
         deadline: Callable[[], Deadline],
     ) -> Iterator[list[Batch]]:
-        return poll(readers, self.port, deadline, bytes_max, rows_max)
+        work = poll([reader.steps for reader in readers], deadline, bytes_max, rows_max)
+        return drive_each(work, self.port, self._clock)
 
 
 class Subscriber:

@@ -17,7 +17,7 @@ from hqueue.errors import CorruptLogError, HQueueError, QueueDisabledError, Stor
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.ports import ReadPort, Row
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive_each
 from tests.support.doubles import Rows, SteppedClock
 
 PACE = Pace(
@@ -79,7 +79,8 @@ class Driver:
 
     def _poll(self, readers: Sequence[PartitionReader], rows_max: int) -> Iterator[list[Batch]]:
         self.polls.append((tuple(reader.partition for reader in readers), rows_max))
-        return poll(readers, cast(ReadPort, self.rows), self._one_try, 10_000, rows_max)
+        work = poll([reader.steps for reader in readers], self._one_try, 10_000, rows_max)
+        return drive_each(work, self.rows, self.clock)
 
     def _one_try(self) -> Deadline:
         return Deadline(self.clock, 0)

@@ -10,9 +10,9 @@ import pytest
 from hqueue.consume.decode import messages_of
 from hqueue.consume.follow import follow
 from hqueue.errors import HQueueError, QueueDisabledError, StoreUnavailableError
-from hqueue.log import PartitionReader
-from hqueue.log.ports import ReadPort, Row
-from hqueue.runtime.clock import Clock, Deadline
+from hqueue.log import PartitionCursor
+from hqueue.log.ports import Row
+from hqueue.runtime.clock import Clock, Deadline, drive_each
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from tests.support.doubles import Rows, SteppedClock
 
@@ -51,16 +51,16 @@ def followed(
     idle_ms_max: int = 1_000,
     stop: int = MESSAGE_ID_MAX + 1,
 ) -> Iterable[bytes]:
-    port, time = cast("ReadPort", rows), cast("Clock", clock)
-    for batches in follow(
-        [PartitionReader(p, port, stop=stop, clock=time) for p in range(partitions)],
-        port,
+    time = cast("Clock", clock)
+    work = follow(
+        [PartitionCursor(p, stop=stop, clock=time) for p in range(partitions)],
         lambda: Deadline(time, BOUND_MS),
         idle_ms_max=idle_ms_max,
         closed=lambda: False,
         bytes_max=1_000,
         clock=time,
-    ):
+    )
+    for batches in drive_each(work, rows, time):
         for batch in batches:
             for message in messages_of(batch):
                 yield message.value

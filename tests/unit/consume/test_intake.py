@@ -19,7 +19,7 @@ from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.errors import ClosedError, QueueDisabledError, RequestRefusedError
 from hqueue.log import PartitionReader
 from hqueue.log.context import QueueContext
-from hqueue.log.ports import ReadPort, RecordPort
+from hqueue.log.store import LogPort
 from hqueue.message_id import MessageID
 from hqueue.runtime.clock import SYSTEM_CLOCK
 from hqueue.settings.attributes import QueueDescription
@@ -34,8 +34,7 @@ def reader_of(rows: GatedRows, **settings: int) -> QueueReader:
     description = QueueDescription("q", len(rows.rows), None, {}, True)
     made = dataclasses.replace(Settings(), **settings)  # type: ignore[arg-type]
     context = QueueContext(description, lambda: description, made, SYSTEM_CLOCK)
-    records = cast("RecordPort", None)  # Nothing is corrupt here.
-    return QueueReader(context, cast("ReadPort", rows), records, SkipCounts())
+    return QueueReader(context, cast("LogPort", rows), SkipCounts())
 
 
 @pytest.fixture

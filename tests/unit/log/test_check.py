@@ -12,7 +12,8 @@ import pytest
 from hqueue import Message
 from hqueue.format import encode_bodies
 from hqueue.log.check import Finding, PartitionChecker
-from hqueue.runtime.clock import Deadline
+from hqueue.log.skew import StoreClock
+from hqueue.runtime.clock import Deadline, drive_each
 from tests.fuzz.log import chained
 from tests.fuzz.rows import Stored
 from tests.fuzz.store import Rows, SteppedClock
@@ -31,9 +32,9 @@ def findings(rows: list[Stored]) -> list[Finding]:
     clock = SteppedClock(1_700_000_000_000)
     port: Any = Rows(rows)
     checker = PartitionChecker(
-        0, port, lambda: Deadline(clock, 1_000), ttl_ms=None, now_ms=clock.wall_ms
+        0, lambda: Deadline(clock, 1_000), ttl_ms=None, now_ms=StoreClock(clock).now_ms
     )
-    *_, result = checker.run()
+    *_, result = drive_each(checker.run(), port, clock)
     return result.findings
 
 

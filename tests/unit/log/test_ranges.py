@@ -20,8 +20,9 @@ from hqueue.format import (
 )
 from hqueue.log.check import PartitionCheck, PartitionChecker
 from hqueue.log.ranges import RangeCheck, contradictions
+from hqueue.log.skew import StoreClock
 from hqueue.metadata.managers import LogRange
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive_each
 from tests.fuzz.log import chained
 from tests.fuzz.rows import Stored, written
 from tests.fuzz.store import Rows, SteppedClock
@@ -67,15 +68,15 @@ def check(
 ) -> PartitionCheck:
     clock = SteppedClock(WALL_MS)
     port: Any = Rows(rows)
-    *_, result = PartitionChecker(
+    checker = PartitionChecker(
         0,
-        port,
         lambda: Deadline(clock, 1_000),
         ttl_ms=None,
-        now_ms=clock.wall_ms,
+        now_ms=StoreClock(clock).now_ms,
         ranges=None if ranges is None else RangeCheck(0, ranges),
         moved=moved,
-    ).run()
+    )
+    *_, result = drive_each(checker.run(), port, clock)
     return result
 
 

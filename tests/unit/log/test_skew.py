@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
 
 import pytest
 
 from hqueue import Outcome, StoreUnavailableError
-from hqueue.log.ports import AppendPort
 from hqueue.log.skew import SkewGuard
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive
 
 
 class HungPort:
@@ -31,12 +29,17 @@ class HungPort:
 
 def test_who_waits_for_anothers_measurement_does_so_until_its_deadline() -> None:
     port = HungPort()
-    guard = SkewGuard(cast(AppendPort, port), 5_000)
+    guard = SkewGuard(5_000)
+
+    def check(bound_ms: float) -> None:
+        deadline = Deadline(SYSTEM_CLOCK, bound_ms)
+        drive(guard.check(deadline), port, deadline)
+
     with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(guard.check, Deadline(SYSTEM_CLOCK, 30_000))
+        first = pool.submit(check, 30_000)
         assert port.asked.wait(30)
-        late = pool.submit(guard.check, Deadline(SYSTEM_CLOCK, 30))
-        patient = pool.submit(guard.check, Deadline(SYSTEM_CLOCK, 30_000))
+        late = pool.submit(check, 30)
+        patient = pool.submit(check, 30_000)
         try:
             with pytest.raises(StoreUnavailableError) as caught:
                 late.result(5)

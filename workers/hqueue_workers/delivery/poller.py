@@ -62,7 +62,7 @@ class TailWaiter(Protocol):
         """Take what came: nothing, if only the reader's place changed."""
 
 
-class _Waiting(Fetch):
+class _Waiting(Fetch[PartitionReader]):
     """What the poller knows of one waiter."""
 
     __slots__ = (
