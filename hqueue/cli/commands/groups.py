@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -132,7 +132,7 @@ def delete(
     say(f"Forgot how far {printable(group)} was in {where}.")
 
 
-def _members(described: GroupDescription) -> list[dict[str, object]]:
+def _members(described: GroupDescription) -> list[dict[str, Any]]:
     return [
         {
             "consumer": consumer,
@@ -144,18 +144,11 @@ def _members(described: GroupDescription) -> list[dict[str, object]]:
 
 
 def _show_members(described: GroupDescription) -> None:
-    show_table(
-        ("consumer", "partitions", "queues"),
-        (
-            (
-                consumer,
-                sum(each.owner == consumer for each in described.partitions),
-                ",".join(sorted(streams)) or None,
-            )
-            for consumer, streams in sorted(described.members.items())
-        ),
-        numbers=("partitions",),
+    rows = (
+        (each["consumer"], each["partitions"], ",".join(sorted(each["streams"])) or None)
+        for each in _members(described)
     )
+    show_table(("consumer", "partitions", "queues"), rows, numbers=("partitions",))
 
 
 def _as_json(each: GroupPartition) -> dict[str, object]:

@@ -7,8 +7,8 @@ import json as json_
 import os
 import stat
 import urllib.parse
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -24,7 +24,7 @@ from hqueue.cli.session import session_of
 from hqueue.errors import HQueueError, InvalidInputError, UnsupportedFormatError
 
 if TYPE_CHECKING:
-    from hqueue.metadata.managers import Entry, Info, Subject, TopicMetadata, Versioned
+    from hqueue.metadata.managers import Info, Subject, TopicMetadata, Versioned
 
 __all__ = ["register"]
 
@@ -60,21 +60,14 @@ def list_(
     and how far it is; "ownership", which hub owns a topic. Names are escaped as in URLs. What
     can't be read is named on stderr; the exit code is 5 then.
     """
-    with (
-        _open(context, queue, store) as metadata,
-        Output() as output,
-        Advance("list", noun=NOUN) as bar,
-    ):
-        problems = _Problems()
-        for subject, found in problems.readable(_entries(metadata, kind), bar):
-            names = subject._asdict() | {"version": found.version}
-            if json:
-                output.write(_line({"queue": queue, **names}))
-            else:
-                output.write(("\t".join(map(_cell, names.values())) + "\n").encode())
-        if not problems.entries:
-            check_queue(session_of(context).client, queue)
-    problems.end()
+
+    def line(subject: Subject, found: Versioned[Info]) -> bytes:
+        names = subject._asdict() | {"version": found.version}
+        if json:
+            return _line({"queue": queue, **names})
+        return ("\t".join(map(_cell, names.values())) + "\n").encode()
+
+    _write_records(context, queue, line, kinds=kind, store=store, label="list")
 
 
 @only_reads()
@@ -94,26 +87,22 @@ def get(
     """
     from hqueue.metadata.managers import Subject, write_document  # noqa: PLC0415
 
+    found: dict[Subject, Versioned[Any] | None] = {}
     with _open(context, queue, store) as metadata:
-        documents = []
         if subscriber is None:
             whole = metadata.persistence.read_topic_persistence_info(topic).result()
             owner = metadata.ownership.read_owner_info(topic).result()
-            if whole is not None:
-                documents.append(
-                    write_document(queue, Subject("persistence", topic), whole.value, whole.version)
-                )
-            if owner is not None:
-                documents.append(
-                    write_document(queue, Subject("ownership", topic), owner.value, owner.version)
-                )
+            found |= {Subject("persistence", topic): whole, Subject("ownership", topic): owner}
             there = metadata.subscriptions.read_subscriptions(topic).result()
+            found |= {Subject("subscription", topic, name): there[name] for name in sorted(there)}
         else:
             one = metadata.subscriptions.read_subscription_data(topic, subscriber).result()
-            there = {} if one is None else {subscriber: one}
-        for name, found in sorted(there.items()):
-            subject = Subject("subscription", topic, name)
-            documents.append(write_document(queue, subject, found.value, found.version))
+            found[Subject("subscription", topic, subscriber)] = one
+    documents = [
+        write_document(queue, subject, each.value, each.version)
+        for subject, each in found.items()
+        if each is not None
+    ]
     for document in documents:
         write_json(document)
     if not documents:
@@ -151,17 +140,10 @@ def export(
     """
     from hqueue.metadata.managers import write_document  # noqa: PLC0415
 
-    with (
-        _open(context, queue, store) as metadata,
-        Output() as output,
-        Advance("export", noun=NOUN) as bar,
-    ):
-        problems = _Problems()
-        for subject, found in problems.readable(_entries(metadata, kind), bar):
-            output.write(_line(write_document(queue, subject, found.value, found.version)))
-        if not problems.entries:
-            check_queue(session_of(context).client, queue)
-    problems.end()
+    def line(subject: Subject, found: Versioned[Info]) -> bytes:
+        return _line(write_document(queue, subject, found.value, found.version))
+
+    _write_records(context, queue, line, kinds=kind, store=store, label="export")
 
 
 def import_(
@@ -255,30 +237,35 @@ def _findings(
             yield from compare_metadata(metadata, other)
 
 
-class _Problems:
-    """Records that can't be read: named on stderr, and counted."""
-
-    def __init__(self) -> None:
-        self.entries = 0
-        """How many records there were, with those that can't be read."""
-        self._number = 0
-
-    def readable(
-        self, entries: Iterator[Entry], bar: Advance
-    ) -> Iterator[tuple[Subject, Versioned[Info]]]:
-        for entry in entries:
-            self.entries += 1
+def _write_records(
+    context: typer.Context,
+    queue: str,
+    line: Callable[[Subject, Versioned[Info]], bytes],
+    *,
+    kinds: list[str] | None,
+    store: str | None,
+    label: str,
+) -> None:
+    """Write a line for each record; those that can't be read are named on stderr."""
+    number = broken = 0
+    with (
+        _open(context, queue, store) as metadata,
+        Output() as output,
+        Advance(label, noun=NOUN) as bar,
+    ):
+        for entry in metadata.entries(kinds) if kinds else metadata.entries():
+            number += 1
             bar.advance(0)
             if isinstance(entry.found, UnsupportedFormatError):
-                self._number += 1
+                broken += 1
                 show_error(entry.found)
             elif entry.subject is not None:
-                yield entry.subject, entry.found
-
-    def end(self) -> None:
-        if self._number:
-            say(f"{self._number} records can't be read.")
-            raise typer.Exit(ExitCode.CORRUPT)
+                output.write(line(entry.subject, entry.found))
+        if not number:
+            check_queue(session_of(context).client, queue)
+    if broken:
+        say(f"{broken} records can't be read.")
+        raise typer.Exit(ExitCode.CORRUPT)
 
 
 class _Lines:
@@ -322,10 +309,6 @@ class _Lines:
 
 def _open(context: typer.Context, queue: str, store: str | None) -> TopicMetadata:
     return session_of(context).client.topic_metadata(queue, store=store)
-
-
-def _entries(metadata: TopicMetadata, kinds: list[str] | None) -> Iterator[Entry]:
-    return metadata.entries(kinds) if kinds else metadata.entries()
 
 
 def _show_refused(subject: Subject, error: HQueueError) -> None:
