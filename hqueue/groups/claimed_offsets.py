@@ -11,6 +11,7 @@ from hqueue.errors import CommitFailedError, StoreUnavailableError
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.ports import NEW
+from hqueue.metadata.steps import Work
 
 __all__ = ["ClaimedOffsets"]
 
@@ -49,8 +50,8 @@ class ClaimedOffsets:
         """What was committed last of claims that were lost by a refused commit, in this session."""
 
     def take_over(
-        self, claimed: Collection[PartitionKey], certain: Callable[[], bool]
-    ) -> dict[PartitionKey, Offset]:
+        self, claimed: Collection[PartitionKey], certain: Callable[[], Work[bool]]
+    ) -> Work[dict[PartitionKey, Offset]]:
         """Make these claims the only ones whose commits will count; where each begins.
 
         Args:
@@ -67,7 +68,7 @@ class ClaimedOffsets:
         """
         if self._offsets is None:
             return dict.fromkeys(claimed, Offset(UNSET, NEW))
-        taken = self._offsets.take_over(self._writer, claimed, certain)
+        taken = yield from self._offsets.take_over.steps(self._writer, claimed, certain)
         with self._lock:
             before = {key: self._refused_at[key] for key in taken.keys() & self._refused_at.keys()}
         removed = {
@@ -75,7 +76,9 @@ class ClaimedOffsets:
             for key, position in before.items()
             if taken[key].position == UNSET != position and taken[key].unreadable is None
         }
-        moved = self._offsets.commit(self._writer, removed) if removed else {}
+        moved: Mapping[PartitionKey, Offset] = {}
+        if removed:
+            moved = yield from self._offsets.commit.steps(self._writer, removed)
         with self._lock:
             for key in before.keys() - (removed.keys() - moved.keys()):
                 self._refused_at.pop(key, None)
@@ -99,14 +102,14 @@ class ClaimedOffsets:
         self._known.clear()
         self._refused_at.clear()
 
-    def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
+    def commit(self, positions: Mapping[PartitionKey, Position]) -> Work[Collection[PartitionKey]]:
         """As `GroupMember.commit`."""
         if self._offsets is None:
             return []
         with self._lock:
             known = {key: self._known[key] for key in filter(self._known.__contains__, positions)}
         try:
-            moved = self._offsets.commit(
+            moved = yield from self._offsets.commit.steps(
                 self._writer, {key: (offset, positions[key]) for key, offset in known.items()}
             )
         except (CommitFailedError, StoreUnavailableError) as exc:

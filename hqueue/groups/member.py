@@ -29,8 +29,10 @@ from hqueue.metadata.claiming import Steps
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import Watch
 from hqueue.metadata.registration import Registration
+from hqueue.metadata.steps import OnStore, Work
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.seldom import FaultLog
+from hqueue.runtime.stepwise import stepwise
 from hqueue.runtime.threads import start
 from hqueue.runtime.waiting import Condition
 
@@ -39,7 +41,7 @@ __all__ = ["GroupMember"]
 logger = logging.getLogger(__name__)
 
 
-class GroupMember:
+class GroupMember(OnStore):
     """Joins a group, claims what is its own, and says what it has to give up.
 
     A thread of its own watches the group and claims; the consumer's thread asks for `changes`, and
@@ -87,18 +89,17 @@ class GroupMember:
         idle_ms_max: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        super().__init__(store, clock)
         self.consumer = consumer
         self.failure: HQueueError | None = None
         """Why it is not in the group any more, and can't come back."""
         self.idle = False
         """Whether it left the group because nobody asked for its `changes`."""
-        self._store = store
         self._static = static
         self._streams = streams
         self._on_change = on_change
         self._on_queues = on_queues
         self._on_idle = on_idle
-        self._clock = clock
         self._faults = FaultLog(logger, clock)
         self._planning = Planning(consumer, assignor, led=not eager)
         self._plan = GroupPlan(store, paths)
@@ -183,14 +184,15 @@ class GroupMember:
         """Until when `certain` was found to hold, on the clock."""
         return self._certainty.until_ms
 
-    def certain(self, for_ms: float = 0) -> bool:
+    @stepwise
+    def certain(self, for_ms: float = 0) -> Work[bool]:
         """Whether nobody else can have its partitions now, nor so long from now. Asks the store if
         that is not known.
 
         Asked before messages are handed out: a process that stood still learns only afterwards
         that its session is over.
         """
-        return self._certainty.holds(for_ms)
+        return (yield from self._certainty.holds.steps(for_ms))
 
     def owns(self, key: PartitionKey, for_ms: float = 0) -> bool:
         """Whether a partition is its own, and not to be given up, and nobody else can have it for
@@ -202,7 +204,8 @@ class GroupMember:
             # The session may have been lost since then: that is noticed for both at once.
             return self._certainty.still_holds(for_ms) and self._claiming.owns(key)
 
-    def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
+    @stepwise
+    def commit(self, positions: Mapping[PartitionKey, Position]) -> Work[Collection[PartitionKey]]:
         """Commit offsets of what it has accepted, in few round trips; those that were refused:
         others have them now, or had them meanwhile, or another hand changed the offset. No later
         commit of the same claim would count, so these are lost, and claimed again.
@@ -211,7 +214,7 @@ class GroupMember:
             CommitFailedError: as `GroupOffsets.commit`.
             StoreUnavailableError: with an outcome; some may be committed.
         """
-        return self._offsets.commit(positions)
+        return (yield from self._offsets.commit(positions))
 
     def release(self, partitions: Collection[PartitionKey]) -> None:
         """Give up what was `Changes.revoked`.
@@ -397,12 +400,13 @@ class GroupMember:
         """Release what is in doubt, and claim; whether all of it was had."""
         taken: dict[PartitionKey, Offset] = {}
 
-        def take_over(claimed: Collection[PartitionKey]) -> Collection[PartitionKey]:
-            taken.update(self._offsets.take_over(claimed, certain))
+        def take_over(claimed: Collection[PartitionKey]) -> Work[Collection[PartitionKey]]:
+            taken.update((yield from self._offsets.take_over(claimed, certain)))
             return taken.keys()
 
-        def certain() -> bool:
-            return self.certain() and self._certainty.session_id == session_id
+        def certain() -> Work[bool]:
+            lives = yield from self._certainty.holds.steps()
+            return lives and self._certainty.session_id == session_id
 
         try:
             owned = self._claimant.carry_out(steps, take_over)

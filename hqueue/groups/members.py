@@ -11,14 +11,16 @@ from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_member, encode_member, member_left
 from hqueue.metadata.ports import Obstacle, Record
 from hqueue.metadata.registration import Registration
+from hqueue.metadata.steps import OnStore, Work
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["GroupMembers"]
 
 MEMBER_DEPTH = 1
 
 
-class GroupMembers:
+class GroupMembers(OnStore):
     """Who is in a group, and how many streams of which queues each has. Thread-safe.
 
     Args:
@@ -30,9 +32,8 @@ class GroupMembers:
     def __init__(
         self, store: MetadataStore, paths: GroupPaths, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._paths = paths
-        self._clock = clock
         self._present = Directory(
             store, paths.ids, MEMBER_DEPTH, self._decode, "a member", alone=True
         )
@@ -80,20 +81,23 @@ class GroupMembers:
         """
         registration.leave_behind({self._paths.member(consumer): encode_member(streams, left=True)})
 
-    def list(self) -> Mapping[str, Mapping[str, int]]:
+    @stepwise
+    def list(self) -> Work[Mapping[str, Mapping[str, int]]]:
         """The streams of every member by queue. A record that can't be read is left out."""
-        return self._present.list()
+        return (yield from self._present.list())
 
-    def everyone(self) -> Mapping[str, Mapping[str, int]]:
+    @stepwise
+    def everyone(self) -> Work[Mapping[str, Mapping[str, int]]]:
         """As `list`; one whose record can't be read is among them, without streams."""
-        members, unreadable = self._present.inspect()
+        members, unreadable = yield from self._present.inspect()
         return {**{self._paths.consumer(path): {} for path in unreadable}, **members}
 
-    def consuming(self, queue: str | None = None) -> Sequence[str]:
+    @stepwise
+    def consuming(self, queue: str | None = None) -> Work[Sequence[str]]:
         """Who is in the group, and consumes this queue if one is given. Whose record can't be read
         is among them.
         """
-        members, unreadable = self._present.inspect()
+        members, unreadable = yield from self._present.inspect()
         consuming = {each for each, streams in members.items() if queue in (None, *streams)}
         return sorted(consuming.union(map(self._paths.consumer, unreadable)))
 

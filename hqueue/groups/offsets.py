@@ -18,6 +18,8 @@ from hqueue.metadata import MetadataStore, PartitionKey
 from hqueue.metadata.encoding import decode_offset, encode_offset, offset_writer
 from hqueue.metadata.outcomes import answers_of, is_unknown
 from hqueue.metadata.ports import Change, Record, Version
+from hqueue.metadata.steps import Create, Delete, List, OnStore, Read, Work, Write
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["UNSET", "GroupOffsets", "Offset", "Position"]
 
@@ -53,7 +55,7 @@ class Offset:
     offset all the same writes over the record."""
 
 
-class GroupOffsets:
+class GroupOffsets(OnStore):
     """How far a group is in each partition. Thread-safe.
 
     **Fencing**: a consumer that claims a partition takes its offset over, which gives it another
@@ -72,58 +74,63 @@ class GroupOffsets:
     """
 
     def __init__(self, store: MetadataStore, paths: GroupPaths) -> None:
-        self._store = store
+        super().__init__(store)
         self._paths = paths
         self._claims: dict[PartitionKey, object] = {}
         """For each partition that was taken over a token, another with each take-over."""
 
-    def read(self, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, Offset]:
+    @stepwise
+    def read(self, partitions: Iterable[PartitionKey]) -> Work[dict[PartitionKey, Offset]]:
         """Those of these offsets that exist, in a few round trips."""
-        return self._decoded(self._store.records.read(map(self._paths.offset, partitions)))
+        return self._decoded((yield Read([*map(self._paths.offset, partitions)])))
 
-    def list(self) -> dict[PartitionKey, Offset]:
+    @stepwise
+    def list(self) -> Work[dict[PartitionKey, Offset]]:
         """Every offset of the group."""
-        return self._decoded(self._store.records.list(self._paths.offsets, 2))
+        return self._decoded((yield List(self._paths.offsets, 2)))
 
+    @stepwise
     def read_or_create(
         self, consumer: str, partitions: Iterable[PartitionKey]
-    ) -> dict[PartitionKey, Offset]:
+    ) -> Work[dict[PartitionKey, Offset]]:
         """These offsets, created as `UNSET` where there is none. Fences nobody."""
         wanted = [*partitions]
-        known = self.read(wanted)
+        known = yield from self.read.steps(wanted)
         missing = {
             self._paths.offset(key): encode_offset(*UNSET, consumer)
             for key in wanted
             if key not in known
         }
         if missing:
-            known |= self._decoded(self._store.records.create(missing))
+            known |= self._decoded((yield Create(missing)))
         return known
 
-    def versions(self, queue: str | None = None) -> dict[str, Version]:
+    @stepwise
+    def versions(self, queue: str | None = None) -> Work[dict[str, Version]]:
         """Where every offset of the group lies, with its version: what `delete` takes. Of one
         queue those of this cluster, else those of all. They need not be readable.
         """
-        if queue is None:
-            found = self._store.records.list(self._paths.offsets, 2)
-        else:
-            found = self._store.records.list(self._paths.offsets_of(queue), 1)
+        below = self._paths
+        found = yield List(below.offsets, 2) if queue is None else List(below.offsets_of(queue), 1)
         return {
             path: record.version
             for path, record in found.items()
             if queue is None or self._paths.partition_key(path) is not None
         }
 
-    def delete(self, versions: Mapping[str, Version]) -> Collection[str]:
+    @stepwise
+    def delete(self, versions: Mapping[str, Version]) -> Work[Collection[str]]:
         """Delete offsets that nobody changed since; returns those that stay."""
-        return self._store.records.delete(versions, levels_above=1)
+        stay: Collection[str] = yield Delete(versions, levels_above=1)
+        return stay
 
+    @stepwise
     def take_over(
         self,
         consumer: str,
         partitions: Collection[PartitionKey],
-        claimed: Callable[[], bool] = lambda: True,
-    ) -> dict[PartitionKey, Offset]:
+        claimed: Callable[[], Work[bool]] | None = None,
+    ) -> Work[dict[PartitionKey, Offset]]:
         """Let nobody else commit in these partitions, which this consumer has claimed.
 
         Args:
@@ -149,15 +156,15 @@ class GroupOffsets:
             left = [key for key in partitions if key not in taken]
             if not left:
                 return taken
-            known = self.read_or_create(consumer, left)
-            if not claimed():
+            known = yield from self.read_or_create.steps(consumer, left)
+            if claimed is not None and not (yield from claimed()):
                 return taken
             known = {
                 key: dataclasses.replace(offset, claim=claims[key]) for key, offset in known.items()
             }
             taken |= {key: offset for key, offset in known.items() if offset.unreadable}
             # One that is created is taken over as well: it may be another's that was faster.
-            written = self._write(
+            written = yield from self._write(
                 consumer,
                 {
                     key: (offset, offset.position)
@@ -178,9 +185,10 @@ class GroupOffsets:
         """
         self._claims.clear()
 
+    @stepwise
     def commit(
         self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, Position]]
-    ) -> dict[PartitionKey, Offset]:
+    ) -> Work[dict[PartitionKey, Offset]]:
         """Move offsets, each if nobody changed it since it was known; many in few round trips.
 
         What a commit of the same claim changed, that got no answer and was made later, is no
@@ -202,13 +210,14 @@ class GroupOffsets:
                 `committed`, those that were `refused` as others have them, and those that are
                 `unknown`; the rest was not applied.
         """
-        written = self._write(consumer, moves)
+        written = yield from self._write(consumer, moves)
+        refused = {key: moves[key][0] for key in written.refused}
         try:
-            known = self._changed_late(consumer, {key: moves[key][0] for key in written.refused})
+            known = yield from self._changed_late(consumer, refused)
         except StoreUnavailableError as exc:
             known, written.error = {}, written.error or exc
         if known:
-            again = self._write(
+            again = yield from self._write(
                 consumer, {key: (offset, moves[key][1]) for key, offset in known.items()}
             )
             written = written.followed_by(again)
@@ -226,7 +235,7 @@ class GroupOffsets:
 
     def _write(
         self, consumer: str, moves: Mapping[PartitionKey, tuple[Offset, Position]]
-    ) -> Written:
+    ) -> Work[Written]:
         """As `commit`, but that any change since is a reason."""
         written = Written()
         paths = {self._paths.offset(key): key for key in moves}
@@ -236,13 +245,14 @@ class GroupOffsets:
         }
         answers: Mapping[str, object] = {}
         try:
-            answers = self._store.records.write(changes) if changes else {}
+            answers = (yield Write(changes)) if changes else {}
         except StoreUnavailableError as exc:
             written.error = exc
             answers = answers_of(exc, changes)
         doubtful = {path for path, answer in answers.items() if is_unknown(answer)}
         if doubtful:
-            answers = {**answers, **self._look_up(consumer, moves, paths, changes, doubtful)}
+            looked_up = yield from self._look_up(consumer, moves, paths, changes, doubtful)
+            answers = {**answers, **looked_up}
         for path, key in paths.items():
             answer = answers[path]
             if isinstance(answer, StoreUnavailableError):
@@ -259,7 +269,7 @@ class GroupOffsets:
 
     def _changed_late(
         self, consumer: str, refused: Mapping[PartitionKey, Offset]
-    ) -> dict[PartitionKey, Offset]:
+    ) -> Work[dict[PartitionKey, Offset]]:
         """Those of these offsets that only their claim changed since they were known, as they are
         now.
         """
@@ -268,7 +278,7 @@ class GroupOffsets:
             for key, offset in refused.items()
             if offset.claim is not None and self._is_of_claim(key, offset)
         }
-        found = self._store.records.read(paths) if paths else {}
+        found = (yield Read(paths)) if paths else {}
         return {
             key: dataclasses.replace(offset, claim=refused[key].claim)
             for key, offset in self._decoded(found).items()
@@ -301,13 +311,13 @@ class GroupOffsets:
         paths: Mapping[str, PartitionKey],
         changes: Mapping[str, Change],
         doubtful: Collection[str],
-    ) -> dict[str, Version | None]:
+    ) -> Work[dict[str, Version | None]]:
         """What came of those of these changes that got no answer, as far as that can be known: the
         version that each made; None where others have the partition now. Who stood still for long
         hears of others, not of a store that was silent. The rest may still be made.
         """
         try:
-            found = self._store.records.read(doubtful)
+            found = yield Read(doubtful)
         except StoreUnavailableError:
             return {}
         looked_up: dict[str, Version | None] = {}

@@ -11,13 +11,15 @@ from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import MetadataStore, PartitionKey, Watch
 from hqueue.metadata.encoding import decode_plan, encode_plan
 from hqueue.metadata.ports import ANY, NEW, VALUE_BYTES_MAX, Change, Record
+from hqueue.metadata.steps import OnStore, Work, Write
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["GroupPlan"]
 
 logger = logging.getLogger(__name__)
 
 
-class GroupPlan:
+class GroupPlan(OnStore):
     """A record that the leader writes, and that all members follow. Thread-safe.
 
     It says what is to be, and nothing of what is: claims alone decide who has a partition. So a
@@ -29,10 +31,11 @@ class GroupPlan:
     """
 
     def __init__(self, store: MetadataStore, paths: GroupPaths) -> None:
-        self._store = store
+        super().__init__(store)
         self._paths = paths
 
-    def write(self, plan: Mapping[PartitionKey, str]) -> None:
+    @stepwise
+    def write(self, plan: Mapping[PartitionKey, str]) -> Work[None]:
         """Replace the plan, also another leader's.
 
         Raises:
@@ -45,7 +48,7 @@ class GroupPlan:
                 "a group has more partitions than its plan holds", partitions=len(plan)
             )
         for version in (ANY, NEW):
-            if self._store.records.write({path: Change(value, version)})[path] is not None:
+            if (yield Write({path: Change(value, version)}))[path] is not None:
                 return
         raise StoreUnavailableError("a plan comes and goes just now", path=path)
 

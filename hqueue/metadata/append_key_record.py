@@ -9,38 +9,42 @@ from hqueue.metadata.directory import Directory
 from hqueue.metadata.encoding import decode_append_keys, encode_append_keys
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import NEW, Change, MetadataStore, Record, Watch
+from hqueue.metadata.steps import OnStore, Read, Work, Write
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["AppendKeyRecord"]
 
 SECRET_DEPTH = 1
 
 
-class AppendKeyRecord:
+class AppendKeyRecord(OnStore):
     """The keys that notifications of appends are signed with. Readable by those that have the
     right to read (``zookeeper_acl``), and nobody else: who may read them may vouch for batches.
     Thread-safe.
     """
 
     def __init__(self, store: MetadataStore, paths: Paths) -> None:
-        self._store = store
+        super().__init__(store)
         self._path = paths.append_keys
         self._kept = Directory(
             store, paths.secrets, SECRET_DEPTH, self._decode, "what notifications are signed with"
         )
 
-    def read(self) -> AppendKeys | None:
+    @stepwise
+    def read(self) -> Work[AppendKeys | None]:
         """The keys as they are now; None if nobody made any yet."""
-        record = self._store.records.read([self._path]).get(self._path)
+        record = (yield Read([self._path])).get(self._path)
         return None if record is None else self._keys(record)
 
-    def replace(self, known: AppendKeys | None, keys: AppendKeys) -> AppendKeys | None:
+    @stepwise
+    def replace(self, known: AppendKeys | None, keys: AppendKeys) -> Work[AppendKeys | None]:
         """Put these keys in place of those that are known, None for none, if they still are what
         is there; returns what is there then: these, or those of one who was faster, or None if
         they were deleted.
         """
         version = NEW if known is None else known.revision
-        self._store.records.write({self._path: Change(encode_append_keys(keys), version)})
-        return self.read()
+        yield Write({self._path: Change(encode_append_keys(keys), version)})
+        return (yield from self.read.steps())
 
     def watch(self, listener: Callable[[AppendKeys | None], None]) -> Watch:
         """Tell a listener of the keys; as `Subscriptions.watch`. None where there are none, or

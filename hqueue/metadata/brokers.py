@@ -16,6 +16,8 @@ from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import ANY, MetadataStore, Record, Watch
 from hqueue.metadata.records import BrokerRecord
+from hqueue.metadata.steps import Claim, Delete, OnStore, Read, Release, Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.numbers import whole_number
 
 __all__ = ["BrokerGuard", "Brokers"]
@@ -24,7 +26,7 @@ BROKER_DEPTH = 1
 QUEUE_DEPTH = 2
 
 
-class Brokers:
+class Brokers(OnStore):
     """Which HQueue clusters there are, by their logical IDs, with which queues. Thread-safe.
 
     Both are registered by a worker's session, and gone with it. Any worker of a cluster may
@@ -37,23 +39,26 @@ class Brokers:
     """
 
     def __init__(self, store: MetadataStore, paths: Paths) -> None:
-        self._store = store
+        super().__init__(store)
         self._paths = paths
         self._brokers = Directory(store, paths.brokers, BROKER_DEPTH, self._decode, "a broker")
         self._queues = Directory(
             store, paths.broker_queues, QUEUE_DEPTH, self._decode_queue, "a broker's queue"
         )
 
-    def claim(self, broker: int, record: BrokerRecord) -> bool:
+    @stepwise
+    def claim(self, broker: int, record: BrokerRecord) -> Work[bool]:
         """Register a cluster, if nobody has; whether this session has it now."""
         path = self._paths.broker(broker)
-        return path in self._store.ephemerals.claim({path: encode_broker(record)})
+        return path in (yield Claim({path: encode_broker(record)}))
 
-    def release(self, broker: int) -> None:
+    @stepwise
+    def release(self, broker: int) -> Work[None]:
         """Take back what this session registered, if it did."""
-        self._store.ephemerals.release([self._paths.broker(broker)])
+        yield Release([self._paths.broker(broker)])
 
-    def check(self, broker: int, cluster: Callable[[], str]) -> None:
+    @stepwise
+    def check(self, broker: int, cluster: Callable[[], str]) -> Work[None]:
         """Return if no other cluster has registered this ID.
 
         Args:
@@ -65,7 +70,7 @@ class Brokers:
             UnsupportedFormatError: there is a record that this release does not know.
         """
         path = self._paths.broker(broker)
-        found = self._store.records.read([path]).get(path)
+        found = (yield Read([path])).get(path)
         if found is None:
             return
         registered, own = decode_broker(found.value, path), cluster()
@@ -80,22 +85,24 @@ class Brokers:
                 path=path,
             )
 
-    def claim_queues(self, broker: int, partitions: Mapping[str, int]) -> set[str]:
+    @stepwise
+    def claim_queues(self, broker: int, partitions: Mapping[str, int]) -> Work[set[str]]:
         """Register queues with their numbers of partitions; those that this session has now, also
         from before, whatever number they had then.
         """
         wanted = {self._paths.broker_queue(queue, broker): queue for queue in partitions}
-        claimed = self._store.ephemerals.claim(
+        claimed = yield Claim(
             {path: encode_broker_queue(partitions[queue]) for path, queue in wanted.items()}
         )
         return {wanted[path] for path in claimed}
 
-    def release_queues(self, broker: int, queues: Collection[str]) -> None:
+    @stepwise
+    def release_queues(self, broker: int, queues: Collection[str]) -> Work[None]:
         """Take back queues that this session registered; what isn't there counts as done."""
         paths = [self._paths.broker_queue(queue, broker) for queue in queues]
-        self._store.ephemerals.release(paths)
+        yield Release(paths)
         # What leads to other brokers' of that queue has something below it, and stays.
-        self._store.records.delete({path.rpartition("/")[0]: ANY for path in paths})
+        yield Delete({path.rpartition("/")[0]: ANY for path in paths})
 
     def guard(
         self, broker: int, record: BrokerRecord, on_change: Callable[[], None]
@@ -108,13 +115,15 @@ class Brokers:
         """
         return BrokerGuard(OwnKeys(self._store, on_change), self._paths, broker, record)
 
-    def list(self) -> Mapping[int, BrokerRecord]:
+    @stepwise
+    def list(self) -> Work[Mapping[int, BrokerRecord]]:
         """The clusters that are registered, by ID."""
-        return self._brokers.list()
+        return (yield from self._brokers.list())
 
-    def list_queues(self) -> Mapping[tuple[str, int], int]:
+    @stepwise
+    def list_queues(self) -> Work[Mapping[tuple[str, int], int]]:
         """The partitions of every queue that is registered, by its name and its cluster's ID."""
-        return self._queues.list()
+        return (yield from self._queues.list())
 
     def watch(self, listener: Callable[[Mapping[int, BrokerRecord]], None]) -> Watch:
         """Report which clusters are registered; as `MetadataStore.watch`."""
@@ -138,18 +147,20 @@ class Brokers:
         return (queue, broker), decode_broker_queue(found[path].value, path)
 
 
-class BrokerGuard:
+class BrokerGuard(OnStore):
     """Finds out what a session registered of a cluster, and is gone although the session lives: by
     another's hand. Made by `Brokers.guard`. Thread-safe.
     """
 
     def __init__(self, own: OwnKeys, paths: Paths, broker: int, record: BrokerRecord) -> None:
+        super().__init__(own.store)
         self._own = own
         self._paths = paths
         self._broker = broker
         self._record = record
 
-    def lost(self, partitions: Mapping[str, int]) -> tuple[bool, set[str]]:
+    @stepwise
+    def lost(self, partitions: Mapping[str, int]) -> Work[tuple[bool, set[str]]]:
         """Whether the cluster is not registered by this session any more, and which of these queues
         are not. What somebody wrote over their records is written over again.
 
@@ -162,7 +173,7 @@ class BrokerGuard:
         queues = {self._paths.broker_queue(queue, self._broker): queue for queue in partitions}
         cluster = self._paths.broker(self._broker)
         values = {path: encode_broker_queue(partitions[queue]) for path, queue in queues.items()}
-        missing = self._own.missing({cluster: encode_broker(self._record), **values})
+        missing = yield from self._own.missing({cluster: encode_broker(self._record), **values})
         return cluster in missing, {queues[path] for path in missing - {cluster}}
 
     def close(self) -> None:

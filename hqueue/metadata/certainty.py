@@ -7,14 +7,16 @@ from contextlib import AbstractContextManager
 
 from hqueue.errors import HQueueError
 from hqueue.metadata.ports import MetadataStore
+from hqueue.metadata.steps import Confirm, OnStore, Work
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["Certainty"]
 
 logger = logging.getLogger(__name__)
 
 
-class Certainty:
+class Certainty(OnStore):
     """Of one session after the other: whether nobody else can have what was claimed with it.
 
     Args:
@@ -26,26 +28,26 @@ class Certainty:
     def __init__(
         self, store: MetadataStore, lock: AbstractContextManager[object], clock: Clock
     ) -> None:
+        super().__init__(store, clock)
         self.session_id: int | None = None
         """The session with which claims are made; None without one."""
         self.until_ms = float("-inf")
         """Until when that was found to hold, on the clock."""
-        self._store = store
         self._lock = lock
-        self._clock = clock
 
     def begin(self, session_id: int | None) -> None:
         """Another session has begun, or none has."""
         self.session_id, self.until_ms = session_id, float("-inf")
 
-    def holds(self, for_ms: float = 0) -> bool:
+    @stepwise
+    def holds(self, for_ms: float = 0) -> Work[bool]:
         """Whether the session lives, and does so long from now. Asks the store if that is not
         known.
         """
         if self._clock.monotonic_ms() + for_ms >= self.until_ms:
             session_id = self.session_id
             try:
-                until_ms = self._store.confirm()
+                until_ms = yield Confirm()
             except HQueueError as exc:
                 logger.debug("the session is not confirmed now: %s", exc)
                 return False

@@ -17,6 +17,8 @@ from hqueue.metadata.encoding import decode_checkpoint, encode_checkpoint
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import ANY, Change, GuardedWrite, MetadataStore, Record
 from hqueue.metadata.records import Checkpoint, SubscriptionKey
+from hqueue.metadata.steps import Create, Delete, OnStore, Read, Work, Write, WriteWhereAbsent
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["Checkpoints"]
 
@@ -24,61 +26,67 @@ LEVELS_ABOVE = 2
 """The queue's and the partition's: they only lead to subscribers."""
 
 
-class Checkpoints:
+class Checkpoints(OnStore):
     """How far each subscriber is. Thread-safe."""
 
     def __init__(self, store: MetadataStore, paths: Paths) -> None:
-        self._store = store
+        super().__init__(store)
         self._paths = paths
 
-    def read(self, key: SubscriptionKey) -> Checkpoint | None:
+    @stepwise
+    def read(self, key: SubscriptionKey) -> Work[Checkpoint | None]:
         """A checkpoint as it is now; None if there is none.
 
         Raises:
             UnsupportedFormatError: its record can't be read.
         """
-        return self.read_many([key]).get(key)
+        return (yield from self.read_many.steps([key])).get(key)
 
-    def read_many(self, keys: Iterable[SubscriptionKey]) -> Mapping[SubscriptionKey, Checkpoint]:
+    @stepwise
+    def read_many(
+        self, keys: Iterable[SubscriptionKey]
+    ) -> Work[Mapping[SubscriptionKey, Checkpoint]]:
         """Those of these checkpoints that exist, in a few round trips.
 
         Raises:
             UnsupportedFormatError: the record of one can't be read; `inspect` has the others.
         """
-        found, unreadable = self.inspect(keys)
+        found, unreadable = yield from self.inspect.steps(keys)
         for key in sorted(unreadable):
             raise unreadable[key]
         return found
 
+    @stepwise
     def inspect(
         self, keys: Iterable[SubscriptionKey]
-    ) -> tuple[
-        Mapping[SubscriptionKey, Checkpoint], Mapping[SubscriptionKey, UnsupportedFormatError]
+    ) -> Work[
+        tuple[
+            Mapping[SubscriptionKey, Checkpoint], Mapping[SubscriptionKey, UnsupportedFormatError]
+        ]
     ]:
         """Those of these checkpoints that exist, in a few round trips; and what is wrong with those
         that can't be read. `seek` repairs them.
         """
         wanted = {self._paths.subscriber(key): key for key in keys}
-        return _decoded(wanted, self._store.records.read(wanted))
+        return _decoded(wanted, (yield Read(wanted)))
 
+    @stepwise
     def create(
         self, starts: Mapping[SubscriptionKey, MessageID]
-    ) -> Mapping[SubscriptionKey, Checkpoint]:
+    ) -> Work[Mapping[SubscriptionKey, Checkpoint]]:
         """Create checkpoints where there are none; returns what is there now for each key. What was
         there, and can't be read, is left out.
         """
         wanted = {self._paths.subscriber(key): key for key in starts}
-        found, _ = _decoded(
-            wanted,
-            self._store.records.create(
-                {path: encode_checkpoint(starts[key]) for path, key in wanted.items()}
-            ),
+        created = yield Create(
+            {path: encode_checkpoint(starts[key]) for path, key in wanted.items()}
         )
-        return found
+        return _decoded(wanted, created)[0]
 
+    @stepwise
     def compare_and_set(
         self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
-    ) -> Checkpoint:
+    ) -> Work[Checkpoint]:
         """Move a checkpoint ahead, if nobody changed it since it was `known`.
 
         When the answer is lost it is looked up, so this either happened or it did not.
@@ -95,14 +103,15 @@ class Checkpoints:
             )
         path = self._paths.subscriber(key)
         change = Change(encode_checkpoint(next_id), known.revision)
-        revision = self._store.records.write({path: change})[path]
+        revision = (yield Write({path: change}))[path]
         if revision is None:
             raise CheckpointMovedError(
                 "somebody else changed or deleted the checkpoint", **key._asdict()
             )
         return Checkpoint(next_id, revision)
 
-    def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> None:
+    @stepwise
+    def seek(self, starts: Mapping[SubscriptionKey, MessageID]) -> Work[None]:
         """Set checkpoints, also back, of a subscriber that is not present: each only if it isn't,
         and all or none of as many as the store changes at once. That is at least 250, unless
         the store's own root has a name of more than 200 bytes.
@@ -112,7 +121,7 @@ class Checkpoints:
             SubscriberNotFoundError: there is no such checkpoint. Nothing was changed.
             StoreUnavailableError: with an outcome.
         """
-        obstacle = self._store.ephemerals.write_where_absent(
+        obstacle = yield WriteWhereAbsent(
             [
                 GuardedWrite(
                     self._paths.subscriber(key), encode_checkpoint(start), self._paths.address(key)
@@ -128,14 +137,15 @@ class Checkpoints:
             )
         raise self._connected(obstacle.key)
 
-    def delete(self, keys: Iterable[SubscriptionKey]) -> None:
+    @stepwise
+    def delete(self, keys: Iterable[SubscriptionKey]) -> Work[None]:
         """Forget a subscriber that is not present. What isn't there counts as done.
 
         Raises:
             SubscriberConnectedError: it is present.
         """
         paths = [self._paths.subscriber(key) for key in keys]
-        left = self._store.records.delete(dict.fromkeys(paths, ANY), levels_above=LEVELS_ABOVE)
+        left = yield Delete(dict.fromkeys(paths, ANY), LEVELS_ABOVE)
         for path in paths:
             if path in left:
                 raise self._connected(path)

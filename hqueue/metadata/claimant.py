@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
+from hqueue.errors import Outcome, StoreUnavailableError
 from hqueue.metadata.claiming import Claiming, Steps
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.records import PartitionKey
+from hqueue.metadata.steps import InTurn, OnStore, Work
+from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.stepwise import stepwise
+from hqueue.runtime.turn import Turn
 
 __all__ = ["Claimant"]
 
 logger = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
 
-class Claimant:
+REQUESTS_S = 600.0
+"""How long one request waits for others of the same owner: longer than several take that get no
+answer."""
+
+
+class Claimant(OnStore):
     """What one owner has claimed in its sessions, and the requests by which that changes.
 
     Thread-safe: `claiming` is used with the `lock` held, which no request holds up. Its user says
@@ -50,21 +61,23 @@ class Claimant:
         *,
         eager: bool = False,
     ) -> None:
+        super().__init__(owners.store)
         self.claiming = Claiming(eager=eager)
         """What the owner has claimed, and what it wants."""
         self._owners = owners
         self._owner = owner
         self._lock = lock
-        self._requests = threading.Lock()
-        """Held while claims are made, released or looked after: a release that takes so long that
-        the session is lost must not find what was claimed with the next one."""
+        self._requests = Turn()
+        """Claims are made, released and looked after one after the other: a release that takes so
+        long that the session is lost must not find what was claimed with the next one."""
         self._guard = owners.guard(owner, on_change)
 
+    @stepwise
     def carry_out(
         self,
         steps: Steps,
-        begin: Callable[[Collection[PartitionKey]], Collection[PartitionKey]] = frozenset,
-    ) -> frozenset[PartitionKey]:
+        begin: Callable[[Collection[PartitionKey]], Work[Collection[PartitionKey]]] | None = None,
+    ) -> Work[frozenset[PartitionKey]]:
         """Release what is in doubt, and claim; what it owns by that.
 
         Args:
@@ -78,56 +91,65 @@ class Claimant:
         owned: Collection[PartitionKey] = ()
         doubtful: Collection[PartitionKey] = steps.claim | steps.release
         try:
-            claimed: Collection[PartitionKey] = ()
-            with self._requests:
-                if steps.release:
-                    self._owners.release(steps.release)
-                if steps.claim:
-                    claimed = self._owners.claim(self._owner, steps.claim)
-            owned = begin(claimed) if claimed else ()
+            claimed = yield from self._in_turn(self._ask(steps))
+            owned = (yield from begin(claimed)) if begin and claimed else claimed
             doubtful = set(claimed).difference(owned)
         finally:
             with self._lock:
                 counting = self.claiming.answered(steps, owned, doubtful)
         return counting
 
-    def release(self, partitions: Collection[PartitionKey]) -> frozenset[PartitionKey]:
+    def _ask(self, steps: Steps) -> Work[Collection[PartitionKey]]:
+        if steps.release:
+            yield from self._owners.release.steps(steps.release)
+        if not steps.claim:
+            return ()
+        return (yield from self._owners.claim.steps(self._owner, steps.claim))
+
+    @stepwise
+    def release(self, partitions: Collection[PartitionKey]) -> Work[frozenset[PartitionKey]]:
         """Give up those of these that are being given up; which that were.
 
         Raises:
             HQueueError: they are still its own, perhaps. To be called again.
         """
-        with self._requests:
-            with self._lock:
-                # Others of these were lost since, and are perhaps claimed again.
-                revoked = frozenset(filter(self.claiming.revokes, partitions))
-            if revoked:
-                self._owners.release(revoked)
-            with self._lock:
-                for key in revoked:
-                    self.claiming.released(key)
+        return (yield from self._in_turn(self._release(partitions)))
+
+    def _release(self, partitions: Collection[PartitionKey]) -> Work[frozenset[PartitionKey]]:
+        with self._lock:
+            # Others of these were lost since, and are perhaps claimed again.
+            revoked = frozenset(filter(self.claiming.revokes, partitions))
+        if revoked:
+            yield from self._owners.release.steps(revoked)
+        with self._lock:
+            for key in revoked:
+                self.claiming.released(key)
         return revoked
 
-    def look_after(self) -> frozenset[PartitionKey]:
+    @stepwise
+    def look_after(self) -> Work[frozenset[PartitionKey]]:
         """Take notice of claims that another hand took away: others may have these partitions.
         Costs nothing while nothing changes. What is gone.
 
         Raises:
             HQueueError: it is not known now.
         """
-        with self._requests:
-            with self._lock:
-                claims, session = self.claiming.claims, self.claiming.session
-            gone: Collection[PartitionKey] = self._guard.lost(claims)
-            with self._lock:
-                if session != self.claiming.session:
-                    return frozenset()
-                gone = self.claiming.taken_away(gone)
+        gone = yield from self._in_turn(self._look_after())
         if gone:
             logger.warning("another program removed claims: %s", sorted(gone)[:10])
         return gone
 
-    def give_up(self) -> None:
+    def _look_after(self) -> Work[frozenset[PartitionKey]]:
+        with self._lock:
+            claims, session = self.claiming.claims, self.claiming.session
+        gone = yield from self._guard.lost.steps(claims)
+        with self._lock:
+            if session != self.claiming.session:
+                return frozenset()
+            return self.claiming.taken_away(gone)
+
+    @stepwise
+    def give_up(self) -> Work[None]:
         """Release all that it has or may have, whatever is under way. Its user ends.
 
         Raises:
@@ -135,8 +157,17 @@ class Claimant:
         """
         with self._lock:
             held = self.claiming.held
-        self._owners.release(held)
+        yield from self._owners.release.steps(held)
 
     def close(self) -> None:
         """Look after nothing any more. Never raises."""
         self._guard.close()
+
+    def _in_turn(self, work: Work[Result]) -> Work[Result]:
+        try:
+            result: Result = yield InTurn(self._requests, work, REQUESTS_S)
+        except NotHeldError as exc:
+            raise StoreUnavailableError(
+                "another request for the same claims does not end", outcome=Outcome.NOT_APPLIED
+            ) from exc
+        return result

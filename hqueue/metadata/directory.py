@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from hqueue.errors import UnsupportedFormatError
 from hqueue.metadata.ports import MetadataStore, Record, Watch
+from hqueue.metadata.steps import List, Work
 
 __all__ = ["Directory"]
 
@@ -51,13 +52,13 @@ class Directory(Generic[Name, Value]):
         self._what = what
         self._alone = alone
 
-    def list(self) -> dict[Name, Value]:
+    def list(self) -> Work[dict[Name, Value]]:
         """All there is now."""
-        return self.view(self._store.records.list(self._prefix, self._depth))
+        return self.view((yield List(self._prefix, self._depth)))
 
-    def inspect(self) -> tuple[dict[Name, Value], dict[str, UnsupportedFormatError]]:
+    def inspect(self) -> Work[tuple[dict[Name, Value], dict[str, UnsupportedFormatError]]]:
         """All there is now, and what is wrong with each record that can't be read, by its key."""
-        read = self._read(self._store.records.list(self._prefix, self._depth), {})
+        read = self._read((yield List(self._prefix, self._depth)), {})
         unreadable = {
             key: said for key, (_, said) in read.items() if isinstance(said, UnsupportedFormatError)
         }

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 
 from hqueue.metadata.ports import Change, MetadataStore, Record, SessionState
+from hqueue.metadata.steps import Own, Work, Write
 
 __all__ = ["OwnKeys"]
 
@@ -34,14 +35,15 @@ class OwnKeys:
         on_change: Callable[[], None],
         on_close: Callable[[], None] | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
+        """The session."""
         self._on_change = on_change
         self._lock = threading.Lock()
         self._watched: set[str] = set()
         """Those that are this session's, and whose next change is reported."""
         self._listening = store.on_state(self._on_state, on_close)
 
-    def missing(self, values: Mapping[str, bytes]) -> set[str]:
+    def missing(self, values: Mapping[str, bytes]) -> Work[set[str]]:
         """Those of these keys that this session does not have registered now. One that somebody
         else gave another value gets its own again. While the session is not connected none is known
         to be missing: `on_change` is called when it is connected again.
@@ -52,7 +54,7 @@ class OwnKeys:
         Raises:
             HQueueError: the store can't be asked now.
         """
-        if self._store.state is not SessionState.CONNECTED:
+        if self.store.state is not SessionState.CONNECTED:
             return set()
         with self._lock:
             asked = values.keys() - self._watched
@@ -62,8 +64,8 @@ class OwnKeys:
             return set()
         unwatched: Collection[str] = asked
         try:
-            found = self._store.ephemerals.own(sorted(asked), self._on_key)
-            self._restore(found, values)
+            found: Mapping[str, Record] = yield Own(sorted(asked), self._on_key)
+            yield from self._restore(found, values)
             unwatched = asked - found.keys()
         finally:
             with self._lock:
@@ -74,7 +76,7 @@ class OwnKeys:
         """Report nothing any more. Never raises."""
         self._listening.close()
 
-    def _restore(self, found: Mapping[str, Record], values: Mapping[str, bytes]) -> None:
+    def _restore(self, found: Mapping[str, Record], values: Mapping[str, bytes]) -> Work[None]:
         """Give keys their values, as far as they have others."""
         changes = {
             key: Change(values[key], record.version)
@@ -85,7 +87,7 @@ class OwnKeys:
             # Another hand's, or a change of ours whose request was lost.
             text = "registrations had other values, and are written again: %s"
             logger.warning(text, sorted(changes)[:10])
-            self._store.records.write(changes)
+            yield Write(changes)
 
     def _on_key(self, key: str) -> None:
         with self._lock:

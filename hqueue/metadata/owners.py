@@ -11,6 +11,8 @@ from hqueue.metadata.encoding import decode_owner, encode_owner
 from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.ports import MetadataStore, Record, Watch
 from hqueue.metadata.records import PartitionKey
+from hqueue.metadata.steps import Claim, OnStore, Read, Release, Work
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["ClaimGuard", "OwnerPaths", "Owners"]
 
@@ -31,7 +33,7 @@ class OwnerPaths(Protocol):
         """Which partition a claim is of; None for a path that hqueue did not make."""
 
 
-class Owners:
+class Owners(OnStore):
     """Who has a partition: a worker that serves it, or a consumer of a group. Thread-safe.
 
     A claim is present by the claimer's session.
@@ -43,14 +45,15 @@ class Owners:
     """
 
     def __init__(self, store: MetadataStore, paths: OwnerPaths, role: str = "worker") -> None:
-        self._store = store
+        super().__init__(store)
         self._paths = paths
         self._role = role
         self._claims = Directory(
             store, paths.owners, OWNER_DEPTH, self._decode, "a claim", alone=True
         )
 
-    def claim(self, owner: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+    @stepwise
+    def claim(self, owner: str, partitions: Collection[PartitionKey]) -> Work[set[PartitionKey]]:
         """Claim partitions that nobody has; returns those that are this session's now, also those
         that it claimed before.
 
@@ -58,12 +61,13 @@ class Owners:
         """
         wanted = {self._paths.owner(key): key for key in partitions}
         value = encode_owner(owner, self._role)
-        claimed = self._store.ephemerals.claim(dict.fromkeys(wanted, value))
+        claimed = yield Claim(dict.fromkeys(wanted, value))
         return {wanted[path] for path in claimed}
 
-    def release(self, partitions: Collection[PartitionKey]) -> None:
+    @stepwise
+    def release(self, partitions: Collection[PartitionKey]) -> Work[None]:
         """Give up claims of this session; others stay. What isn't there counts as done."""
-        self._store.ephemerals.release(map(self._paths.owner, partitions))
+        yield Release([*map(self._paths.owner, partitions)])
 
     def guard(self, owner: str, on_change: Callable[[], None]) -> ClaimGuard:
         """Find out which claims of this session are gone.
@@ -75,19 +79,22 @@ class Owners:
         value = encode_owner(owner, self._role)
         return ClaimGuard(OwnKeys(self._store, on_change), self._paths, value)
 
-    def read(self, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
+    @stepwise
+    def read(self, partitions: Collection[PartitionKey]) -> Work[Mapping[PartitionKey, str]]:
         """The owners of those of these partitions that are claimed."""
-        return self._claims.view(self._store.records.read(map(self._paths.owner, partitions)))
+        return self._claims.view((yield Read([*map(self._paths.owner, partitions)])))
 
-    def list(self) -> Mapping[PartitionKey, str]:
+    @stepwise
+    def list(self) -> Work[Mapping[PartitionKey, str]]:
         """Every claim: who has which partition."""
-        return self._claims.list()
+        return (yield from self._claims.list())
 
+    @stepwise
     def inspect(
         self,
-    ) -> tuple[Mapping[PartitionKey, str], Mapping[PartitionKey, UnsupportedFormatError]]:
+    ) -> Work[tuple[Mapping[PartitionKey, str], Mapping[PartitionKey, UnsupportedFormatError]]]:
         """Every claim: who has which partition, and of which it can't be read who has it."""
-        owners, unreadable = self._claims.inspect()
+        owners, unreadable = yield from self._claims.inspect()
         keys = {self._paths.partition_key(path): error for path, error in unreadable.items()}
         return owners, {key: error for key, error in keys.items() if key is not None}
 
@@ -100,17 +107,19 @@ class Owners:
         return None if key is None else (key, decode_owner(found[path].value, path, self._role))
 
 
-class ClaimGuard:
+class ClaimGuard(OnStore):
     """Finds out which claims of a session are gone although it lives: by another's hand. Made by
     `Owners.guard`. Thread-safe.
     """
 
     def __init__(self, own: OwnKeys, paths: OwnerPaths, value: bytes) -> None:
+        super().__init__(own.store)
         self._own = own
         self._paths = paths
         self._value = value
 
-    def lost(self, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+    @stepwise
+    def lost(self, partitions: Collection[PartitionKey]) -> Work[set[PartitionKey]]:
         """Those of these partitions that are claimed by this session no more. What somebody wrote
         over a claim is written over again.
 
@@ -118,7 +127,8 @@ class ClaimGuard:
             HQueueError: the store can't be asked now.
         """
         claims = {self._paths.owner(key): key for key in partitions}
-        return {claims[path] for path in self._own.missing(dict.fromkeys(claims, self._value))}
+        missing = yield from self._own.missing(dict.fromkeys(claims, self._value))
+        return {claims[path] for path in missing}
 
     def close(self) -> None:
         """Report nothing any more. Never raises."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, NewType, Protocol, TypeAlias
+from typing import Any, NamedTuple, NewType, Protocol, TypeAlias
 
 __all__ = [
     "ANY",
@@ -36,6 +36,7 @@ __all__ = [
     "Obstacle",
     "Record",
     "Records",
+    "Request",
     "SessionState",
     "Version",
     "Watch",
@@ -122,6 +123,13 @@ class SessionState(enum.Enum):
     LOST = "lost"
     """The session is over: everything that was present by it is gone, and claims may be another's
     already. Registrations are made again with the next session, claims are not."""
+
+
+class Request(Protocol):
+    """A call of one of the methods of a store: see `hqueue.metadata.steps`."""
+
+    def do(self, store: Any) -> object:
+        """Make it, of this store."""
 
 
 class Watch(Protocol):
@@ -310,6 +318,11 @@ class MetadataStore(Protocol):
         Args:
             on_change: called with the state.
             on_close: called when the session is closed for good.
+        """
+
+    async def answer(self, request: Request) -> Any:
+        """Make a request for an event loop, which it does not hold up: its answer, or its error.
+        Where the caller is cancelled, it is not known what comes of the request.
         """
 
     def confirm(self) -> float:

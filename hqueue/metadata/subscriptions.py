@@ -18,6 +18,7 @@ from hqueue.metadata.own_keys import OwnKeys
 from hqueue.metadata.paths import ADDRESS, TOPICS, Paths
 from hqueue.metadata.ports import (
     VALUE_BYTES_MAX,
+    Attempt,
     Group,
     MetadataStore,
     Obstacle,
@@ -26,7 +27,9 @@ from hqueue.metadata.ports import (
 )
 from hqueue.metadata.records import Presence, SubscriptionKey
 from hqueue.metadata.registration import Registration
+from hqueue.metadata.steps import Keys, OnStore, PutEphemerals, Read, Release, Work
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.addresses import Address
 
 __all__ = ["PresenceGuard", "Subscriptions"]
@@ -34,13 +37,12 @@ __all__ = ["PresenceGuard", "Subscriptions"]
 PRESENCE_DEPTH = 4
 
 
-class Subscriptions:
+class Subscriptions(OnStore):
     """Who wants what. Thread-safe."""
 
     def __init__(self, store: MetadataStore, paths: Paths, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._paths = paths
-        self._clock = clock
         self._present = Directory(store, paths.queues, PRESENCE_DEPTH, self._decode, "a subscriber")
 
     def register(
@@ -77,9 +79,10 @@ class Subscriptions:
             clock=self._clock,
         )
 
+    @stepwise
     def appear(
         self, queue: str, subscriber: str, presence: Presence, partitions: Collection[int]
-    ) -> HQueueError | None:
+    ) -> Work[HQueueError | None]:
         """Make a subscriber present in partitions that nobody else may be present in now. Not made
         again after a lost session.
 
@@ -93,7 +96,7 @@ class Subscriptions:
         groups = self._groups(_keys(queue, subscriber, partitions), presence)
         if not groups:
             return None
-        attempt = self._store.ephemerals.put(groups, is_own=partial(_is_at, presence.address))
+        attempt: Attempt = yield PutEphemerals(groups, partial(_is_at, presence.address))
         if attempt.obstacle is None:
             return None
         return _in_the_way(queue, subscriber, attempt.obstacle)
@@ -116,25 +119,23 @@ class Subscriptions:
 
         return PresenceGuard(own, groups)
 
-    def withdraw(self, queue: str, subscriber: str, partitions: Collection[int]) -> None:
+    @stepwise
+    def withdraw(self, queue: str, subscriber: str, partitions: Collection[int]) -> Work[None]:
         """Take away what this session registered of a subscriber in some partitions."""
         keys = _keys(queue, subscriber, partitions)
-        self._store.ephemerals.release(
-            path for key in keys for path in (self._paths.address(key), self._paths.topics(key))
+        yield Release(
+            [path for key in keys for path in (self._paths.address(key), self._paths.topics(key))]
         )
 
-    def list(self, queue: str | None = None) -> Mapping[SubscriptionKey, Presence | None]:
+    @stepwise
+    def list(self, queue: str | None = None) -> Work[Mapping[SubscriptionKey, Presence | None]]:
         """Every subscriber in every partition of a queue, or of all; None for one that is not
         present. A record that can't be read is left out, and logged.
         """
-        records = self._store.records
-        if queue is None:
-            subscribers = records.keys(self._paths.queues, 3)
-        else:
-            subscribers = records.keys(self._paths.queue(queue), 2)
-        present = self._present.view(
-            records.read(f"{path}/{name}" for path in subscribers for name in (TOPICS, ADDRESS))
-        )
+        above, depth = (self._paths.queues, 3) if queue is None else (self._paths.queue(queue), 2)
+        subscribers: Sequence[str] = yield Keys(above, depth)
+        found = yield Read([f"{path}/{name}" for path in subscribers for name in (TOPICS, ADDRESS)])
+        present = self._present.view(found)
         keys = [key for path in subscribers if (key := self._paths.subscription_key(path))]
         return {key: present.get(key) for key in sorted(keys)}
 
@@ -183,7 +184,7 @@ class Subscriptions:
         return key, Presence(listening, topics, delivery, revision)
 
 
-class PresenceGuard:
+class PresenceGuard(OnStore):
     """Finds out where a subscriber is present no more although its session lives: by another's
     hand. Made by `Subscriptions.guard`. Thread-safe.
     """
@@ -191,10 +192,12 @@ class PresenceGuard:
     def __init__(
         self, own: OwnKeys, groups: Callable[[Collection[int]], Mapping[int, Group]]
     ) -> None:
+        super().__init__(own.store)
         self._own = own
         self._groups = groups
 
-    def lost(self, partitions: Collection[int]) -> set[int]:
+    @stepwise
+    def lost(self, partitions: Collection[int]) -> Work[set[int]]:
         """Those of these partitions in which a part of its presence is missing. What somebody wrote
         over it is written over again.
 
@@ -202,7 +205,8 @@ class PresenceGuard:
             HQueueError: the store can't be asked now.
         """
         groups = self._groups(partitions)
-        missing = self._own.missing({k: v for group in groups.values() for k, v in group.items()})
+        values = {key: value for group in groups.values() for key, value in group.items()}
+        missing = yield from self._own.missing(values)
         return {partition for partition, group in groups.items() if not missing.isdisjoint(group)}
 
     def close(self) -> None:

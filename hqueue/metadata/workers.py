@@ -16,20 +16,21 @@ from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import MetadataStore, Obstacle, Record, Watch
 from hqueue.metadata.records import WorkerRecord
 from hqueue.metadata.registration import Registration
+from hqueue.metadata.steps import OnStore, Work
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["Workers"]
 
 WORKER_DEPTH = 1
 
 
-class Workers:
+class Workers(OnStore):
     """Which workers are there. Thread-safe."""
 
     def __init__(self, store: MetadataStore, paths: Paths, clock: Clock) -> None:
-        self._store = store
+        super().__init__(store, clock)
         self._paths = paths
-        self._clock = clock
         self._present = Directory(store, paths.hosts, WORKER_DEPTH, _decode, "a worker")
         self._registered: dict[str, Registration] = {}
 
@@ -70,9 +71,10 @@ class Workers:
             raise InvalidInputError("this worker was not registered here", worker=worker.name)
         registration.replace({self._paths.worker(worker.name): encode_worker(worker)})
 
-    def list(self) -> Mapping[str, WorkerRecord]:
+    @stepwise
+    def list(self) -> Work[Mapping[str, WorkerRecord]]:
         """All workers that are present, by name."""
-        return self._present.list()
+        return (yield from self._present.list())
 
     def watch(self, listener: Callable[[Mapping[str, WorkerRecord]], None]) -> Watch:
         """Tell a listener which workers are present; as `Subscriptions.watch`."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from hqueue.metadata.ports import Record, SessionState, Watch
+from hqueue.metadata.ports import Record, Request, SessionState, Watch
+from hqueue.runtime.loop import in_thread
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals
@@ -56,6 +58,10 @@ class ZooKeeperStore:
     ) -> Watch:
         """As `MetadataStore.on_state`."""
         return self.session.on_state(on_change, on_close)
+
+    async def answer(self, request: Request) -> Any:
+        """As `MetadataStore.answer`."""
+        return await in_thread(request.do, self)
 
     def confirm(self) -> float:
         """As `MetadataStore.confirm`."""

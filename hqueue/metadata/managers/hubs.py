@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hqueue.errors import (
     HQueueError,
@@ -27,7 +27,9 @@ from hqueue.metadata.managers.infos import HubInfo
 from hqueue.metadata.managers.layout import segment, segment_name
 from hqueue.metadata.ports import ANY, MetadataStore, Obstacle, Record, Watch
 from hqueue.metadata.registration import Registration
+from hqueue.metadata.steps import Delete, Keys, OnStore, Read, Work
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.addresses import Address
 from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.numbers import check_whole
@@ -82,7 +84,7 @@ class HubRegistration:
         self._registration.close()
 
 
-class Hubs:
+class Hubs(OnStore):
     """Which hubs of a queue are available. Thread-safe.
 
     Args:
@@ -95,8 +97,7 @@ class Hubs:
     def __init__(
         self, store: MetadataStore, root: str, queue: str, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._store = store
-        self._clock = clock
+        super().__init__(store, clock)
         self._hosts = f"{root}/regions/{check_queue_name(queue)}/hosts"
         self._available = Directory(
             store, self._hosts, ALIVE_DEPTH, self._decode, "a hub", alone=True
@@ -136,40 +137,44 @@ class Hubs:
         )
         return HubRegistration(key, available, registration)
 
-    def list(self) -> Mapping[Address, AvailableHub]:
+    @stepwise
+    def list(self) -> Work[Mapping[Address, AvailableHub]]:
         """The hubs that are available, by address. One whose record can't be read is left out, and
         logged.
         """
-        return self._available.list()
+        return (yield from self._available.list())
 
     def watch(self, listener: Callable[[Mapping[Address, AvailableHub]], None]) -> Watch:
         """Report which hubs are available; as `MetadataStore.watch`."""
         return self._available.watch(listener)
 
-    def is_available(self, hub: HubInfo) -> bool:
+    @stepwise
+    def is_available(self, hub: HubInfo) -> Work[bool]:
         """Whether this incarnation of a hub is available: at a moment after the call began, also
         where the session is with a ZooKeeper server that lags behind.
         """
         key = self._alive(hub.address)
         # It changes nothing; but as a change it goes through the leader, and what this session
         # reads next is as it was then, or later.
-        self._store.records.delete({f"{key}/none": ANY})
-        found = self._store.records.read([key]).get(key)
+        yield Delete({f"{key}/none": ANY})
+        found = (yield Read([key])).get(key)
         return found is not None and _incarnation(found.value) == hub.incarnation
 
-    def forget(self, address: Address) -> bool:
+    @stepwise
+    def forget(self, address: Address) -> Work[bool]:
         """Forget a hub that is gone for good; whether it is forgotten: not while it is
         available.
         """
         host = self._host(address)
-        self._store.records.delete({host: ANY})
-        return host not in self._store.records.keys(self._hosts, 1)
+        yield Delete({host: ANY})
+        return host not in (yield Keys(self._hosts, 1))
 
-    def forget_gone(self) -> None:
+    @stepwise
+    def forget_gone(self) -> Work[None]:
         """Forget all hubs but those that are available."""
-        hosts = self._store.records.keys(self._hosts, 1)
-        self._store.records.delete(dict.fromkeys(hosts, ANY))
-        self._store.records.delete({self._hosts: ANY}, levels_above=1)
+        hosts: Sequence[str] = yield Keys(self._hosts, 1)
+        yield Delete(dict.fromkeys(hosts, ANY))
+        yield Delete({self._hosts: ANY}, levels_above=1)
 
     def _host(self, address: Address) -> str:
         return f"{self._hosts}/{segment(str(address))}"

@@ -16,6 +16,7 @@ from hqueue.message_id import MessageID
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.encoding import encode_offset
 from hqueue.metadata.ports import Change, Record, Version
+from hqueue.runtime.steps import carry_out
 
 __all__ = ["Commit", "Known", "Looks", "Service"]
 
@@ -106,7 +107,8 @@ class Looks:
 
     def version_to_send_again(self) -> int | None:
         """With which one that is ``refused`` is sent once more; None if it is not."""
-        found = self._offsets._changed_late(self._name, {self._commit.key: self._known})
+        looked = self._offsets._changed_late(self._name, {self._commit.key: self._known})
+        found = carry_out(looked, self._offsets._do)
         return found[self._commit.key].version if found else None
 
     # As much of the records as a commit needs.

@@ -112,6 +112,7 @@ class _SendsAgainForTheNextClaim(GroupOffsets):
 class _SendsNothingAgain(GroupOffsets):
     def _changed_late(self, consumer: str, refused: Mapping[PartitionKey, Offset]) -> Any:
         return {}
+        yield
 
 
 RULES = {

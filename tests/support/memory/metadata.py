@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hqueue.errors import ClosedError, StoreUnavailableError
 from hqueue.metadata import Coordination
@@ -15,10 +15,12 @@ from hqueue.metadata.ports import (
     GuardedWrite,
     Obstacle,
     Record,
+    Request,
     SessionState,
     Version,
 )
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
+from hqueue.runtime.loop import in_thread
 from hqueue.runtime.threads import start
 from tests.support.memory.records import MemoryRecords
 from tests.support.memory.tree import MemoryTree
@@ -131,6 +133,10 @@ class MemorySession:
             listener = _Listener(self._listeners, on_change, on_close)
             on_change(self.state)
             return listener
+
+    async def answer(self, request: Request) -> Any:
+        """As `MetadataStore.answer`."""
+        return await in_thread(request.do, self)
 
     def confirm(self) -> float:
         """As `MetadataStore.confirm`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from hqueue.metadata import PartitionKey, SessionState
 from hqueue.metadata.encoding import encode_offset
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import ANY, Change
+from hqueue.metadata.steps import Work
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
@@ -228,7 +229,7 @@ def test_a_claim_under_way_while_its_session_was_taken_for_over_is_made_again(
 ) -> None:
     first = join("a")
     settle(first, shares=(4,))
-    with stopped_at(first.member._claimant._owners, "claim", after=True) as (claimed, go_on):
+    with stopped_at(first.session.ephemerals, "claim", after=True) as (claimed, go_on):
         first.session.expire()
         assert claimed.wait(60)
         first.session.lose_sight()
@@ -250,15 +251,15 @@ def test_a_release_that_outlasts_the_session_leaves_what_was_claimed_after_it(
 
     wait_for(asked, "it is to give up two")
     owners = Owners(metadata_server.open(), PATHS, "consumer")
-    claims = first.member._claimant._owners
-    release, under_way, go_on = claims.release, threading.Event(), threading.Event()
+    ephemerals = first.session.ephemerals
+    release, under_way, go_on = ephemerals.release, threading.Event(), threading.Event()
 
-    def slow(partitions: Collection[PartitionKey]) -> None:
+    def slow(keys: Iterable[str], *, wait: bool = True) -> None:
         under_way.set()
         assert go_on.wait(30)
-        release(partitions)
+        release(keys, wait=wait)
 
-    monkeypatch.setattr(claims, "release", slow)
+    monkeypatch.setattr(ephemerals, "release", slow)
     releasing = threading.Thread(target=first.member.release, args=(revoked,))
     releasing.start()
     assert under_way.wait(30)
@@ -307,20 +308,24 @@ def test_one_whose_session_ends_while_it_claims_takes_no_offset_from_the_next_ow
     first = join("a")
     settle(first, shares=(4,))
     second = join("b")
-    offsets = second.member._offsets._offsets
-    assert offsets is not None
-    take_over = offsets.take_over
+    take_over = second.member._offsets.take_over
     stands_still, go_on, goes_on = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(*arguments: Any) -> dict[PartitionKey, Offset]:
-        stands_still.set()
-        assert go_on.wait(30)
+    class StandStill:
+        """A step that takes long."""
+
+        def do(self, store: MemorySession) -> None:
+            stands_still.set()
+            assert go_on.wait(30)
+
+    def slow(*arguments: Any) -> Work[dict[PartitionKey, Offset]]:
+        yield StandStill()
         try:
-            return take_over(*arguments)
+            return (yield from take_over(*arguments))
         finally:
             goes_on.set()
 
-    monkeypatch.setattr(offsets, "take_over", slow)
+    monkeypatch.setattr(second.member._offsets, "take_over", slow)
 
     def claims() -> bool:
         first.turn()

@@ -14,6 +14,7 @@ from hqueue.groups.offsets import GroupOffsets, Offset, Position
 from hqueue.groups.paths import GroupPaths
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.ports import Change, Records, Version
+from hqueue.metadata.steps import Work
 from tests.support.memory.metadata import MemoryServer, MemorySession
 
 PATHS = GroupPaths("/hqueue", "a group, of any characters/")
@@ -180,9 +181,10 @@ def test_a_take_over_that_another_overtook_is_made_again_while_it_has_the_claim(
     def overtake() -> None:
         GroupOffsets(metadata_server.open(), PATHS).take_over("b", [KEY])
 
-    def claimed() -> bool:
+    def claimed() -> Work[bool]:
         asked.append(KEY)
         return True
+        yield
 
     with mock.patch.object(store, "records", Unanswered(store.records, True, overtake)):
         taken = offsets.take_over("a", [KEY], claimed)

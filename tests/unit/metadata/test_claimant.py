@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 
@@ -13,6 +13,7 @@ from hqueue.metadata import PartitionKey
 from hqueue.metadata.claimant import Claimant
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import ANY
+from hqueue.metadata.steps import Work
 from tests.support.memory.metadata import MemoryServer, MemorySession
 
 PATHS = GroupPaths("/hqueue", "g")
@@ -66,14 +67,14 @@ def test_a_partition_is_had_by_another_when_it_was_released(first: Owner, second
 def test_a_claim_whose_answer_was_lost_is_released_if_it_is_wanted_no_more(
     first: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = first.owners.claim
+    claim = first.session.ephemerals.claim
 
-    def unanswered(owner: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
-        claim(owner, partitions)
+    def unanswered(values: Mapping[str, bytes]) -> Collection[str]:
+        claim(values)
         raise StoreUnavailableError("no answer")
 
     with monkeypatch.context() as lost:
-        lost.setattr(first.owners, "claim", unanswered)
+        lost.setattr(first.session.ephemerals, "claim", unanswered)
         with pytest.raises(StoreUnavailableError):
             first.settle(KEYS)
     assert not first.claiming.owned
@@ -84,9 +85,12 @@ def test_a_claim_whose_answer_was_lost_is_released_if_it_is_wanted_no_more(
 def test_a_claim_that_can_not_be_begun_is_in_doubt(first: Owner) -> None:
     first.claiming.want(KEYS)
     steps = first.claiming.steps()
-    assert first.claimant.carry_out(steps, lambda claimed: set(claimed) - {KEYS[0]}) == set(
-        KEYS[1:]
-    )
+
+    def begin(claimed: Collection[PartitionKey]) -> Work[Collection[PartitionKey]]:
+        return set(claimed) - {KEYS[0]}
+        yield
+
+    assert first.claimant.carry_out(steps, begin) == set(KEYS[1:])
     assert first.claiming.held == set(KEYS)
     assert first.settle(KEYS[1:]) == first.owners.list().keys() == set(KEYS[1:])
 
@@ -94,11 +98,12 @@ def test_a_claim_that_can_not_be_begun_is_in_doubt(first: Owner) -> None:
 def test_what_was_claimed_while_the_session_was_lost_is_not_owned(
     first: Owner, second: Owner
 ) -> None:
-    def begin(claimed: Collection[PartitionKey]) -> Collection[PartitionKey]:
+    def begin(claimed: Collection[PartitionKey]) -> Work[Collection[PartitionKey]]:
         first.session.expire()
         first.claiming.lost()
         second.settle(KEYS[:1])
         return claimed
+        yield
 
     first.claiming.want(KEYS)
     assert not first.claimant.carry_out(first.claiming.steps(), begin)

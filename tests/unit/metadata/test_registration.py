@@ -11,6 +11,7 @@ from hqueue import HQueueError, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import ANY, Change, Obstacle
 from hqueue.metadata.registration import Registration
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.loop import background
 from tests.support.doubles import SteppedClock
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.waiting import wait_for
@@ -64,14 +65,16 @@ def scene() -> Iterator[Scene]:
 
 
 def test_it_is_there_until_it_is_closed_and_leaves_no_thread(scene: Scene) -> None:
+    assert background() is not None  # The process's, which stays.
     before = set(threading.enumerate())
     registration = scene.register(scene.one)
+    assert set(threading.enumerate()) == before, "it has none of its own"
     assert (scene.count(), scene.seen()) == (6, {b"me"})
     registration.close()
     registration.close()
     assert scene.count() == 0
     assert scene.stepped.now_ms == 0, "nobody waited"
-    wait_for(lambda: set(threading.enumerate()) <= before, "its thread has ended")
+    wait_for(lambda: set(threading.enumerate()) <= before, "what waited for the store has ended")
 
 
 def test_one_that_lives_is_waited_for_as_long_as_a_dead_one_would_stay_and_nothing_is_left(
@@ -173,6 +176,7 @@ def test_one_that_can_not_be_reached_when_its_session_is_over_goes_on_trying(
     scene.one.expire()
     wait_for(lambda: scene.count() == 6, "it is present again")
     assert caplog.text.count("could not be made again yet") == 1, "once, for it lasts"
+    wait_for(lambda: "a registration was made again" in caplog.text, "it says so")
     assert caplog.text.count("a registration was made again") == 1
     assert scene.failures == []
 
@@ -295,16 +299,14 @@ def test_what_is_left_behind_is_its_successor_s_and_goes_with_the_session(scene:
     assert scene.count() == 0, "nobody makes it again"
 
 
-def test_a_fault_while_it_is_made_again_is_its_failure_and_no_silent_end(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_while_it_is_made_again_is_its_failure_and_no_silent_end(scene: Scene) -> None:
     registration = scene.register(scene.one)
 
-    def fail() -> None:
+    def fail(*args: object, **options: object) -> object:
         raise SystemExit("a fault")
 
-    monkeypatch.setattr(registration, "_make_again", fail)
-    registration._look()
+    scene.one.ephemerals.put = fail  # type: ignore[assignment,method-assign]
+    scene.one.expire()
     wait_for(lambda: scene.failures, "its owner learns of it")
     assert registration.failure is scene.failures[0]
     assert scene.failures[0].reason == "SystemExit('a fault')"

@@ -17,6 +17,9 @@ from hqueue.metadata import (
     SubscriptionKey,
     WorkerRecord,
 )
+from hqueue.metadata.ports import MetadataStore
+from hqueue.metadata.steps import OnStore, Pause, Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue_workers.node.claims import Claims
 from hqueue_workers.node.lease import Lease
 from tests.support.worker_doubles import SteppedRuntime, settle
@@ -51,37 +54,48 @@ class Delivered:
         self.may_stop.set()
 
 
-class Service:
-    """A coordination service that tells its views when it is asked to."""
+class Service(OnStore):
+    """A coordination service that tells its views when it is asked to. Its records lie here."""
 
     def __init__(self) -> None:
+        super().__init__(cast(MetadataStore, None))
         self.subscriptions = self.workers = self.owners = self
         self.listeners: list[Callable[[Any], None]] = []
         self.claimed: dict[PartitionKey, str] = {}
         self.answers = True
+        self.when_claimed: list[Callable[[], None]] = []
 
     def watch(self, listener: Callable[[Any], None]) -> Service:
         self.listeners.append(listener)
         return self
 
-    def claim(self, worker: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+    @stepwise
+    def claim(self, worker: str, partitions: Collection[PartitionKey]) -> Work[set[PartitionKey]]:
         for key in partitions:
             self.claimed.setdefault(key, worker)
-        return {key for key in partitions if self.claimed[key] == worker}
+        claimed = {key for key in partitions if self.claimed[key] == worker}
+        while self.when_claimed:
+            self.when_claimed.pop()()
+        return claimed
+        yield
 
-    def release(self, partitions: Collection[PartitionKey]) -> None:
+    @stepwise
+    def release(self, partitions: Collection[PartitionKey]) -> Work[None]:
         if not self.answers:
             raise StoreUnavailableError("no answer")
         for key in partitions:
             if self.claimed.get(key) == ME:
                 del self.claimed[key]
+        yield Pause(0.0)
 
     def guard(self, owner: str, on_change: Callable[[], None]) -> Service:
         self.on_change = on_change
         return self
 
-    def lost(self, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
+    @stepwise
+    def lost(self, partitions: Collection[PartitionKey]) -> Work[set[PartitionKey]]:
         return {key for key in partitions if self.claimed.get(key) != ME}
+        yield
 
     def close(self) -> None:
         pass
@@ -232,17 +246,10 @@ def test_what_it_claimed_and_neither_serves_nor_is_to_have_it_releases() -> None
 
 def test_a_claim_whose_answer_was_lost_is_served_or_released() -> None:
     async def scene(it: Scene) -> None:
-        claim, lost = it.service.claim, iter([1])
+        def lose_answer() -> None:
+            raise StoreUnavailableError("no answer")
 
-        def claim_unanswered(
-            worker: str, partitions: Collection[PartitionKey]
-        ) -> set[PartitionKey]:
-            claimed = claim(worker, partitions)
-            for _ in lost:
-                raise StoreUnavailableError("no answer")
-            return claimed
-
-        it.service.claim = claim_unanswered  # type: ignore[method-assign]
+        it.service.when_claimed = [lose_answer]
         before = dict(it.service.claimed)
         await it.see({"s": 3})
         assert it.mine() == {0, 1, 2}
@@ -320,16 +327,12 @@ def test_at_the_end_it_hands_all_over() -> None:
 
 def test_what_was_claimed_by_a_session_that_ended_meanwhile_is_not_served() -> None:
     async def scene(it: Scene) -> None:
-        claim, sessions = it.service.claim, iter([1])
+        def lose_session() -> None:
+            """Another claims one of them, and this worker has a session again."""
+            it.service.claimed = {key(0): OTHER}
+            it.claims.revoke()
 
-        def claim_and_lose(worker: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
-            claimed = claim(worker, partitions)
-            for _ in sessions:  # Another claims one of them, and this worker has a session again.
-                it.service.claimed = {key(0): OTHER}
-                it.claims.revoke()
-            return claimed
-
-        it.service.claim = claim_and_lose  # type: ignore[method-assign]
+        it.service.when_claimed = [lose_session]
         await it.see({"s": 3})
         assert set(it.delivered) <= it.service.claimed.keys() - {key(0)}
         await it.see({"s": 3}, [ME, OTHER])

@@ -1,0 +1,246 @@
+"""What is asked of a metadata store, as values: what decides with records yields them, and is sent
+the answers.
+
+Each is a request of the ports of `hqueue.metadata.ports`, named as the port's method, where its
+fields and its answer are described. Besides there are `Pause`, between two tries, and `InTurn`.
+`OnStore` carries them out: in the caller's thread, or in an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from hqueue.metadata.ports import (
+    Attempt,
+    Change,
+    ChangeableRecords,
+    Group,
+    GuardedWrite,
+    MetadataStore,
+    Obstacle,
+    Record,
+    Version,
+)
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
+from hqueue.runtime.steps import Pause, carry_out, carry_out_in_loop
+from hqueue.runtime.steps import Work as AnyWork
+from hqueue.runtime.turn import Turn
+
+__all__ = [
+    "Claim",
+    "Confirm",
+    "Create",
+    "Delete",
+    "InTurn",
+    "Keys",
+    "List",
+    "OnStore",
+    "Own",
+    "Pause",
+    "PutEphemerals",
+    "Read",
+    "Release",
+    "Remove",
+    "Step",
+    "Work",
+    "Write",
+    "WriteWhereAbsent",
+]
+
+Result = TypeVar("Result")
+
+
+class HasRecords(Protocol):
+    """A store, as far as it has records that are there."""
+
+    @property
+    def records(self) -> ChangeableRecords: ...
+
+
+class Keys(NamedTuple):
+    """`Records.keys`."""
+
+    prefix: str
+    depth: int
+
+    def do(self, store: HasRecords) -> Sequence[str]:
+        return store.records.keys(*self)
+
+
+class List(NamedTuple):
+    """`Records.list`."""
+
+    prefix: str
+    depth: int
+
+    def do(self, store: HasRecords) -> Mapping[str, Record]:
+        return store.records.list(*self)
+
+
+class Read(NamedTuple):
+    """`Records.read`."""
+
+    keys: Iterable[str]
+
+    def do(self, store: HasRecords) -> Mapping[str, Record]:
+        return store.records.read(*self)
+
+
+class Write(NamedTuple):
+    """`Records.write`."""
+
+    changes: Mapping[str, Change]
+
+    def do(self, store: HasRecords) -> Mapping[str, Version | None]:
+        return store.records.write(*self)
+
+
+class Remove(NamedTuple):
+    """`Records.remove`."""
+
+    versions: Mapping[str, Version]
+
+    def do(self, store: HasRecords) -> Mapping[str, bool | None]:
+        return store.records.remove(*self)
+
+
+class Delete(NamedTuple):
+    """`Records.delete`."""
+
+    versions: Mapping[str, Version]
+    levels_above: int = 0
+
+    def do(self, store: HasRecords) -> Collection[str]:
+        return store.records.delete(self.versions, levels_above=self.levels_above)
+
+
+class Create(NamedTuple):
+    """`Records.create`."""
+
+    values: Mapping[str, bytes]
+
+    def do(self, store: MetadataStore) -> Mapping[str, Record]:
+        return store.records.create(*self)
+
+
+class PutEphemerals(NamedTuple):
+    """`Ephemerals.put`."""
+
+    groups: Sequence[Group]
+    is_own: Callable[[bytes], bool]
+    parents: bool = False
+
+    def do(self, store: MetadataStore) -> Attempt:
+        return store.ephemerals.put(self.groups, is_own=self.is_own, parents=self.parents)
+
+
+class Claim(NamedTuple):
+    """`Ephemerals.claim`."""
+
+    values: Mapping[str, bytes]
+
+    def do(self, store: MetadataStore) -> Collection[str]:
+        return store.ephemerals.claim(*self)
+
+
+class Release(NamedTuple):
+    """`Ephemerals.release`."""
+
+    keys: Iterable[str]
+    wait: bool = True
+
+    def do(self, store: MetadataStore) -> None:
+        store.ephemerals.release(self.keys, wait=self.wait)
+
+
+class Own(NamedTuple):
+    """`Ephemerals.own`."""
+
+    keys: Iterable[str]
+    on_change: Callable[[str], None]
+
+    def do(self, store: MetadataStore) -> Mapping[str, Record]:
+        return store.ephemerals.own(*self)
+
+
+class WriteWhereAbsent(NamedTuple):
+    """`Ephemerals.write_where_absent`."""
+
+    writes: Sequence[GuardedWrite]
+
+    def do(self, store: MetadataStore) -> Obstacle | None:
+        return store.ephemerals.write_where_absent(*self)
+
+
+class Confirm(NamedTuple):
+    """`MetadataStore.confirm`."""
+
+    def do(self, store: MetadataStore) -> float:
+        return store.confirm()
+
+
+class InTurn(NamedTuple):
+    """Asks for work to be carried out while no other is by this turn; the answer is its result.
+
+    Raises:
+        NotHeldError: the turn did not come in time. Nothing was begun.
+    """
+
+    turn: Turn
+    work: AnyWork[Any, Any]
+    wait_s: float
+
+
+Step = (
+    Keys | List | Read | Write | Remove | Delete | Create | PutEphemerals | Claim | Release | Own
+    | WriteWhereAbsent | Confirm | InTurn | Pause
+)  # fmt: skip
+Work = AnyWork[Any, Result]
+"""Yields a `Step`, and is sent what came of it."""
+
+
+class OnStore:
+    """What decides with the records of a store: its methods are `hqueue.runtime.stepwise`.
+
+    Args:
+        store: the store.
+        clock: pauses between two tries.
+    """
+
+    def __init__(self, store: MetadataStore, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._store = store
+        self._clock = clock
+
+    @property
+    def store(self) -> MetadataStore:
+        """Where its records lie."""
+        return self._store
+
+    def _do(self, step: Step) -> object:
+        if isinstance(step, Pause):
+            self._clock.sleep_ms(step.duration_ms)
+            return None
+        if isinstance(step, InTurn):
+            return step.turn.take(lambda: carry_out(step.work, self._do), step.wait_s)
+        return step.do(self._store)
+
+    async def _do_in_loop(self, step: Step) -> object:
+        if isinstance(step, Pause):
+            await _pause(self._clock, step.duration_ms)
+            return None
+        if isinstance(step, InTurn):
+            return await step.turn.take_in_loop(
+                lambda: carry_out_in_loop(step.work, self._do_in_loop), step.wait_s
+            )
+        return await self._store.answer(step)
+
+
+async def _pause(clock: Clock, duration_ms: float) -> None:
+    """Pause. Time that is stepped is not waited for."""
+    if type(clock) is SystemClock:
+        await asyncio.sleep(duration_ms / 1e3)
+    else:
+        clock.sleep_ms(duration_ms)
+        await asyncio.sleep(0)

@@ -1,0 +1,74 @@
+"""Methods that are written as work, for callers that wait, for other work, and for a loop."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from hqueue.runtime.steps import Work, carry_out, carry_out_in_loop
+
+__all__ = ["BoundWork", "stepwise"]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class _Driver(Protocol):
+    """What has such methods."""
+
+    def _do(self, step: Any) -> object:
+        """Carry out a step in the caller's thread."""
+
+    async def _do_in_loop(self, step: Any) -> object:
+        """Carry out a step in an event loop."""
+
+
+class BoundWork(Generic[Parameters, Result]):
+    """Such a method of an object."""
+
+    __slots__ = ("_driver", "_work")
+
+    def __init__(self, work: Callable[..., Work[Any, Result]], driver: _Driver) -> None:
+        self._work = work
+        self._driver = driver
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        """Carry it out in the caller's thread."""
+        return carry_out(self._work(self._driver, *args, **kwargs), self._driver._do)
+
+    def steps(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Work[Any, Result]:
+        """The work itself, for other work: ``yield from object.method.steps(…)``."""
+        return self._work(self._driver, *args, **kwargs)
+
+    async def in_loop(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        """Carry it out in an event loop."""
+        work = self._work(self._driver, *args, **kwargs)
+        return await carry_out_in_loop(work, self._driver._do_in_loop)
+
+
+class _Stepwise(Generic[Parameters, Result]):
+    def __init__(self, work: Callable[..., Work[Any, Result]]) -> None:
+        self._work = work
+        functools.update_wrapper(self, work)  # type: ignore[arg-type]
+
+    @overload
+    def __get__(self, driver: None, kind: object) -> _Stepwise[Parameters, Result]: ...
+
+    @overload
+    def __get__(self, driver: Any, kind: object) -> BoundWork[Parameters, Result]: ...
+
+    def __get__(
+        self, driver: Any, kind: object
+    ) -> _Stepwise[Parameters, Result] | BoundWork[Parameters, Result]:
+        return self if driver is None else BoundWork(self._work, driver)
+
+
+def stepwise(
+    work: Callable[Concatenate[Any, Parameters], Work[Any, Result]],
+) -> _Stepwise[Parameters, Result]:
+    """Make a method with three faces of one that returns work: ``object.method(…)`` carries the
+    work out in the caller's thread, ``await object.method.in_loop(…)`` in an event loop, and
+    ``object.method.steps(…)`` is the work.
+    """
+    return _Stepwise(work)
