@@ -151,6 +151,10 @@ class Callers(Generic[_Caller]):
         self._put(caller, self._busy)
         caller.proven = True
 
+    def awaits(self, caller: _Caller) -> bool:
+        """Whether something is to come of it."""
+        return caller.among is not self._busy and caller.among is not self._queued
+
     def drop(self, caller: _Caller) -> None:
         """It is none any more."""
         self._hold(caller, 0)

@@ -170,10 +170,14 @@ class Port:
         """Its request was answered, by what was sent and is `unsent`; or there is a `reason` to
         hang up, another `request` to serve, or a `step` to take. From any thread.
         """
-        here = threading.get_ident() == self._thread
-        if here and not self._in_turn and not self.closing:
-            self._take_back(connection)
-            return
+        if threading.get_ident() == self._thread and not self.closing:
+            if not self._in_turn or (connection.request is None and connection.step is None):
+                self._take_back(connection)
+                return
+        elif self._loop is not None and not self.closing:
+            with contextlib.suppress(RuntimeError):  # It has ended.
+                self._loop.call_soon_threadsafe(self.give_back, connection)
+                return
         with self._lock:
             self._back.append(connection)
             self._wake_up()
@@ -354,6 +358,9 @@ class Port:
         """Receive what has come of a connection, or send on what it reads."""
         if not connection.events:  # It was hung up on in this turn.
             return
+        if not self.callers.awaits(connection):  # It is served, and sends more before its answer.
+            self._watch_for(connection, 0)
+            return
         if connection.leaving:
             if not connection.discard():
                 connection.reason = ""
@@ -407,7 +414,6 @@ class Port:
             self._bid_farewell(connection, b"")
             return
         request, connection.request = connection.request, None
-        self.callers.rest(connection, now_ms)
         self._go_on(connection, request, now_ms)
 
     def _admit(self, connection: ServedConnection, request: Request) -> None:
@@ -415,7 +421,6 @@ class Port:
         if self.closing:
             self._hang_up(connection)
             return
-        self._watch_for(connection, 0)
         connection.request = request
         connection.passed_bytes = 0
         if request.weight > LIGHT_BYTES:
