@@ -16,11 +16,11 @@ from hqueue.rpc.accepting import FILE_ROOM, Acceptor
 from hqueue.rpc.callers import Bounds, Callers
 from hqueue.rpc.gathering import Gatherer, Request
 from hqueue.rpc.served_connection import ServedConnection
+from hqueue.runtime.alarm import needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.memory import give_back_freed
 from hqueue.runtime.seldom import SeldomLog
-from hqueue.runtime.threads import start
 from hqueue.runtime.waiting import Condition
 
 __all__ = ["LIGHT_BYTES", "Port"]
@@ -99,8 +99,7 @@ class Port:
         self._accept_ms = 0.0
         """When it is to be seen who wants to be accepted; infinite while the selector says so."""
         self._log = SeldomLog(logger)
-        self._lock = threading.RLock()
-        self._quiet = Condition(self._lock)
+        self._make_lock()
         self._back: list[ServedConnection] = []
         """Served, and the port's again."""
         self._awake = False
@@ -115,11 +114,7 @@ class Port:
         self.closing = False
         """Whether no further request is served."""
         self._drained = self._ended = self._over = False
-        self._woken, self._wake = socket.socketpair()
-        for sock in (self._woken, self._wake):
-            sock.setblocking(False)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._woken, selectors.EVENT_READ)
         self._listens = False
         self._thread: int | None = None
         """The one that serves it."""
@@ -132,10 +127,14 @@ class Port:
         # Kept open here, the port would stay taken after the parent's end.
         for acceptor in self._acceptors:
             acceptor.close()
-        for sock in (self._woken, self._wake):
-            sock.close()
         for connection in self.callers:
             connection.sock.close()
+        self._make_lock()
+        self.closing = self._over = True  # What watched it is the parent's.
+
+    def _make_lock(self) -> None:
+        self._lock = threading.RLock()
+        self._quiet = Condition(self._lock)
 
     def fileno(self) -> int:
         """The one file that is watched: it can be read when anything has come of anybody."""
@@ -147,13 +146,21 @@ class Port:
         return int(self._acceptors[0].listener.getsockname()[1])
 
     def start(self) -> None:
-        """Serve it from now on, in a thread of its own."""
-        start(self._watch, name="hqueue-server")
+        """Serve it from now on in the process's loop.
+
+        Raises:
+            ClosedError: the interpreter is ending.
+            HQueueError: the system starts no more threads for now.
+        """
+        needed_loop().call(self.start_here)
 
     def start_here(self) -> None:
         """Serve it from now on in the event loop that runs."""
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        with self._lock:
+            if self._over:
+                return
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.get_ident()
         # Its selector is one file to the loop's: so it is the port's own turn, and not the loop's,
         # that says whose requests are gathered, and for how long.
         self._loop.add_reader(self, self._take_turn)
@@ -170,7 +177,7 @@ class Port:
         """Its request was answered, by what was sent and is `unsent`; or there is a `reason` to
         hang up, another `request` to serve, or a `step` to take. From any thread.
         """
-        if threading.get_ident() == self._thread and not self.closing:
+        if self._is_here() and not self.closing:
             if not self._in_turn or (connection.request is None and connection.step is None):
                 self._take_back(connection)
                 return
@@ -208,10 +215,9 @@ class Port:
         answered in time. In the thread that serves the port nothing is waited for.
         """
         deadline = Deadline(SYSTEM_CLOCK, drain_ms)
-        thread = self._thread
         with self._lock:
             self.closing = True
-            if thread not in (None, threading.get_ident()):
+            if self._loop is not None and not self._over and not self._is_here():
                 self._wake_up()
                 self._quiet.wait_for(
                     lambda: self._drained or self._over, deadline.remaining_ms / 1e3
@@ -223,14 +229,11 @@ class Port:
         self._end()
         return self._drained
 
-    def turn(self, wait_s: float = 0.0) -> float:
+    def turn(self) -> float:
         """Do what is to be done now, and for a while; how long nothing will be from then on, unless
         something comes: in seconds, below 0 if all is over.
-
-        Args:
-            wait_s: how long to wait for something to come.
         """
-        ready = self._selector.select(wait_s)
+        ready = self._selector.select(0)
         self._in_turn = True
         try:
             return self._turn(ready)
@@ -269,15 +272,6 @@ class Port:
             return 0.0
         return max(0.0, min(self._look_ms, self._accept_ms) - now_ms) / 1e3
 
-    def _watch(self) -> None:
-        with self._lock:
-            if self.closing:
-                return
-            self._thread = threading.get_ident()
-        wait_s = 0.0
-        while wait_s >= 0:
-            wait_s = self.turn(wait_s)
-
     def _take_turn(self) -> None:
         """Take a turn in the event loop."""
         loop = self._loop
@@ -297,14 +291,16 @@ class Port:
 
     def _wake_up(self) -> None:
         """Call for another turn. To be called with the lock."""
-        if self._awake:
+        if self._awake or self._over:
             return
         self._awake = True
-        if threading.get_ident() != self._thread:
-            with contextlib.suppress(OSError):
-                self._wake.send(b"\0")
-        elif not self._in_turn and self._loop is not None:
-            self._loop.call_soon(self._take_turn)
+        if self._loop is not None and not (self._in_turn and self._is_here()):
+            with contextlib.suppress(RuntimeError):  # It has ended.
+                self._loop.call_soon_threadsafe(self._take_turn)
+
+    def _is_here(self) -> bool:
+        """Whether the caller is in the loop that serves the port."""
+        return threading.get_ident() == self._thread
 
     def _end(self) -> None:
         """Hang up on all, and be over."""
@@ -321,8 +317,6 @@ class Port:
             for acceptor in self._acceptors:
                 acceptor.close()
             self._selector.close()
-            for sock in (self._woken, self._wake):
-                sock.close()
             FILE_ROOM.give_back(self._file_room)
             self._quiet.notify_all()
 
@@ -336,11 +330,8 @@ class Port:
         for key, _ in events:
             if key.data is not None:
                 found.append(key.data)
-            elif key.fileobj is not self._woken:
-                self._accept_ms = 0.0
             else:
-                with contextlib.suppress(BlockingIOError):
-                    self._woken.recv(4_096)
+                self._accept_ms = 0.0
         if len(found) < 2:
             yield from found
             return

@@ -173,7 +173,7 @@ class ThriftServer:
         self._apart = ThreadPool(max(1, threads // 2), "hqueue-server-large")
 
     def start(self) -> None:
-        """Serve, in the background.
+        """Serve: in the event loop that runs, or else in the background.
 
         Raises:
             HQueueError: the system starts no more threads. It is to be closed then.
