@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import collections
-import logging
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Generic
 
@@ -13,14 +11,11 @@ from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
 from hqueue.format import Bodies
 from hqueue.message import Headers, Message, headers_size
 from hqueue.message_id import MessageID, MessageIDs
+from hqueue.produce.batch_writer import BatchWriter, ends_ms
 from hqueue.produce.delivery import Delivery, DeliveryCallback, PendingBatch, Target
 from hqueue.runtime import ending
 from hqueue.runtime.clock import SYSTEM_CLOCK
-from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
-from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.threads import try_start
-from hqueue.runtime.waiting import Condition
 from hqueue.settings.kinds import check_timeout_s
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,
@@ -33,24 +28,20 @@ from hqueue.settings.reserved import check_topic
 
 __all__ = ["BatchingBuffer"]
 
-logger = logging.getLogger(__name__)
-
-FAULT_QUIET_MS = 5_000.0
-"""Batches to some targets may be written while those to others are not."""
-
 MESSAGE_OVERHEAD_BYTES = 200
 """What a buffered message takes beside its value, about."""
 
 
 class BatchingBuffer(Generic[Target]):
-    """Gathers messages by their targets, and has some threads write them, a batch at a time for
-    each target, in the order in which they were taken. Thread-safe.
+    """Gathers messages by their targets, and has them written in the background, a batch at a time
+    for each target, in the order in which they were taken. Thread-safe.
 
     What is in it is lost if the process is killed, and written when it ends in order (see
     `hqueue.runtime.ending`); what is taken after that is written before the call returns. In a
     forked child it can't be used.
 
-    Where the interpreter starts no more threads, a thread that waits for what it sent writes it.
+    Where the interpreter starts no more threads, a thread that waits for what it sent writes it:
+    see `BatchWriter`.
 
     Args:
         write: writes a batch; the messages' IDs, in their order. Bounded in time.
@@ -84,16 +75,16 @@ class BatchingBuffer(Generic[Target]):
         buffer_bytes_max = check_whole(buffer_bytes_max, 1, 2**40, option="buffer_bytes_max")
         block_ms_max = check_number(block_ms_max, 0, 86_400_000, option="block_ms_max")
         appends_max = check_whole(appends_max, 1, 256, option="appends_max")
-        self._write = write
         self._linger_ms = linger_ms
         self._batch_bytes_max = batch_bytes_max
         self._batch_messages_max = batch_messages_max
         self._buffer_bytes_max = buffer_bytes_max
         self._block_ms_max = block_ms_max
         self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._work = Condition(self._lock)
-        self._room = Condition(self._lock)
+        self._writer = BatchWriter(
+            self, write, appends_max if targets is None else min(appends_max, targets)
+        )
+        self._lock = self._writer.lock
         self._open: dict[Target | None, PendingBatch[Target]] = {}
         self._sealed: collections.deque[PendingBatch[Target]] = collections.deque()
         self._busy: set[Target] = set()
@@ -102,29 +93,15 @@ class BatchingBuffer(Generic[Target]):
         self._flushing: set[object] = set()
         """Those who wait for all that was sent: nothing lingers."""
         self._closed = False
-        self._ending = False
+        self._ending = not self._writer.by_itself
         """Whether what is taken is written before the call returns."""
-        self._faults = FaultLog(logger, quiet_ms=FAULT_QUIET_MS)
-        self._unwritten = 0
-        """About so many messages were not written since the fault began."""
-        self._threads: list[threading.Thread] = []
-        self._helping: list[threading.Thread] = []
-        """Threads of others that write now."""
-        for n in range(appends_max if targets is None else min(appends_max, targets)):
-            thread = try_start(self._run, name=f"hqueue-producer-{n}")
-            if thread is None:
-                self._ending = not self._threads
-                break
-            self._threads.append(thread)
         register(self)
         ending.register(self)
 
     def after_fork_in_child(self) -> None:
         self._closed = True
-        self._lock = threading.RLock()
-        self._work = Condition(self._lock)
-        self._room = Condition(self._lock)
-        self._threads, self._helping = [], []
+        self._writer.after_fork_in_child()
+        self._lock = self._writer.lock
         self._open.clear()
         self._sealed.clear()
         for batch in self._unfinished:
@@ -193,7 +170,7 @@ class BatchingBuffer(Generic[Target]):
             batch = None
         if batch is None:
             batch = PendingBatch(target, SYSTEM_CLOCK.monotonic_ms(), self._batch_bytes_max)
-            self._work.notify()  # First: then an interruption leaves nothing that nobody sees.
+            self._writer.look()
             self._open[target] = batch
             self._unfinished.add(batch)
         batch.kinds.add(topic)
@@ -215,7 +192,7 @@ class BatchingBuffer(Generic[Target]):
                 self._wait_for_room()
             if target in self._open:
                 self._seal(self._open[target])
-            self._work.notify()
+            self._writer.look()
             batch.buffered = bodies.size
             self._buffered += bodies.size
             self._sealed.append(batch)
@@ -235,19 +212,16 @@ class BatchingBuffer(Generic[Target]):
             raise ClosedError("the producer belongs to the parent process: flush it there")
         self._check_waiter()
         timeout_s = check_timeout_s(timeout_s)
-        ends_ms = _ends_ms(timeout_s)
+        until_ms = ends_ms(timeout_s)
         flushing = object()
         try:
             with self._lock:
                 self._flushing.add(flushing)
-                self._work.notify_all()
+                self._writer.look()
                 sent = set(self._unfinished)
-            if not self._threads:
-                self._write_all(sent, ends_ms)
-            with self._lock:
-                return self._room.wait_for(
-                    lambda: sent.isdisjoint(self._unfinished), _left_s(ends_ms)
-                )
+            return self._writer.wait_for(
+                lambda: sent.isdisjoint(self._unfinished), until_ms, help_out=self._ending
+            )
         finally:
             self._flushing.discard(flushing)
 
@@ -270,19 +244,18 @@ class BatchingBuffer(Generic[Target]):
         self._check_waiter()
         timeout_s = check_timeout_s(timeout_s)
         self._close()
-        ends_ms = _ends_ms(timeout_s)
         drained = self.flush(timeout_s)
-        for thread in self._threads:
-            thread.join(_left_s(ends_ms))
+        if drained:
+            self._writer.close()
         ending.discard(self)
         return drained
 
     def release(self) -> None:
-        """As `close`, for what was forgotten: the threads write what is buffered, and end. This
-        waits only where there are none.
+        """As `close`, for what was forgotten: what is buffered is written in the background. This
+        waits only where it can't be.
         """
         self._close()
-        if not self._threads and os.getpid() == self._pid:
+        if not self._writer.by_itself and os.getpid() == self._pid:
             self.flush()
 
     def _close(self) -> None:
@@ -290,25 +263,19 @@ class BatchingBuffer(Generic[Target]):
             self._closed = True
             for batch in list(self._open.values()):
                 self._seal(batch)
-            self._work.notify_all()
-            self._room.notify_all()
-
-    def _is_own_thread(self) -> bool:
-        """Whether a delivery callback is the caller."""
-        thread = threading.current_thread()
-        return thread in self._threads or thread in self._helping
+            self._writer.changed.notify_all()
 
     def _check_waiter(self) -> None:
-        if self._is_own_thread():
+        if self._writer.is_working():  # The caller is a delivery callback.
             raise InvalidInputError("a delivery callback can't wait for its own producer")
 
     def _check_sender(self) -> None:
-        if self._ending and self._is_own_thread():
+        if self._ending and self._writer.is_working():
             raise ClosedError("the program is ending: a delivery callback can't send any more")
 
     def _wait_for_room(self) -> None:
         if not self._closed:
-            self._room.wait_for(
+            self._writer.changed.wait_for(
                 lambda: self._closed or self._buffered < self._buffer_bytes_max,
                 self._block_ms_max / 1e3,
             )
@@ -322,62 +289,14 @@ class BatchingBuffer(Generic[Target]):
 
     def _seal(self, batch: PendingBatch[Target]) -> None:
         """Let a batch take no more messages. The lock is held."""
-        self._work.notify()
+        self._writer.look()
         del self._open[batch.target]
         self._sealed.append(batch)
 
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                batch = self._await_batch()
-            if batch is None:
-                return
-            self._write_out(batch)
+    # What its writer asks, with the lock held: see `Gathered`.
 
-    def _await_batch(self) -> PendingBatch[Target] | None:
-        """The next batch to be appended; None if there will be none. The lock is held."""
-        while (batch := self._take()) is None:
-            if self._closed and not self._unfinished:
-                self._work.notify_all()
-                return None
-            self._work.wait(self._wait_s())
-        return batch
-
-    def _write_all(self, sent: set[PendingBatch[Target]], ends_ms: float | None) -> None:
-        """Write these, or what goes before them, in the caller's thread: there is no other."""
-        thread = threading.current_thread()
-        self._helping.append(thread)
-        try:
-            self._help(sent, ends_ms)
-        finally:
-            self._helping.remove(thread)
-
-    def _help(self, sent: set[PendingBatch[Target]], ends_ms: float | None) -> None:
-        while _left_s(ends_ms) != 0:
-            with self._lock:
-                batch = self._take_before(sent, ends_ms)
-            if batch is None:
-                return
-            self._write_out(batch)
-
-    def _take_before(
-        self, sent: set[PendingBatch[Target]], ends_ms: float | None
-    ) -> PendingBatch[Target] | None:
-        """One of these, or of what goes before them; None if all are done, or there is no time
-        left. The lock is held.
-        """
-        while not sent.isdisjoint(self._unfinished):
-            batch = self._take()
-            # Perhaps another thread like this one writes what goes before.
-            if batch is not None or not self._room.wait(_left_s(ends_ms)):
-                return batch
-        return None
-
-    def _take(self) -> PendingBatch[Target] | None:
-        """A batch that may be appended now: the oldest sealed one, or one that lingered enough.
-
-        The lock is held.
-        """
+    def take_due(self) -> PendingBatch[Target] | None:
+        """A batch that may be written now: the oldest sealed one, or one that lingered enough."""
         for index, batch in enumerate(self._sealed):
             if batch.target is None or batch.target not in self._busy:
                 del self._sealed[index]
@@ -396,48 +315,17 @@ class BatchingBuffer(Generic[Target]):
             self._busy.add(batch.target)
         return batch
 
-    def _wait_s(self) -> float | None:
-        """Until when a thread has nothing to do, unless it is told. The lock is held."""
+    def due_s(self) -> float | None:
+        """When the next one has lingered enough whose target is free."""
         for batch in self._open.values():  # Oldest first.
             if batch.target not in self._busy:
                 left_ms = batch.opened_ms + self._linger_ms - SYSTEM_CLOCK.monotonic_ms()
                 return max(left_ms, 0.1) / 1e3
         return None
 
-    def _write_out(self, batch: PendingBatch[Target]) -> None:
-        error: BaseException | None = None
-        ids = MessageIDs(0, 0)
-        try:
-            if batch.taken or batch.bodies is not None:  # Else its sender was interrupted.
-                ids = self._write(batch)
-        except BaseException as exc:  # Whatever it is, the senders must learn it.
-            error = exc
-            count = len(batch.taken) if batch.bodies is None else batch.bodies.count
-            self._unwritten += count
-            self._faults.met("writing", "a batch of %d messages was not written: %s", count, exc)
-        if error is None:
-            text = "batches are written again; %d messages were not"
-            if self._faults.over("writing", text, self._unwritten):
-                self._unwritten = 0
-            batch.future.set_result(ids)
-        else:
-            batch.future.set_exception(error)
-        for index, (_, _, _, callback) in enumerate(batch.taken):
-            if callback is not None:
-                message_id = ids[index] if error is None else None
-                call_foreign("a delivery callback", callback, message_id, error)
-        with self._lock:
-            if batch.target is not None:
-                self._busy.discard(batch.target)
-            self._buffered -= batch.buffered
-            self._unfinished.discard(batch)
-            self._room.notify_all()
-            self._work.notify()
-
-
-def _ends_ms(timeout_s: float | None) -> float | None:
-    return None if timeout_s is None else SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1e3
-
-
-def _left_s(ends_ms: float | None) -> float | None:
-    return None if ends_ms is None else max(0.0, ends_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3
+    def written(self, batch: PendingBatch[Target]) -> None:
+        """Its target is free for the next one, and there is room."""
+        if batch.target is not None:
+            self._busy.discard(batch.target)
+        self._buffered -= batch.buffered
+        self._unfinished.discard(batch)

@@ -17,7 +17,7 @@ from hqueue.message_id import MessageIDs
 from hqueue.metadata import PartitionKey
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import PendingBatch
-from hqueue.runtime import ending, threads
+from hqueue.runtime import ending, loop, threads
 from tests.support.waiting import wait_for
 
 KEY = PartitionKey("q", 0)
@@ -26,7 +26,8 @@ LONG_MS = 60_000
 
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Python 3.12 does it when the main thread has ended."""
+    """As Python 3.12 does it when the main thread has ended. There was no loop before."""
+    monkeypatch.setattr(loop, "_process", loop._Process())
 
     def start(thread: threading.Thread) -> None:
         raise RuntimeError(f"can't create new thread at {threads.REFUSAL}")
@@ -96,6 +97,32 @@ def test_without_threads_whoever_sends_writes() -> None:
     assert len(asked) == 10
     assert buffer.flush(0)
     assert buffer.close(0)
+
+
+def test_what_finds_no_thread_is_written_by_one_that_flushes_or_when_there_is_one_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log, called = Log(), list[threading.Thread]()
+    assert loop.background() is not None
+    buffer: BatchingBuffer[int] = BatchingBuffer(log.write, 4, linger_ms=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        first = buffer.take(
+            "t", b"1", None, 0, lambda *_: called.append(threading.current_thread())
+        )
+        wait_for(lambda: buffer._writer._refused, "a thread was refused")
+        assert not first.done()
+        assert buffer.flush(30)
+        assert log.writers == set(called) == {threading.current_thread()}
+        second = buffer.take("t", b"2", None, 0, None)
+        third = buffer.take("t", b"3", None, 0, None)
+    assert second.result(30)
+    assert third.result(30)
+    assert log.values == [b"1", b"2", b"3"]
+    assert buffer.close(30)
 
 
 def test_where_the_system_has_no_thread_left_the_caller_does_without_or_is_to_try_again(

@@ -1,0 +1,250 @@
+"""Who writes the batches of a buffer: the process's loop, a few threads, or one that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, Protocol
+
+from hqueue.errors import HQueueError
+from hqueue.message_id import MessageIDs
+from hqueue.produce.delivery import PendingBatch, Target
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.loop import background
+from hqueue.runtime.seldom import FaultLog
+from hqueue.runtime.thread_pool import ThreadPool
+from hqueue.runtime.waiting import Condition
+
+__all__ = ["BatchWriter", "Gathered", "ends_ms"]
+
+logger = logging.getLogger(__name__)
+
+FAULT_QUIET_MS = 5_000.0
+"""Batches to some targets may be written while those to others are not."""
+
+RETRY_S = 0.1
+"""When another thread is asked for, where the system refused one."""
+
+Chore = Callable[[], None]
+
+
+class Gathered(Protocol[Target]):
+    """Where the batches come from. Called with the lock held."""
+
+    def take_due(self) -> PendingBatch[Target] | None:
+        """A batch that may be written now."""
+
+    def due_s(self) -> float | None:
+        """In what time there may be one, if nothing else happens."""
+
+    def written(self, batch: PendingBatch[Target]) -> None:
+        """It was written, or failed, and its senders know."""
+
+
+class BatchWriter(Generic[Target]):
+    """Writes what is gathered, and tells the senders. Thread-safe.
+
+    The process's loop looks for batches that are due, and has a few threads write them and call
+    the senders' callbacks, which may block. The threads are there while there is something to do.
+    Where none can be started, those do it that wait in `wait_for`; and they do all of it where
+    there is no loop, either.
+
+    Args:
+        gathered: where the batches come from.
+        write: writes a batch; the messages' IDs, in their order. Bounded in time.
+        at_a_time: how many are under way at a time.
+    """
+
+    def __init__(
+        self,
+        gathered: Gathered[Target],
+        write: Callable[[PendingBatch[Target]], MessageIDs],
+        at_a_time: int,
+    ) -> None:
+        self._gathered = gathered
+        self._write = write
+        self._at_a_time = at_a_time
+        self._faults = FaultLog(logger, quiet_ms=FAULT_QUIET_MS)
+        self._unwritten = 0
+        """About so many messages were not written since the fault began."""
+        self._pool = ThreadPool(at_a_time, "hqueue-producer")
+        self._loop = background()
+        self._timer: asyncio.TimerHandle | None = None
+        self.after_fork_in_child()
+
+    def after_fork_in_child(self) -> None:
+        """Called by the owner, which uses it no more."""
+        self.lock = threading.RLock()
+        """That of what is gathered, too."""
+        self.changed = Condition(self.lock)
+        """Notified when a batch was written, and by the owner."""
+        self._chores: collections.deque[Chore] = collections.deque()
+        """What may block, and waits for a thread."""
+        self._under_way = 0
+        self._is_asked = False
+        """Whether the loop is about to look."""
+        self._refused = False
+        """Whether the system refused a thread."""
+        self._working: list[threading.Thread] = []
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether it writes without one that waits."""
+        return self._loop is not None
+
+    def is_working(self) -> bool:
+        """Whether the caller's thread is in the middle of it: in a callback."""
+        return threading.current_thread() in self._working
+
+    def look(self) -> None:
+        """There may be something to write: called with the lock, and before it is there. So an
+        interruption leaves nothing that nobody sees.
+        """
+        if self._loop is not None and not self._is_asked:
+            self._loop.call(self._look)
+            self._is_asked = True
+
+    def wait_for(
+        self, is_done: Callable[[], bool], until_ms: float | None, *, help_out: bool
+    ) -> bool:
+        """Wait, and do what no other thread does; whether it is done.
+
+        Args:
+            is_done: called with the lock held.
+            until_ms: until when, on the clock; None without a bound.
+            help_out: whether to do what another thread may do, too: it may be too late to start
+                one.
+        """
+        while True:
+            with self.lock:
+                chore = self._await(is_done, until_ms, help_out)
+                if chore is None:
+                    return is_done()
+            self._do(chore)
+            with self.lock:
+                self.look()
+
+    def close(self) -> None:
+        """All is written, and nothing will come. The threads end."""
+        self._pool.shutdown(wait=False)
+
+    def _await(
+        self, is_done: Callable[[], bool], until_ms: float | None, help_out: bool
+    ) -> Chore | None:
+        """What to do while it is not done; None when it is, or when it is too late."""
+        while not is_done() and (left_s := _left_s(until_ms)) != 0:
+            if self._chores and (help_out or self._refused):
+                return self._chores.popleft()
+            batch = None if self.by_itself else self._take()
+            if batch is not None:
+                return partial(self._write_out, batch)
+            if not self.changed.wait(left_s):
+                return None
+        return None
+
+    def _look(self) -> None:
+        """In the loop: have written what is due."""
+        with self.lock:
+            self._is_asked = False
+            due = list(iter(self._take_one_more, None))
+            due_s = self._gathered.due_s() if self._under_way < self._at_a_time else None
+            self._chores.extend(partial(self._write_out, batch) for batch in due)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_s is not None:
+            self._timer = asyncio.get_running_loop().call_later(due_s, self._look)
+        for _ in due:
+            self._hire()
+
+    def _hire(self) -> None:
+        """In the loop: have a thread do a chore."""
+        try:
+            self._pool.submit(self._work_off)
+        except HQueueError:
+            asyncio.get_running_loop().call_later(RETRY_S, self._hire)
+            with self.lock:
+                self._refused = True
+                self.changed.notify_all()
+        else:
+            self._refused = False
+
+    def _take_one_more(self) -> PendingBatch[Target] | None:
+        """A batch that is due, if one more may be under way. The lock is held."""
+        return self._take() if self._under_way < self._at_a_time else None
+
+    def _take(self) -> PendingBatch[Target] | None:
+        batch = self._gathered.take_due()
+        if batch is not None:
+            self._under_way += 1
+        return batch
+
+    def _work_off(self) -> None:
+        """In a thread: do a chore, and write what is due then."""
+        chore = self._next_chore()
+        while chore is not None:
+            self._do(chore)
+            chore = self._next_chore()
+
+    def _next_chore(self) -> Chore | None:
+        with self.lock:
+            if self._chores:
+                return self._chores.popleft()
+            batch = self._take_one_more()
+            if batch is None and self._gathered.due_s() is not None:
+                self.look()
+        return None if batch is None else partial(self._write_out, batch)
+
+    def _do(self, chore: Chore) -> None:
+        thread = threading.current_thread()
+        self._working.append(thread)
+        try:
+            chore()
+        finally:
+            self._working.remove(thread)
+
+    def _write_out(self, batch: PendingBatch[Target]) -> None:
+        error: BaseException | None = None
+        ids = MessageIDs(0, 0)
+        try:
+            if batch.taken or batch.bodies is not None:  # Else its sender was interrupted.
+                ids = self._write(batch)
+        except BaseException as exc:  # Whatever it is, the senders must learn it.
+            error = exc
+        self._note(batch, error)
+        if error is None:
+            batch.future.set_result(ids)
+        else:
+            batch.future.set_exception(error)
+        for index, (_, _, _, callback) in enumerate(batch.taken):
+            if callback is not None:
+                message_id = ids[index] if error is None else None
+                call_foreign("a delivery callback", callback, message_id, error)
+        with self.lock:
+            self._under_way -= 1
+            self._gathered.written(batch)
+            self.changed.notify_all()
+
+    def _note(self, batch: PendingBatch[Target], error: BaseException | None) -> None:
+        if error is None:
+            text = "batches are written again; %d messages were not"
+            if self._faults.over("writing", text, self._unwritten):
+                self._unwritten = 0
+            return
+        count = len(batch.taken) if batch.bodies is None else batch.bodies.count
+        self._unwritten += count
+        self._faults.met("writing", "a batch of %d messages was not written: %s", count, error)
+
+
+def ends_ms(timeout_s: float | None) -> float | None:
+    """When a time-out ends, on the clock."""
+    return None if timeout_s is None else SYSTEM_CLOCK.monotonic_ms() + timeout_s * 1e3
+
+
+def _left_s(until_ms: float | None) -> float | None:
+    return None if until_ms is None else max(0.0, until_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3
