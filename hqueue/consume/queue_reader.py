@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
-from hqueue.consume.follow import follow
-from hqueue.consume.polling import appended_since, poll
+from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
 from hqueue.consume.skipped_batches import SkipCounts, SkippedBatches, SkipRecord
 from hqueue.format import Header
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import Finding, PartitionCheck, PartitionChecker
 from hqueue.log.context import QueueContext
-from hqueue.log.expiry import PartitionExpiry, expiry_of
-from hqueue.log.headers import headers_of
-from hqueue.log.lag import PartitionLag, lag_at
+from hqueue.log.expiry import PartitionExpiry
+from hqueue.log.lag import PartitionLag
 from hqueue.log.newest import NewestMessages
-from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
+from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ranges import OwnedRange, RangeCheck
+from hqueue.log.reader import reader_of
 from hqueue.log.steps import Work
 from hqueue.log.store import LogPort
-from hqueue.message_id import MessageID, check_message_id
+from hqueue.message_id import MessageID
 from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline, drive, drive_each
-from hqueue.settings.kinds import check_kind, check_mapping, listed
-from hqueue.settings.numbers import check_whole
+from hqueue.settings.kinds import check_mapping, listed
 
 __all__ = ["QueueReader"]
 
@@ -53,26 +50,15 @@ class QueueReader:
         self._decisions = SkipRecord(context, port, counts)
         self.skipped = SkippedBatches(context, self._decisions)
         """The batches that are passed by where they can't be read."""
+        self.reading = QueueReading(context, self._decisions)
+        """Decides what to ask for."""
 
     def open(
         self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None
     ) -> PartitionReader:
         """As `Queue.reader`; `ordinal` as `PartitionReader` takes it."""
-        self._context.check_open()
-        partition = self._context.check_partition(partition)
-        check_kind(scan, Scan, "scan")
-        return PartitionReader(
-            partition,
-            self._port,
-            start=scan.start,
-            stop=scan.stop,
-            topics=frozenset(scan.topics) if scan.topics else None,
-            clock=self._context.clock,
-            bytes_max=bytes_max,
-            ordinal=ordinal,
-            owner_epoch=scan.owner_epoch,
-            decisions=self._decisions,
-        )
+        cursor = self.reading.cursor(partition, scan, bytes_max, ordinal)
+        return reader_of(cursor, self._port, self.clock)
 
     def poll(
         self,
@@ -84,7 +70,7 @@ class QueueReader:
     ) -> Iterator[list[Batch]]:
         """As `Queue.poll`."""
         cursors = [reader.steps for reader in readers]
-        return self._each(poll(cursors, deadline or self.deadline, bytes_max, rows_max))
+        return self._each(self.reading.poll(cursors, bytes_max, rows_max, deadline))
 
     def follow(
         self,
@@ -94,24 +80,11 @@ class QueueReader:
         idle_ms_max: int | None,
         closed: Callable[[], bool],
     ) -> Iterator[list[Batch]]:
-        """Give batches as they come.
-
-        Args:
-            readers: of different partitions; each made by `open` of this object.
-            bytes_max: the bodies asked for in one request, about; at least one batch.
-            idle_ms_max: end after so long without a batch; None for never.
-            closed: whether to end.
-
-        Raises:
-            As `CombinedPartitionScanner.next`.
+        """Give batches as they come. The arguments are those of `QueueReading.follow`; the readers
+        are made by `open` of this object.
         """
-        work = follow(
-            [reader.steps for reader in readers],
-            self.deadline,
-            idle_ms_max=idle_ms_max,
-            closed=closed,
-            bytes_max=bytes_max,
-        )
+        cursors = [reader.steps for reader in readers]
+        work = self.reading.follow(cursors, bytes_max, idle_ms_max=idle_ms_max, closed=closed)
         return self._each(work)
 
     def chosen(self, partitions: Iterable[int]) -> Sequence[int]:
@@ -124,52 +97,31 @@ class QueueReader:
 
     def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
         """As `Queue.offsets`."""
-        chosen = self._context.chosen(partitions)
-        return [self.do(partial(offsets_of, partition)) for partition in chosen]
+        return self.do_long(self.reading.offsets(partitions))
 
     def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
         """As `Queue.lag`."""
-        clock = self._context.clock
-        places = {
-            self._context.check_partition(partition): check_message_id(place, "positions")
-            for partition, place in check_mapping(positions, "positions").items()
-        }
-        return {
-            partition: self.do(partial(lag_at, partition, int(place), clock))
-            for partition, place in places.items()
-        }
+        return self.do_long(self.reading.lag(positions))
 
     def count_before(self, partition: int, message_id: MessageID) -> int:
         """As `Queue.count_before`."""
-        partition = self._context.check_partition(partition)
-        check_message_id(message_id, "message_id")
-        return self.do(partial(count_before, partition, message_id))
+        return self.do_long(self.reading.count_before(partition, message_id))
 
     def id_at(self, partition: int, ordinal: int) -> MessageID:
         """As `Queue.id_at`."""
-        partition = self._context.check_partition(partition)
-        ordinal = check_whole(ordinal, 0, option="ordinal")
-        return self.do(partial(id_at, partition, ordinal))
+        return self.do_long(self.reading.id_at(partition, ordinal))
 
     def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> PartitionExpiry:
         """As `Queue.expiry`."""
-        partition = self._context.check_partition(partition)
-        check_message_id(guess, "guess")
-        exact_ms = check_whole(exact_ms, 1, option="exact_ms")
-        return self.do(partial(expiry_of, partition, guess, exact_ms))
+        return self.do_long(self.reading.expiry(partition, guess, exact_ms))
 
     def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
         """As `Queue.appended_since`."""
-        offsets = [
-            check_kind(each, PartitionOffsets, "offsets") for each in listed(offsets, "offsets")
-        ]
-        return self.do_long(appended_since(offsets, self.deadline))
+        return self.do_long(self.reading.appended_since(offsets))
 
     def headers(self, partition: int, start: Moment, stop: Moment | None) -> Iterator[Header]:
         """As `Queue.headers`."""
-        partition = self._context.check_partition(partition)
-        scan = Scan(start, stop)
-        return self._each(headers_of(partition, scan.start, scan.stop, self.deadline))
+        return self._each(self.reading.headers(partition, start, stop))
 
     def newest_messages(self, partition: int) -> NewestMessages:
         """Up to where each topic has messages in a partition. Asks nothing yet."""

@@ -8,12 +8,26 @@ log.put(hqueue.Message("clicks", b"hello"))
 owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
 """
 
+from hqueue.consume.loop_reader import LoopReader
 from hqueue.consume.topic_past import TopicPast
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.engine.engine import Engine
+from hqueue.engine.loop_log import LoopLog
 from hqueue.engine.open_log import OpenLog
+from hqueue.log import PartitionCursor
 from hqueue.produce.owned import OwnedLog
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.steps import Pause
 
-__all__ = ["Backoff", "Engine", "OpenLog", "OwnedLog", "Pause", "TopicPast", "TopicReader"]
+__all__ = [
+    "Backoff",
+    "Engine",
+    "LoopLog",
+    "LoopReader",
+    "OpenLog",
+    "OwnedLog",
+    "PartitionCursor",
+    "Pause",
+    "TopicPast",
+    "TopicReader",
+]

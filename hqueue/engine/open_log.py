@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hqueue.consume.topic_past import TopicPast
 from hqueue.consume.topic_reader import TopicReader
+from hqueue.engine.loop_log import LoopLog
 from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata.managers import LogRange
 from hqueue.produce.owned import OwnedLog
@@ -29,6 +30,10 @@ class OpenLog(Queue):
     ) -> None:
         super().__init__(log, cluster.coordinate, ranges_of)
         self._cluster = cluster
+
+    def in_loop(self) -> LoopLog:
+        """The same log, for coroutines of any event loop. Asks nothing."""
+        return LoopLog(self._log)
 
     def own(
         self,

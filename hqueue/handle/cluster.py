@@ -75,11 +75,11 @@ class Cluster:
         """
         name = check_queue_name(name)
         description = self.describe(name)
-        log = self._store.log(name)
         return QueueLog(
             description,
             lambda: self.describe(name),
-            port=log,
+            port=self._store.log(name),
+            loop_port=self._store.async_log(name),
             on_append=self._on_append(name),
             settings=self.settings,
             clock=self.clock,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hqueue.consume.loop_reader import LoopReader
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.consume.topic_past import TopicPast
@@ -11,7 +12,7 @@ from hqueue.consume.topic_reader import TopicReader
 from hqueue.format import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
-from hqueue.log.store import LogPort
+from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.metadata.managers import LogRange
 from hqueue.produce.appender import Appender
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -28,6 +29,7 @@ class QueueLog:
         description: the queue.
         describe: asks for what it is now.
         port: its rows.
+        loop_port: the same, for event loops.
         on_append: called after each append; see `Appender`.
         settings: the connection's.
         clock: where time comes from.
@@ -40,6 +42,7 @@ class QueueLog:
         describe: Callable[[], QueueDescription],
         *,
         port: LogPort,
+        loop_port: AsyncLogPort,
         on_append: Callable[[int, Appended, Bodies], None],
         settings: Settings,
         clock: Clock = SYSTEM_CLOCK,
@@ -53,6 +56,8 @@ class QueueLog:
         """The part that writes."""
         self.reader = QueueReader(self._context, port, skip_counts or SkipCounts())
         """The part that reads."""
+        self.loop_reader = LoopReader(self._context, self.reader.reading, loop_port)
+        """The part that reads, for event loops."""
 
     def close(self) -> None:
         """Refuse further appends and readers. The connection stays."""

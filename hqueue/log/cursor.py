@@ -63,7 +63,7 @@ class _GapError(HeldUpError):
 
 
 class PartitionCursor:
-    """A cursor in one partition. Not thread-safe.
+    """A cursor in one partition, in steps. Not thread-safe. Made by `LoopReader.cursor`.
 
     It gives every batch once and in order, and checks that each follows the one before: by its
     slot and by its ordinal. Batches that expired, or were collected, before they could be read
@@ -313,7 +313,9 @@ class PartitionCursor:
                 passed.add(exc.entry.topic)
 
     def accept_at_once(self, row: Row, passed: Collection[str] = ()) -> Batch | None:
-        """As `accept`, where nothing has to be asked for.
+        """As `accept`, where nothing has to be asked for. Else, behind a gap or where the row can't
+        be read, nothing is taken in: a `HeldUpError` of `hqueue.log.skipping` says that `accept`
+        has to be used.
 
         Args:
             row: the row.
@@ -321,7 +323,6 @@ class PartitionCursor:
 
         Raises:
             CorruptLogError: the log is broken here.
-            HeldUpError: it lies behind a gap, or can't be read. Nothing was taken in: `accept` it.
         """
         slot = self._slot or 0
         if row.header is None or row.slot < slot:

@@ -8,7 +8,7 @@ from hqueue.log.skipping import NO_DECISIONS, SkipDecisions
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, drive
 from hqueue.settings.limits import MESSAGE_ID_MAX
 
-__all__ = ["PartitionReader"]
+__all__ = ["PartitionReader", "reader_of"]
 
 
 class PartitionReader:
@@ -169,6 +169,11 @@ class PartitionReader:
 
     def reopened(self, start: int, expired: int) -> PartitionReader:
         """The same reader, reopened: it begins elsewhere, and shares nothing with this one."""
-        reader = PartitionReader(self.partition, self._port, clock=self._clock)
-        reader.steps = self.steps.reopened(start, expired)
-        return reader
+        return reader_of(self.steps.reopened(start, expired), self._port, self._clock)
+
+
+def reader_of(steps: PartitionCursor, port: ReadPort, clock: Clock) -> PartitionReader:
+    """A reader that carries out what a cursor decides."""
+    reader = PartitionReader(steps.partition, port, clock=clock)
+    reader.steps = steps
+    return reader

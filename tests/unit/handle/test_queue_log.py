@@ -11,7 +11,7 @@ import pytest
 from hqueue import ClosedError, InvalidInputError, MessageID, Queue, QueueDescription, Scan
 from hqueue.format import encode_values
 from hqueue.handle import QueueLog
-from hqueue.log.store import LogPort
+from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.runtime.clock import Clock
 from hqueue.settings.connection import Settings
 from tests.support.doubles import Rows, SteppedClock
@@ -26,6 +26,7 @@ def handle(rows: Rows | None = None, **settings: Any) -> tuple[QueueLog, Stepped
         DESCRIPTION,
         lambda: dataclasses.replace(DESCRIPTION, ttl_seconds=90),
         port=cast(LogPort, rows or Rows()),
+        loop_port=cast(AsyncLogPort, None),
         on_append=lambda *_: None,
         settings=Settings(**settings),
         clock=cast(Clock, clock),

@@ -1,0 +1,165 @@
+"""What is asked of a queue to read it, in steps: whichever driver carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from hqueue.consume.fetcher import Fetch
+from hqueue.consume.follow import follow
+from hqueue.consume.polling import appended_since, fetch, poll
+from hqueue.consume.scan import Scan
+from hqueue.log import PartitionCursor
+from hqueue.log.context import QueueContext
+from hqueue.log.expiry import PartitionExpiry, expiry_of
+from hqueue.log.headers import headers_of
+from hqueue.log.lag import PartitionLag, lag_at
+from hqueue.log.offsets import PartitionOffsets, count_before, id_at, offsets_of
+from hqueue.log.skipping import SkipDecisions
+from hqueue.log.steps import Work
+from hqueue.message_id import MessageID, check_message_id
+from hqueue.moment import Moment
+from hqueue.runtime.clock import Bounded, Deadline
+from hqueue.settings.kinds import check_kind, check_mapping, listed
+from hqueue.settings.numbers import check_whole
+
+__all__ = ["QueueReading"]
+
+Result = TypeVar("Result")
+
+
+class QueueReading:
+    """Reading of a queue. Each operation of what is asked for has an operation's bound, where no
+    other is given.
+
+    Args:
+        context: the queue.
+        decisions: which batches are passed by where they can't be read.
+    """
+
+    def __init__(self, context: QueueContext, decisions: SkipDecisions) -> None:
+        self._context = context
+        self._decisions = decisions
+
+    def cursor(
+        self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None
+    ) -> PartitionCursor:
+        """As `Queue.reader`; `ordinal` as `PartitionCursor` takes it."""
+        self._context.check_open()
+        partition = self._context.check_partition(partition)
+        check_kind(scan, Scan, "scan")
+        return PartitionCursor(
+            partition,
+            start=scan.start,
+            stop=scan.stop,
+            topics=frozenset(scan.topics) if scan.topics else None,
+            clock=self._context.clock,
+            bytes_max=bytes_max,
+            ordinal=ordinal,
+            owner_epoch=scan.owner_epoch,
+            decisions=self._decisions,
+        )
+
+    def poll(
+        self,
+        cursors: Sequence[PartitionCursor],
+        bytes_max: int,
+        rows_max: int,
+        deadline: Callable[[], Deadline] | None,
+    ) -> Work[None]:
+        """Gives what `Queue.poll` does."""
+        return poll(cursors, deadline or self._context.deadline, bytes_max, rows_max)
+
+    def fetch(
+        self,
+        fetches: Sequence[Fetch[PartitionCursor]],
+        bytes_max: int,
+        deadline: Callable[[], Deadline] | None,
+    ) -> Work[None]:
+        """Gives what `fetch_once` does."""
+        return fetch(fetches, deadline or self._context.deadline, bytes_max)
+
+    def follow(
+        self,
+        cursors: Sequence[PartitionCursor],
+        bytes_max: int,
+        *,
+        idle_ms_max: int | None,
+        closed: Callable[[], bool],
+    ) -> Work[None]:
+        """Gives batches as they come.
+
+        Args:
+            cursors: in different partitions.
+            bytes_max: the bodies asked for in one request, about; at least one batch.
+            idle_ms_max: end after so long without a batch; None for never.
+            closed: whether to end.
+
+        Raises:
+            As `CombinedPartitionScanner.next`.
+        """
+        return follow(
+            cursors,
+            self._context.deadline,
+            idle_ms_max=idle_ms_max,
+            closed=closed,
+            bytes_max=bytes_max,
+        )
+
+    def offsets(self, partitions: Sequence[int] | None) -> Work[list[PartitionOffsets]]:
+        """As `Queue.offsets`."""
+        offsets = []
+        for partition in self._context.chosen(partitions):
+            offsets.append((yield from self._operation(partial(offsets_of, partition))))
+        return offsets
+
+    def lag(self, positions: Mapping[int, MessageID]) -> Work[dict[int, PartitionLag]]:
+        """As `Queue.lag`."""
+        clock = self._context.clock
+        places = {
+            self._context.check_partition(partition): check_message_id(place, "positions")
+            for partition, place in check_mapping(positions, "positions").items()
+        }
+        lags = {}
+        for partition, place in places.items():
+            look = partial(lag_at, partition, int(place), clock)
+            lags[partition] = yield from self._operation(look)
+        return lags
+
+    def count_before(self, partition: int, message_id: MessageID) -> Work[int]:
+        """As `Queue.count_before`."""
+        partition = self._context.check_partition(partition)
+        check_message_id(message_id, "message_id")
+        return self._operation(partial(count_before, partition, message_id))
+
+    def id_at(self, partition: int, ordinal: int) -> Work[MessageID]:
+        """As `Queue.id_at`."""
+        partition = self._context.check_partition(partition)
+        ordinal = check_whole(ordinal, 0, option="ordinal")
+        return self._operation(partial(id_at, partition, ordinal))
+
+    def expiry(self, partition: int, guess: MessageID, exact_ms: int) -> Work[PartitionExpiry]:
+        """As `Queue.expiry`."""
+        partition = self._context.check_partition(partition)
+        check_message_id(guess, "guess")
+        exact_ms = check_whole(exact_ms, 1, option="exact_ms")
+        return self._operation(partial(expiry_of, partition, guess, exact_ms))
+
+    def appended_since(self, offsets: Sequence[PartitionOffsets]) -> Work[list[int]]:
+        """As `Queue.appended_since`."""
+        offsets = [
+            check_kind(each, PartitionOffsets, "offsets") for each in listed(offsets, "offsets")
+        ]
+        return appended_since(offsets, self._context.deadline)
+
+    def headers(self, partition: int, start: Moment, stop: Moment | None) -> Work[None]:
+        """Gives what `Queue.headers` does."""
+        partition = self._context.check_partition(partition)
+        scan = Scan(start, stop)
+        return headers_of(partition, scan.start, scan.stop, self._context.deadline)
+
+    def _operation(self, decide: Callable[[Deadline], Work[Result]]) -> Work[Result]:
+        deadline = self._context.deadline()
+        result: Result = yield Bounded(deadline, decide(deadline))
+        return result
