@@ -7,7 +7,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from hqueue.cli.exits import OutputError
 from hqueue.runtime.threads import start
@@ -25,7 +25,6 @@ class Output:
     """Stdout for messages. It is buffered; as a context manager it is written out at the end.
 
     Args:
-        stream: where the bytes go; stdout if None.
         prompt: write out what is buffered at most 20 ms later, and notice a reader that went
             away while nothing comes. For commands that wait for messages.
         on_closed: called from another thread when the reader went away, to end such a wait.
@@ -36,13 +35,9 @@ class Output:
     """
 
     def __init__(
-        self,
-        stream: BinaryIO | None = None,
-        *,
-        prompt: bool = False,
-        on_closed: Callable[[], object] | None = None,
+        self, *, prompt: bool = False, on_closed: Callable[[], object] | None = None
     ) -> None:
-        self._stream: BinaryIO = sys.stdout.buffer if stream is None else stream
+        self._stream = sys.stdout.buffer
         self._prompt = prompt
         self._on_closed = on_closed
         self._lock = threading.Lock()

@@ -11,7 +11,6 @@ from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata.managers import LogRange
 from hqueue.produce.owned import OwnedLog
 from hqueue.queue import Queue
-from hqueue.runtime.clock import Deadline
 
 __all__ = ["OpenLog"]
 
@@ -63,7 +62,7 @@ class OpenLog(Queue):
         """Tells whether topics that have owners have messages in some part of the log: for many
         topics at once, at the cost of reading the headers of a partition once.
         """
-        return self._log.topic_past()
+        return TopicPast(self._log.reader, self._cluster.clock)
 
     def topic_reader(
         self, topic: str, *, start: int, stop: Callable[[], int], bytes_max: int
@@ -71,13 +70,9 @@ class OpenLog(Queue):
         """A cursor in a topic that hubs own, over all its ranges; the arguments are
         `TopicReader`'s.
         """
-        return self._log.topic_reader(
-            topic, self._ranges_of, start=start, stop=stop, bytes_max=bytes_max
+        return TopicReader(
+            self._log.reader, topic, self._ranges_of, start=start, stop=stop, bytes_max=bytes_max
         )
-
-    def deadline(self) -> Deadline:
-        """The bound on one operation, from now."""
-        return self._log.deadline()
 
     def expired_ms(self) -> int | None:
         """Up to when messages were written that have expired, by a clock that was found good; None

@@ -27,7 +27,7 @@ class Cluster:
 
     Args:
         settings: the connection's.
-        store: keeps the queues. Closed with this.
+        store: keeps the queues.
         coordinate: begins a session with the coordination service, which connects when it is used.
             Who begins one closes it.
         on_append: makes for each queue what is called after each append to it.
@@ -102,7 +102,3 @@ class Cluster:
     def fields(self) -> ClearableRecords:
         """Records of fields, which lie beside the queues."""
         return self._store.fields()
-
-    def close(self) -> None:
-        """Close all connections. Never raises."""
-        self._store.close()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hqueue.consume.loop_reader import LoopReader
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.skipped_batches import SkipCounts
-from hqueue.consume.topic_past import TopicPast
-from hqueue.consume.topic_reader import TopicReader
 from hqueue.format import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.store import AsyncLogPort, LogPort
-from hqueue.metadata.managers import LogRange
 from hqueue.produce.appender import Appender
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
@@ -66,24 +63,6 @@ class QueueLog:
     def describe(self) -> QueueDescription:
         """What the store says of the queue now."""
         return self._context.describe()
-
-    def topic_past(self) -> TopicPast:
-        """Tells whether topics that have owners have messages in some part of the log."""
-        return TopicPast(self.reader, self._context.clock)
-
-    def topic_reader(
-        self,
-        topic: str,
-        ranges_of: Callable[[str], Sequence[LogRange]],
-        *,
-        start: int,
-        stop: Callable[[], int],
-        bytes_max: int,
-    ) -> TopicReader:
-        """A cursor in a topic that has an owner; the arguments are `TopicReader`'s."""
-        return TopicReader(
-            self.reader, topic, ranges_of, start=start, stop=stop, bytes_max=bytes_max
-        )
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""

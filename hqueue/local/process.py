@@ -95,10 +95,6 @@ class LocalProcess:
                 return True
         return False
 
-    def to_json(self) -> dict[str, Any]:
-        """The form in the state file."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> LocalProcess:
         """Read the form in the state file."""

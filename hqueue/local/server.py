@@ -136,11 +136,6 @@ class LocalServer:
         return self._home.path
 
     @property
-    def data_dir(self) -> Path:
-        """The folder of what it stores."""
-        return self._home.data(self.profile)
-
-    @property
     def logs_dir(self) -> Path:
         """The folder of its logs: a file ``<process>.log`` for each process."""
         return self._home.logs
