@@ -11,7 +11,10 @@ __all__ = ["StorePort"]
 
 
 class StorePort(Protocol):
-    """A connection to a store. Thread-safe, and usable in a forked child."""
+    """A connection to a store. Thread-safe, and usable in a forked child.
+
+    All but `async_log` blocks: an event loop has it called by `hqueue.runtime.loop.in_thread`.
+    """
 
     @property
     def tables(self) -> TablePort: ...

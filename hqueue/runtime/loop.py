@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from hqueue.errors import HQueueError, StoreUnavailableError
+from hqueue.runtime.clock import bounded_ms
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
@@ -175,13 +176,13 @@ async def by_threads(
 
     Args:
         threads: they call it.
-        wait_ms: how long to wait for a free one.
+        wait_ms: how long to wait for a free one; not more than is left of the caller's operation.
         function: what is called.
     """
     begun = threads.submit(contextvars.copy_context().run, function)
     called = asyncio.wrap_future(begun)
     try:
-        await asyncio.wait([called], timeout=wait_ms / 1e3)
+        await asyncio.wait([called], timeout=bounded_ms(wait_ms) / 1e3)
         if not called.done() and begun.cancel():
             raise StoreUnavailableError(
                 "all threads that wait for others are in use", wait_ms=wait_ms

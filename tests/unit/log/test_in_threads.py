@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 from hqueue import ClosedError, Outcome, StoreUnavailableError
 from hqueue.log.in_threads import LogInThreads
+from hqueue.log.steps import Newest, ask
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive_in_loop
 from hqueue.runtime.loop import by_threads
 from hqueue.runtime.thread_pool import ThreadPool
 
@@ -121,6 +124,19 @@ def test_a_thread_is_waited_for_no_longer_than_a_bound_and_nothing_is_applied() 
 
     asyncio.run(one_too_many())
     slow.threads.shutdown()
+
+
+@run
+async def test_a_thread_is_waited_for_no_longer_than_is_left_of_the_operation(slow: Slow) -> None:
+    first = asyncio.create_task(slow.log.newest(0, 1))
+    await until(lambda: slow.begun)
+    began_s = time.monotonic()
+    with pytest.raises(StoreUnavailableError) as caught:
+        await drive_in_loop(ask(Newest(0, 2)), slow.log, Deadline(SYSTEM_CLOCK, 1_100))
+    assert caught.value.outcome is Outcome.NOT_APPLIED
+    assert time.monotonic() - began_s < SOON_S / 2
+    slow.let.set()
+    await first
 
 
 @run
