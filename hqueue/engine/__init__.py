@@ -15,7 +15,7 @@ from hqueue.engine.engine import Engine
 from hqueue.engine.loop_log import LoopLog
 from hqueue.engine.open_log import OpenLog
 from hqueue.log import PartitionCursor
-from hqueue.produce.owned import OwnedLog
+from hqueue.produce.owned import LoopOwnedLog, OwnedLog
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.steps import Pause
 
@@ -23,6 +23,7 @@ __all__ = [
     "Backoff",
     "Engine",
     "LoopLog",
+    "LoopOwnedLog",
     "LoopReader",
     "OpenLog",
     "OwnedLog",

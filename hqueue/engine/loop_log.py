@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hqueue.handle import QueueLog
+from hqueue.produce.owned import LoopOwnedLog
 
 __all__ = ["LoopLog"]
 
@@ -19,3 +22,13 @@ class LoopLog:
         self.partitions = log.partitions
         self.reader = log.loop_reader
         """Reads and follows what is appended."""
+        self._log = log
+
+    def own(
+        self,
+        partition: int,
+        on_fence: Callable[[str, int], None],
+        on_settled: Callable[[int | None], None] = lambda first: None,
+    ) -> LoopOwnedLog:
+        """As `OpenLog.own`; the callbacks are called in the loop."""
+        return self._log.own_in_loop(partition, on_fence, on_settled)

@@ -12,6 +12,7 @@ from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.produce.appender import Appender
+from hqueue.produce.owned import LoopOwnedLog
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings
@@ -53,6 +54,7 @@ class QueueLog:
         """The part that writes."""
         self.reader = QueueReader(self._context, port, skip_counts or SkipCounts())
         """The part that reads."""
+        self._loop_port = loop_port
         self.loop_reader = LoopReader(self._context, self.reader.reading, loop_port)
         """The part that reads, for event loops."""
 
@@ -63,6 +65,16 @@ class QueueLog:
     def describe(self) -> QueueDescription:
         """What the store says of the queue now."""
         return self._context.describe()
+
+    def own_in_loop(
+        self,
+        partition: int,
+        on_fence: Callable[[str, int], None],
+        on_settled: Callable[[int | None], None],
+    ) -> LoopOwnedLog:
+        """As `Appender.open_owned`, for event loops."""
+        owned = self.appender.owned_partition(partition, on_fence, on_settled)
+        return LoopOwnedLog(owned, self._loop_port)
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""

@@ -17,7 +17,7 @@ from hqueue.moment import Moment
 from hqueue.produce.encode import encode_batch, encode_given, keys_of, taken
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
-from hqueue.produce.owned import OwnedLog
+from hqueue.produce.owned import OwnedLog, OwnedPartition
 from hqueue.produce.writer_pool import WriterPool
 from hqueue.runtime.clock import drive
 from hqueue.runtime.fork import register
@@ -175,11 +175,18 @@ class Appender:
         Raises:
             InvalidInputError: the queue has no such partition.
         """
-        partition = self._context.check_partition(partition)
-        return OwnedLog(
-            partition,
+        return OwnedLog(self.owned_partition(partition, on_fence, on_settled), self._port)
+
+    def owned_partition(
+        self,
+        partition: int,
+        on_fence: Callable[[str, int], None],
+        on_settled: Callable[[int | None], None],
+    ) -> OwnedPartition:
+        """What decides for an `OwnedLog`; the arguments are those of `open_owned`."""
+        return OwnedPartition(
+            self._context.check_partition(partition),
             self._context,
-            self._port,
             skew=self._skew,
             reaper=self._reaper,
             on_append=self._on_append,

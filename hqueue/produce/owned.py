@@ -10,14 +10,139 @@ from hqueue.log.context import QueueContext
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.log.ports import WritePort
 from hqueue.log.skew import SkewGuard
+from hqueue.log.steps import Work
+from hqueue.log.store import AsyncLogPort
 from hqueue.message import Message
 from hqueue.produce.header_reaper import HeaderReaper
-from hqueue.runtime.clock import drive
+from hqueue.runtime.clock import Deadline, drive, drive_in_loop
 
-__all__ = ["OwnedLog"]
+__all__ = ["LoopOwnedLog", "OwnedLog", "OwnedPartition"]
+
+Made = tuple[Sequence[Message], int, Mapping[str, int]]
 
 
-class OwnedLog:
+class OwnedPartition:
+    """What is decided of one partition that is written by the owner of topics: by steps.
+
+    Args:
+        partition: the partition.
+        context: the queue.
+        skew: checks the clock.
+        reaper: collects headers.
+        on_append: as `Appender` takes it.
+        on_fence: called with a topic that is not owned here any more, and its new owner's epoch.
+        on_settled: called when it is known what became of an `append` that ended with an unknown
+            outcome, before another batch is made: with the ID of its first message, or None.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        context: QueueContext,
+        *,
+        skew: SkewGuard,
+        reaper: HeaderReaper,
+        on_append: Callable[[int, Appended, Bodies], None],
+        on_fence: Callable[[str, int], None],
+        on_settled: Callable[[int | None], None],
+    ) -> None:
+        self._on_settled = on_settled
+        self.partition = partition
+        self.deadline = context.deadline
+        self._skew = skew
+        self._reaper = reaper
+        self._on_append = on_append
+        self._codec = CODECS[context.settings.codec]
+        self._collecting = PartitionWriter(partition, context.clock)
+        self._writer = OwnedPartitionWriter(
+            partition,
+            on_fence=on_fence,
+            on_settled=self._settled,
+            clock=context.clock,
+        )
+
+    def open(self, deadline: Deadline) -> Work[int]:
+        """As `OwnedLog.open`."""
+        yield from self._writer.open(deadline)
+        return self.end
+
+    def own(self, topic: str, epoch: int) -> None:
+        """As `OwnedLog.own`."""
+        self._writer.own(topic, epoch)
+
+    def disown(self, topic: str) -> None:
+        """As `OwnedLog.disown`."""
+        self._writer.disown(topic)
+
+    @property
+    def end(self) -> int:
+        """As `OwnedLog.end`."""
+        return int(self._writer.end)
+
+    def close_ranges(self, topics: Mapping[str, int], floor: int, deadline: Deadline) -> Work[int]:
+        """As `OwnedLog.close_ranges`."""
+        yield from self._skew.check(deadline)
+        return int((yield from self._writer.close_ranges(topics, deadline, floor=floor)))
+
+    def append(self, make: Callable[[], Made | None], deadline: Deadline) -> Work[int | None]:
+        """As `OwnedLog.append`."""
+        yield from self._skew.check(deadline)
+        bodies: Bodies | None = None
+
+        def encoded() -> OwnedBatch | None:
+            nonlocal bodies
+            made = make()
+            if made is None:
+                return None
+            messages, floor, epochs = made
+            bodies = compressed(encode_bodies(messages), self._codec)
+            return OwnedBatch(bodies, floor, epochs)
+
+        appended = yield from self._writer.append(encoded, deadline)
+        if appended is None:
+            return None
+        assert bodies is not None
+        self._on_append(self.partition, appended, bodies)
+        self._reaper.collect_if_due(self._collecting)
+        return appended.base
+
+    def _settled(self, batch: OwnedBatch, appended: Appended | None) -> None:
+        if appended is not None:
+            self._on_append(self.partition, appended, batch.bodies)
+        self._on_settled(None if appended is None else appended.base)
+
+
+class _Owned:
+    """What both faces have."""
+
+    def __init__(self, owned: OwnedPartition) -> None:
+        self._owned = owned
+        self.partition = owned.partition
+
+    def own(self, topic: str, epoch: int) -> None:
+        """Let messages of a topic be appended, until a control record has a higher epoch of it.
+
+        Raises:
+            InvalidInputError: it is no epoch.
+            OwnershipLostError: the partition is not open.
+        """
+        self._owned.own(topic, epoch)
+
+    def disown(self, topic: str) -> None:
+        """Append nothing more of a topic. One that is not owned stays so."""
+        self._owned.disown(topic)
+
+    @property
+    def end(self) -> int:
+        """Where the log ends, as far as is known: no message appended later has an ID below it.
+
+        Raises:
+            OwnershipLostError: nothing is known.
+        """
+        return self._owned.end
+
+
+class OwnedLog(_Owned):
     """One partition, to be written by the owner of topics. Made by `OpenLog.own`.
 
     A topic's owner has an epoch, which grows with every owner. Whoever takes a topic over appends a
@@ -33,44 +158,13 @@ class OwnedLog:
     `disown` may be called by others meanwhile.
 
     Args:
-        partition: the partition.
-        context: the queue.
-        port: its rows.
-        skew: checks the clock.
-        reaper: collects headers.
-        on_append: as `Appender` takes it.
-        on_fence: called with a topic that is not owned here any more, and its new owner's epoch.
-        on_settled: called when it is known what became of an `append` that ended with an unknown
-            outcome, before another batch is made: with the ID of its first message, or None.
+        owned: decides.
+        port: the queue's rows.
     """
 
-    def __init__(
-        self,
-        partition: int,
-        context: QueueContext,
-        port: WritePort,
-        *,
-        skew: SkewGuard,
-        reaper: HeaderReaper,
-        on_append: Callable[[int, Appended, Bodies], None],
-        on_fence: Callable[[str, int], None],
-        on_settled: Callable[[int | None], None],
-    ) -> None:
-        self._on_settled = on_settled
-        self.partition = partition
-        self._context = context
+    def __init__(self, owned: OwnedPartition, port: WritePort) -> None:
+        super().__init__(owned)
         self._port = port
-        self._skew = skew
-        self._reaper = reaper
-        self._on_append = on_append
-        self._codec = CODECS[context.settings.codec]
-        self._collecting = PartitionWriter(partition, context.clock)
-        self._writer = OwnedPartitionWriter(
-            partition,
-            on_fence=on_fence,
-            on_settled=self._settled,
-            clock=context.clock,
-        )
 
     def open(self) -> int:
         """Learn where the log ends; the ID that no message appended later is below. It owns no
@@ -80,31 +174,8 @@ class OwnedLog:
             StoreUnavailableError: the store stayed away for ``operation_timeout_ms``.
             QueueStateError: the queue is gone, or disabled.
         """
-        deadline = self._context.deadline()
-        drive(self._writer.open(deadline), self._port, deadline)
-        return int(self._writer.end)
-
-    def own(self, topic: str, epoch: int) -> None:
-        """Let messages of a topic be appended, until a control record has a higher epoch of it.
-
-        Raises:
-            InvalidInputError: it is no epoch.
-            OwnershipLostError: the partition is not open.
-        """
-        self._writer.own(topic, epoch)
-
-    def disown(self, topic: str) -> None:
-        """Append nothing more of a topic. One that is not owned stays so."""
-        self._writer.disown(topic)
-
-    @property
-    def end(self) -> int:
-        """Where the log ends, as far as is known: no message appended later has an ID below it.
-
-        Raises:
-            OwnershipLostError: nothing is known.
-        """
-        return int(self._writer.end)
+        deadline = self._owned.deadline()
+        return drive(self._owned.open(deadline), self._port, deadline)
 
     def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
         """End what other owners have of topics here; the ID of the control record.
@@ -121,14 +192,10 @@ class OwnedLog:
             ClockSkewError: this machine's clock is off.
             and as `append`. Whatever the outcome, the ranges are closed only if it returns.
         """
-        deadline = self._context.deadline()
-        drive(self._skew.check(deadline), self._port, deadline)
-        work = self._writer.close_ranges(topics, deadline, floor=floor)
-        return int(drive(work, self._port, deadline))
+        deadline = self._owned.deadline()
+        return drive(self._owned.close_ranges(topics, floor, deadline), self._port, deadline)
 
-    def append(
-        self, make: Callable[[], tuple[Sequence[Message], int, Mapping[str, int]] | None]
-    ) -> int | None:
+    def append(self, make: Callable[[], Made | None]) -> int | None:
         """Append messages at the end of the log: exactly once, or with an error.
 
         Args:
@@ -150,28 +217,36 @@ class OwnedLog:
             QueueStateError, RequestRefusedError: the store will not take them.
             CorruptLogError: a header can't be read. No topic is owned any more.
         """
-        deadline = self._context.deadline()
-        drive(self._skew.check(deadline), self._port, deadline)
-        bodies: Bodies | None = None
+        deadline = self._owned.deadline()
+        return drive(self._owned.append(make, deadline), self._port, deadline)
 
-        def encoded() -> OwnedBatch | None:
-            nonlocal bodies
-            made = make()
-            if made is None:
-                return None
-            messages, floor, epochs = made
-            bodies = compressed(encode_bodies(messages), self._codec)
-            return OwnedBatch(bodies, floor, epochs)
 
-        appended = drive(self._writer.append(encoded, deadline), self._port, deadline)
-        if appended is None:
-            return None
-        assert bodies is not None
-        self._on_append(self.partition, appended, bodies)
-        self._reaper.collect_if_due(self._collecting)
-        return appended.base
+class LoopOwnedLog(_Owned):
+    """As `OwnedLog`, for an event loop. Made by `LoopLog.own`. One coroutine at a time uses it;
+    `own` and `disown` may be called by any thread meanwhile. One that is cancelled leaves the
+    outcome of its append unknown: `on_settled` says later what became of it.
 
-    def _settled(self, batch: OwnedBatch, appended: Appended | None) -> None:
-        if appended is not None:
-            self._on_append(self.partition, appended, batch.bodies)
-        self._on_settled(None if appended is None else appended.base)
+    Args:
+        owned: decides.
+        port: the queue's rows.
+    """
+
+    def __init__(self, owned: OwnedPartition, port: AsyncLogPort) -> None:
+        super().__init__(owned)
+        self._port = port
+
+    async def open(self) -> int:
+        """As `OwnedLog.open`."""
+        deadline = self._owned.deadline()
+        return await drive_in_loop(self._owned.open(deadline), self._port, deadline)
+
+    async def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
+        """As `OwnedLog.close_ranges`."""
+        deadline = self._owned.deadline()
+        work = self._owned.close_ranges(topics, floor, deadline)
+        return await drive_in_loop(work, self._port, deadline)
+
+    async def append(self, make: Callable[[], Made | None]) -> int | None:
+        """As `OwnedLog.append`."""
+        deadline = self._owned.deadline()
+        return await drive_in_loop(self._owned.append(make, deadline), self._port, deadline)

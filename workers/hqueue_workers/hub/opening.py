@@ -86,6 +86,7 @@ class Parts:
         """
         client = self._client
         log = Engine(client).open(queue, lambda topic: self._ranges_of(metadata, topic))
+        in_loop = log.in_loop()
         description = log.describe()
         metadata = client.topic_metadata(queue)
         bound_ms = client.settings.operation_timeout_ms
@@ -115,7 +116,8 @@ class Parts:
         committers = Committers(
             lambda partition: Committer(
                 partition,
-                log.own,
+                self._runtime,
+                in_loop.own,
                 on_append=lambda _: self._metrics.appends.inc(),
                 on_fence=fenced,
                 on_appended=subscriptions.attachments.appended,

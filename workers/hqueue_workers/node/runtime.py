@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -55,6 +56,7 @@ class Runtime:
         """
         self._reads = FaultLog(logger, clock, FAULT_QUIET_MS, READ_PATIENCE_MS)
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._reading = ThreadPool(threads, "hqueue-worker-read")
         self._coordinating = ThreadPool(4, "hqueue-worker-coordinate")
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -102,10 +104,20 @@ class Runtime:
         task.add_done_callback(self._ended)
         return task
 
+    def start_soon(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """As `start`; from any thread, and never late to raise."""
+        if threading.get_ident() == self._thread:
+            self.start(work())
+        else:
+            self.call(lambda: self.start(work()))
+
     def call(self, work: Callable[[], object]) -> None:
         """Have something called by the event loop; from any thread, and never late to raise."""
         try:
-            self._loop.call_soon_threadsafe(work)
+            if threading.get_ident() == self._thread:
+                self._loop.call_soon(work)
+            else:
+                self._loop.call_soon_threadsafe(work)
         except RuntimeError as exc:  # The loop has ended, and this comes too late.
             if is_interruption(exc):
                 raise

@@ -1,12 +1,13 @@
-"""What waits for one partition is appended together, by one thread."""
+"""What waits for one partition is appended together, in the hub's loop."""
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -19,11 +20,11 @@ from hqueue import (
     QueueStateError,
     StoreUnavailableError,
 )
-from hqueue.engine import OwnedLog
+from hqueue.engine import LoopOwnedLog
 from hqueue.metadata.outcomes import own_copy
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
 from hqueue.runtime.foreign import call_foreign
-from hqueue.runtime.threads import start
+from hqueue.runtime.waiting import Condition
 from hqueue_workers.hub.writing.gathering import fenced, gather
 from hqueue_workers.hub.writing.numbers import Numbers
 from hqueue_workers.hub.writing.owned import (
@@ -32,6 +33,7 @@ from hqueue_workers.hub.writing.owned import (
     Publish,
     Published,
 )
+from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Committer"]
 
@@ -49,7 +51,8 @@ OnAppended = Callable[[Sequence[tuple[Publish, int]], Sequence[OwnedTopic], int]
 
 
 class Committer:
-    """The writer of one partition at this hub. Thread-safe.
+    """The writer of one partition at this hub. Thread-safe: the loop appends, and calls back. At
+    rest it is nothing but this.
 
     Publishes that wait while an append is under way go together in the next one: in the order in
     which they came, each by itself whole. So what a publisher waits for is the append under way
@@ -61,6 +64,7 @@ class Committer:
 
     Args:
         partition: the partition.
+        runtime: what the hub runs on.
         open_log: opens its log, given what is told of each topic and epoch of a control record
             before anything is appended behind that record, and what is told what became of an
             append of unknown outcome before another is made.
@@ -73,7 +77,8 @@ class Committer:
     def __init__(
         self,
         partition: int,
-        open_log: Callable[[int, OnFence, OnSettled], OwnedLog],
+        runtime: Runtime,
+        open_log: Callable[[int, OnFence, OnSettled], LoopOwnedLog],
         *,
         on_append: Callable[[int], None] = lambda publishes: None,
         on_fence: Callable[[OwnedTopic], None] = lambda owned: None,
@@ -82,14 +87,15 @@ class Committer:
     ) -> None:
         self.partition = partition
         self.numbers = Numbers()
+        self._runtime = runtime
         self._open_log = open_log
         self._on_append = on_append
         self._on_fence = on_fence
         self._on_appended = on_appended
         self._clock = clock
-        self._log: OwnedLog | None = None
+        self._log: LoopOwnedLog | None = None
         self._lock = threading.RLock()
-        self._work = threading.Condition(self._lock)
+        self._work = Condition(self._lock)
         self._opens: list[Future[int]] = []
         self._closes: list[tuple[str, int, int, Future[int]]] = []
         self._publishes: collections.deque[Publish] = collections.deque()
@@ -99,8 +105,9 @@ class Committer:
         self._in_doubt: list[Publish] = []
         """What was appended last, if nobody knows yet whether it was."""
         self._closed = False
+        self._running = False
+        """Whether the loop is at it."""
         self._used_ms = clock.monotonic_ms()
-        self._thread = start(self._run, name=f"hqueue-hub-commit-{partition}")
 
     def open(self) -> Future[int]:
         """Learn where the partition ends, if that is not known: an ID that no batch that comes is
@@ -207,7 +214,7 @@ class Committer:
         """Append what waits, and take no more."""
         with self._lock:
             self._end()
-        self._thread.join(wait_s)
+            self._work.wait_for(lambda: not self._running, wait_s)
 
     def _end(self) -> None:
         self._closed = True
@@ -221,60 +228,67 @@ class Committer:
                 )
             add()
             self._used_ms = self._clock.monotonic_ms()
-            self._work.notify_all()
+            if not self._running:
+                self._running = True
+                self._runtime.start_soon(self._run)
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
         while True:
             with self._lock:
-                self._work.wait_for(
-                    lambda: self._closed or self._opens or self._closes or self._publishes
-                )
                 opens, self._opens = self._opens, []
                 closes, self._closes = self._closes, []
                 publishes = bool(self._publishes)
                 if not (opens or closes or publishes):
+                    self._running = False
+                    self._work.notify_all()
                     return
             try:
                 if opens:
-                    self._do_open(opens)
+                    await self._do_open(opens)
                 if closes:
-                    self._do_close(closes)
+                    await self._do_close(closes)
                 if publishes:
-                    self._commit()
+                    await self._commit()
+            except asyncio.CancelledError:
+                self._abandon()
+                raise
             except BaseException:  # Those that wait were told; what comes begins anew.
                 logger.exception("partition %d is given up", self.partition)
                 self._give_up()
 
-    def _opened(self) -> OwnedLog:
+    async def _opened(self) -> LoopOwnedLog:
         if self._log is None:
             self._in_doubt = []
             opening = self._open_log(self.partition, self._fence, self._settled)
-            opening.open()
+            await opening.open()
             self._log = opening
         return self._log
 
-    def _do_open(self, opens: list[Future[int]]) -> None:
+    async def _do_open(self, opens: list[Future[int]]) -> None:
         try:
-            tail = self._opened().end
+            tail = (await self._opened()).end
         except BaseException as exc:
             self._fail(opens, exc)
+            _pass_cancellation(exc)
             return
         self._answer([(done, tail) for done in opens])
 
-    def _do_close(self, closes: list[tuple[str, int, int, Future[int]]]) -> None:
+    async def _do_close(self, closes: list[tuple[str, int, int, Future[int]]]) -> None:
         epochs: dict[str, int] = {}
         for topic, epoch, _, _ in closes:
             epochs[topic] = max(epoch, epochs.get(topic, 0))
         waiting = [done for _, _, _, done in closes]
         try:
-            closed_at = self._opened().close_ranges(epochs, max(floor for _, _, floor, _ in closes))
+            log = await self._opened()
+            closed_at = await log.close_ranges(epochs, max(floor for _, _, floor, _ in closes))
         except BaseException as exc:
             self._see(exc)  # First: who is told, and tries again, finds the partition given up.
             self._fail(waiting, exc)
+            _pass_cancellation(exc)
             return
         self._answer([(done, closed_at) for done in waiting])
 
-    def _commit(self) -> None:
+    async def _commit(self) -> None:
         """Append what waits, as much as goes together."""
         batch: list[Publish] = []
 
@@ -288,8 +302,8 @@ class Committer:
             return messages, max(each.owned.first for each in batch), epochs
 
         try:
-            log = self._opened()
-            base = log.append(make)
+            log = await self._opened()
+            base = await log.append(make)
         except BaseException as exc:
             if not batch:  # It did not come to that.
                 self._gather(batch)
@@ -299,6 +313,7 @@ class Committer:
             self._end_publishes(batch)
             self._see(exc)
             self._fail([each.done for each in batch], exc)
+            _pass_cancellation(exc)
             return
         if base is None:
             return
@@ -314,7 +329,7 @@ class Committer:
                 ]
             )
 
-    def _note(self, appended: list[tuple[Publish, int]], log: OwnedLog) -> None:
+    def _note(self, appended: list[tuple[Publish, int]], log: LoopOwnedLog) -> None:
         """Have those that look at the partition know what was appended."""
         for each, _ in appended:
             each.owned.published += len(each.messages)
@@ -340,7 +355,7 @@ class Committer:
             else:
                 self._answer([(each.done, _published(each, outcome.id, outcome.id))])
 
-    def _end_publishes(self, ended: Sequence[Publish]) -> None:
+    def _end_publishes(self, ended: Collection[Publish]) -> None:
         if ended:
             with self._lock:
                 for each in ended:
@@ -383,6 +398,19 @@ class Committer:
             self.numbers.forget(owned)
             call_foreign(LISTENER, self._on_fence, owned)
 
+    def _abandon(self) -> None:
+        """The loop ends: so does what waits."""
+        with self._lock:
+            self._end()
+            self._running = False
+            opens, self._opens = self._opens, []
+            closes, self._closes = self._closes, []
+            publishes, self._publishes = self._publishes, collections.deque()
+        self._end_publishes(publishes)
+        waiting = [*opens, *(done for _, _, _, done in closes)]
+        self._fail(waiting, asyncio.CancelledError())
+        self._fail([each.done for each in publishes], asyncio.CancelledError())
+
     @staticmethod
     def _answer(answers: Sequence[tuple[Future[Answer], Answer]]) -> None:
         """Tell each that waits; a callback that fails keeps no other from its answer."""
@@ -393,8 +421,15 @@ class Committer:
     def _fail(
         waiting: Sequence[Future[int]] | Sequence[Future[Published]], exc: BaseException
     ) -> None:
+        if isinstance(exc, asyncio.CancelledError):
+            exc = StoreUnavailableError("the hub is ending", outcome=Outcome.UNKNOWN)
         for done in waiting:
             call_foreign(CALLBACK, done.set_exception, own_copy(exc))
+
+
+def _pass_cancellation(error: BaseException) -> None:
+    if isinstance(error, asyncio.CancelledError):
+        raise error
 
 
 def _with_ids(batch: Sequence[Publish], base: int) -> list[tuple[Publish, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -12,7 +13,9 @@ from hqueue import Address, InvalidInputError, Message, Outcome, StoreUnavailabl
 from hqueue.metadata.managers import HubInfo, Verdict
 from hqueue_workers.hub.writing.committer import Committer
 from hqueue_workers.hub.writing.owned import FencedTopicError, OwnedTopic, Published
+from hqueue_workers.node.runtime import Runtime
 from tests.support.doubles import SteppedClock
+from tests.support.looped import LoopThread
 from tests.support.waiting import wait_for
 
 WAIT_S = 60.0
@@ -45,7 +48,7 @@ class Log:
         self.meet: list[tuple[str, int]] = []
         """Control records that are met when the slot of the next append is lost."""
 
-    def open(self) -> int:
+    async def open(self) -> int:
         self.opened += 1
         return self.end
 
@@ -55,18 +58,19 @@ class Log:
     def disown(self, topic: str) -> None:
         self.owned.pop(topic, None)
 
-    def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
+    async def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
         self.closed.append(dict(topics))
         self.end = max(self.end, floor) + 1
         return self.end - 1
 
-    def append(self, make: Make) -> int | None:
+    async def append(self, make: Make) -> int | None:
         self.entered.release()
         if self.unsettled is not None:
             (first,), self.unsettled = self.unsettled, None
             self.on_settled(first)
         made = make()
-        assert self.gate.wait(WAIT_S)
+        while not self.gate.is_set():
+            await asyncio.sleep(0.001)
         if self.failure is not None:
             raise self.failure
         if self.meet:
@@ -88,6 +92,8 @@ class Place:
     """A committer over a log in memory."""
 
     def __init__(self) -> None:
+        self.thread = LoopThread()
+        self.runtime = self.thread.call(lambda: Runtime(1))
         self.logs: list[Log] = []
         self.clock = SteppedClock(0.0)
         self.fenced: list[OwnedTopic] = []
@@ -100,7 +106,9 @@ class Place:
             self.logs.append(Log(on_fence, on_settled))
             return self.logs[-1]
 
-        self.committer = Committer(0, open_log, on_fence=self.fenced.append, clock=self.clock)
+        self.committer = Committer(
+            0, self.runtime, open_log, on_fence=self.fenced.append, clock=self.clock
+        )
         self.committer.open().result(WAIT_S)
 
     @property
@@ -130,6 +138,8 @@ def place() -> Iterator[Place]:
     yield made
     made.log.gate.set()
     made.committer.close(WAIT_S)
+    made.thread.run(made.runtime.close())
+    made.thread.close()
 
 
 def test_what_waits_while_an_append_is_under_way_goes_together_in_its_order(place: Place) -> None:
@@ -239,7 +249,7 @@ def test_a_publish_that_can_be_no_batch_harms_no_other(place: Place) -> None:
     assert place.put(owned, b"b").result(WAIT_S)
 
 
-def test_all_topics_are_lost_with_the_thread_of_the_log(place: Place) -> None:
+def test_all_topics_are_lost_when_the_log_can_t_be_followed(place: Place) -> None:
     owned = place.own("t")
     place.log.failure = ValueError("the log can't be followed")
     assert isinstance(place.put(owned, b"a").exception(WAIT_S), ValueError)

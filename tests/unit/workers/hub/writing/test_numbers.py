@@ -39,8 +39,10 @@ from hqueue_workers.hub.writing.owned import (
     UnknownNumbersError,
 )
 from hqueue_workers.hub.writing.searches import THREADS, Searches
+from hqueue_workers.node.runtime import Runtime
 from tests.support.backends import MemoryBackend
 from tests.support.hubs import HubThread
+from tests.support.looped import LoopThread
 from tests.support.stopping import stopped_at
 from tests.support.waiting import wait_for
 
@@ -190,7 +192,7 @@ class Log:
         """Whether the appends that fail next, with an unknown outcome, are in the log."""
         self._unsettled: list[int | None] = []
 
-    def open(self) -> int:
+    async def open(self) -> int:
         return self.end
 
     def own(self, topic: str, epoch: int) -> None:
@@ -199,10 +201,10 @@ class Log:
     def disown(self, topic: str) -> None:
         """Nobody else owns it."""
 
-    def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
+    async def close_ranges(self, topics: Mapping[str, int], floor: int = 0) -> int:
         raise NotImplementedError
 
-    def append(self, make: Make) -> int | None:
+    async def append(self, make: Make) -> int | None:
         while self._unsettled:
             self.on_settled(self._unsettled.pop())
         made = make()
@@ -228,10 +230,14 @@ def committer() -> Iterator[tuple[Committer, Log]]:
         logs.append(Log(on_settled))
         return logs[-1]
 
-    made = Committer(0, open_log)
+    thread = LoopThread()
+    runtime = thread.call(lambda: Runtime(1))
+    made = Committer(0, runtime, open_log)
     made.open().result(WAIT_S)
     yield made, logs[0]
     made.close(WAIT_S)
+    thread.run(runtime.close())
+    thread.close()
 
 
 def submit(to: Committer, owned: OwnedTopic, number: int, count: int = 1) -> Future[Published]:
