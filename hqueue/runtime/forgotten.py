@@ -9,6 +9,7 @@ thread that may hold any lock: so the release itself is left to a thread of this
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -19,9 +20,10 @@ import weakref
 from collections.abc import Callable
 from typing import ParamSpec
 
+from hqueue.errors import HQueueError
 from hqueue.runtime import ending
 from hqueue.runtime.fork import register
-from hqueue.runtime.threads import try_start
+from hqueue.runtime.job import Job
 
 __all__ = ["Watched", "weakly"]
 
@@ -71,8 +73,8 @@ def weakly(method: Callable[Parameters, object]) -> Callable[Parameters, None]:
 
 
 class _Releases:
-    """Releases what was forgotten, one after the other, in a thread that is there from the first
-    object on that could be forgotten.
+    """Releases what was forgotten, one after the other, in the background: by what is there from
+    the first object on that could be forgotten.
     """
 
     def __init__(self) -> None:
@@ -80,29 +82,34 @@ class _Releases:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        # The queue's `put` is one that the collector may call in the middle of anything.
-        self.waiting: queue.SimpleQueue[Release] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Release] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._job: Job | None = None
 
     def begin(self) -> None:
-        with self._lock:
-            if self._thread is None:
+        if self._job is None:
+            with self._lock:
                 ending.register(self)
-                self._thread = try_start(self._run, self.waiting, name="hqueue-release")
+                if self._job is None:
+                    with contextlib.suppress(HQueueError):  # Then it is done at the end.
+                        self._job = Job(self._release)
+
+    def put(self, release: Release) -> None:
+        """Called by the collector, perhaps in the middle of anything: this takes no lock."""
+        self._waiting.put(release)
+        if self._job is not None:
+            self._job.ask()
 
     def at_end(self) -> None:
-        """Release what waits: perhaps there is no thread that does."""
+        """Release what waits: perhaps there is nothing else that does."""
+        self._release()
+
+    def _release(self) -> float:
         while True:
             try:
-                _call(self.waiting.get_nowait())
+                _call(self._waiting.get_nowait())
             except queue.Empty:
-                return
-
-    @staticmethod
-    def _run(waiting: queue.SimpleQueue[Release]) -> None:
-        while True:
-            _call(waiting.get())
+                return float("inf")
 
 
 _releases = _Releases()
@@ -118,5 +125,5 @@ def _call(release: Release) -> None:
 def _forget(pid: int, what: str, release: Release, needed: Callable[[], bool]) -> None:
     if os.getpid() != pid or sys.is_finalizing() or not needed():
         return
-    _releases.waiting.put(release)
+    _releases.put(release)
     warnings.warn(f"{what} was never closed", ResourceWarning, stacklevel=2)

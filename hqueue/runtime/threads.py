@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable
 
 from hqueue.errors import ClosedError, HQueueError
-from hqueue.runtime.fork import register
 from hqueue.runtime.interrupts import is_interruption
 
 __all__ = ["REFUSAL", "end", "refused", "start", "try_start"]
@@ -55,7 +54,7 @@ def refused(error: RuntimeError, name: str) -> HQueueError:
 
 def _refusal(thread: threading.Thread) -> RuntimeError | None:
     if threading.current_thread() is threading.main_thread():
-        return _starter.start(thread)
+        return _started_by_another(thread)
     return _started(thread)
 
 
@@ -67,51 +66,26 @@ def _started(thread: threading.Thread) -> RuntimeError | None:
     return None
 
 
-_Wanted = tuple[threading.Thread, "queue.SimpleQueue[RuntimeError | None]"]
+def _started_by_another(thread: threading.Thread) -> RuntimeError | None:
+    """Have a thread started; why that was refused. An interrupted caller leaves it to begin."""
+    if sys.is_finalizing():
+        return RuntimeError(REFUSAL)
+    done: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()
+    try:
+        _thread.start_new_thread(_start_for, (thread, done))  # One call of C.
+        return done.get(timeout=START_S)
+    except RuntimeError as exc:
+        if is_interruption(exc):
+            raise
+        return exc
+    except queue.Empty as exc:
+        if is_interruption(exc):
+            raise
+        return RuntimeError("a thread did not start in time")
 
 
-class _Starter:
-    """Starts threads for the main thread, by a thread that is there from the first one on."""
-
-    def __init__(self) -> None:
-        self.after_fork_in_child()
-        register(self)
-
-    def after_fork_in_child(self) -> None:
-        self._wanted: queue.SimpleQueue[_Wanted] = queue.SimpleQueue()
-        self._serving = threading.Lock()
-
-    def start(self, thread: threading.Thread) -> RuntimeError | None:
-        """Start a thread; returns why it was refused. An interrupted caller leaves it to begin."""
-        if sys.is_finalizing():
-            return RuntimeError(REFUSAL)
-        done: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()
-        try:
-            if not self._serving.locked():
-                # One call of C. Of several that were interrupted just behind it, one stays.
-                _thread.start_new_thread(self._run, (self._wanted, self._serving))
-            self._wanted.put((thread, done))
-            return done.get(timeout=START_S)
-        except RuntimeError as exc:
-            if is_interruption(exc):
-                raise
-            return exc
-        except queue.Empty as exc:
-            if is_interruption(exc):
-                raise
-            return RuntimeError("a thread did not start in time")
-
-    @staticmethod
-    def _run(wanted: queue.SimpleQueue[_Wanted], serving: threading.Lock) -> None:
-        if not serving.acquire(blocking=False):
-            return
-        while True:
-            thread, done = wanted.get()
-            done.put(_started(thread))
-            del thread, done
-
-
-_starter = _Starter()
+def _start_for(thread: threading.Thread, done: queue.SimpleQueue[RuntimeError | None]) -> None:
+    done.put(_started(thread))
 
 
 def start(target: Callable[..., object], *args: object, name: str) -> threading.Thread:

@@ -23,7 +23,6 @@ FILES = {
 OTHERWISE = {
     "hqueue/runtime/held.py": "the one place",
     "hqueue/runtime/waiting.py": "a waiter's own, which nobody else waits for",
-    "hqueue/runtime/threads.py": "its thread holds it for as long as it lives",
     "hqueue/zookeeper/courier.py": "its thread holds it for as long as it lives",
     "hqueue/hbase/native/connection.py": "a call's signal: what waits for it releases nothing",
     "hqueue_workers/hub/owning/region.py": "a topic's record, no lock",
