@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import hqueue
 import hqueue.connecting
 import hqueue.hbase.native
 from hqueue.hbase.native.exchanges import CLIENT, MASTER
+from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.requests import has_value
 from hqueue.hbase.native.store import NativeStore
@@ -24,7 +26,7 @@ from tests.support.proxy import Fate
 
 from .schedule import FAULTS, GATEWAYS, NATIVE, kinds
 from .specification import Specification
-from .ways import opener
+from .ways import route_by
 
 SERVER = Address("127.0.0.3", 1)
 
@@ -39,21 +41,16 @@ def address_of(listener: socket.socket) -> Address:
     return Address("127.0.0.1", listener.getsockname()[1])
 
 
-def test_a_region_server_is_reached_by_its_proxy(listening: socket.socket) -> None:
-    open_to = opener({str(SERVER): str(address_of(listening))})
-    with open_to(SERVER, CLIENT, 30) as opened:
-        assert opened.getpeername() == listening.getsockname()
+def test_a_region_server_is_reached_by_its_proxy_and_the_master_directly() -> None:
+    route = route_by({str(SERVER): "127.0.0.1:1"})
+    assert route(SERVER, CLIENT) == Address("127.0.0.1", 1)
+    assert route(SERVER, MASTER) == SERVER
 
 
-def test_a_region_server_without_a_proxy_is_refused(listening: socket.socket) -> None:
-    open_to = opener({str(SERVER): "127.0.0.1:1"})
+def test_a_region_server_without_a_proxy_is_refused() -> None:
+    route = route_by({str(SERVER): "127.0.0.1:1"})
     with pytest.raises(ConnectionRefusedError, match="no proxy"):
-        open_to(address_of(listening), CLIENT, 30)
-
-
-def test_the_master_is_reached_directly(listening: socket.socket) -> None:
-    with opener({str(SERVER): "127.0.0.1:1"})(address_of(listening), MASTER, 30) as opened:
-        assert opened.getpeername() == listening.getsockname()
+        route(Address("127.0.0.1", 2), CLIENT)
 
 
 def test_clients_of_a_process_that_began_go_through_the_proxies(
@@ -65,21 +62,12 @@ def test_clients_of_a_process_that_began_go_through_the_proxies(
     )
     begun = Specification.begin(specification.to_json())
     assert begun == specification
-    made: list[object] = []
-
-    class Servers:
-        def __init__(self, settings: object, given: object) -> None:
-            self.settings = settings
-            made.append(given)
-
-        def close(self) -> None:
-            made.clear()
-
-    monkeypatch.setattr("hqueue.hbase.native.store.Servers", Servers)
-    with contextlib.closing(hqueue.connecting.open_store(begun.client_settings())):
-        (used,) = made
+    store = hqueue.connecting.open_store(begun.client_settings())
+    with contextlib.closing(store):
         with pytest.raises(ConnectionRefusedError, match="no proxy"):
-            used(SERVER, CLIENT, 1)  # type: ignore[operator]
+            store._servers._opener(SERVER, CLIENT, 1)  # type: ignore[attr-defined]
+        with pytest.raises(ConnectionRefusedError, match="no proxy"):
+            asyncio.run(store._async_servers._opener(SERVER, CLIENT, 1))  # type: ignore[attr-defined]
 
 
 def test_each_way_has_the_kinds_of_faults_that_fit_it() -> None:
@@ -113,7 +101,8 @@ def test_only_conditional_changes_come_late(listening: socket.socket, *, conditi
         proxies.holds_conditional_only = True
         proxies.fate = lambda _: Fate.HOLD
         answering = pool.submit(answer_one)
-        with proxies.open(address_of(listening), CLIENT, 60) as opened:
+        server = proxies.route(address_of(listening), CLIENT)
+        with open_socket(server, CLIENT, 60) as opened:
             opened.sendall(request_front(1, b"Mutate", request, 0, 1_000))
             assert opened.recv(1) == b"", "the connection breaks"
         assert request not in b"".join(came)

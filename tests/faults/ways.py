@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import socket
 from collections.abc import Callable, Iterator, Mapping
 
 import hqueue.hbase.native
 from hqueue import Settings
 from hqueue.hbase.native.exchanges import CLIENT
-from hqueue.hbase.native.opening import OpenSocket, open_socket
+from hqueue.hbase.native.opening import Route
 from hqueue.hbase.native.store import NativeStore
 from hqueue.local import LocalServer
 from hqueue.settings.addresses import Address
 from tests.support.native_proxies import NativeProxies
 from tests.support.proxy import Fate, Proxies
 
-__all__ = ["GatewayWays", "NativeWays", "Ways", "install", "opener", "ways_to"]
+__all__ = ["GatewayWays", "NativeWays", "Ways", "install", "route_by", "ways_to"]
 
 
 class GatewayWays:
@@ -102,26 +101,26 @@ def ways_to(server: LocalServer) -> Iterator[Ways]:
             yield NativeWays(server, native)
 
 
-def opener(addresses: Mapping[str, str]) -> OpenSocket:
-    """Opens sockets to proxies where a region server is meant.
+def route_by(addresses: Mapping[str, str]) -> Route:
+    """Leads to proxies where a region server is meant.
 
     A region server without a proxy is refused: no request may pass by the proxies.
     """
 
-    def opened(address: Address, service: str, timeout_s: float) -> socket.socket:
+    def route(address: Address, service: str) -> Address:
         if service != CLIENT:
-            return open_socket(address, service, timeout_s)
+            return address
         proxy = addresses.get(str(address))
         if proxy is None:
             raise ConnectionRefusedError(f"no proxy stands before {address}")
         host, _, port = proxy.rpartition(":")
-        return open_socket(Address(host, int(port)), service, timeout_s)
+        return Address(host, int(port))
 
-    return opened
+    return route
 
 
 def install(addresses: Mapping[str, str]) -> None:
     """Let all clients that this process opens from now on go through these proxies, if any."""
     if addresses:
-        made = functools.partial(NativeStore, opener=opener(addresses))
+        made = functools.partial(NativeStore, route=route_by(addresses))
         hqueue.hbase.native.NativeStore = made  # type: ignore[assignment,misc]

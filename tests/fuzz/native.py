@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,8 +15,6 @@ from hypothesis import strategies as st
 
 from hqueue import HQueueError, Settings
 from hqueue.format import rowkey
-from hqueue.hbase.native.async_opening import open_socket_async
-from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.store import NativeStore
 from hqueue.log.store import LogPort
 from hqueue.settings.addresses import Address
@@ -69,17 +66,11 @@ class SpoilingServer:
             self._answered = 0
             self._plan = plan
 
-    def open(self, address: Address, service: str, timeout_s: float) -> socket.socket:
-        """Open a socket to it; a damaged address leads nowhere."""
+    def route(self, address: Address, service: str) -> Address:
+        """The way to it; a damaged address leads nowhere."""
         if address != self.server.address:
             raise ConnectionRefusedError("nobody is there")
-        return open_socket(address, service, timeout_s)
-
-    async def open_async(self, address: Address, service: str, timeout_s: float) -> socket.socket:
-        """As `open`, for event loops."""
-        if address != self.server.address:
-            raise ConnectionRefusedError("nobody is there")
-        return await open_socket_async(address, service, timeout_s)
+        return address
 
     def _answer(self, asked: Asked) -> list[bytes]:
         with self._lock:
@@ -141,9 +132,7 @@ def _call(given: tuple[Mapping[int, list[Damage]], str, bool, bool]) -> None:
         request_timeout_ms=REQUEST_MS,
         operation_timeout_ms=REQUEST_MS,
     )
-    store = NativeStore(
-        settings, served.nodes.read, SteppedClock(WALL_MS), served.open, served.open_async
-    )
+    store = NativeStore(settings, served.nodes.read, SteppedClock(WALL_MS), served.route)
     log = looped(store.async_log("q"), _thread()) if in_loop else store.log("q")
     began_s = time.monotonic()
     try:

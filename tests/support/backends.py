@@ -179,8 +179,7 @@ class NativeBackend:
         return NativeStore(
             made,
             lambda path: proxies.read_node(nodes.read, path),
-            opener=proxies.open,
-            async_opener=proxies.open_async,
+            route=proxies.route,
         )
 
     def client_through(self, proxies: NativeProxies, settings: Mapping[str, object]) -> Client:

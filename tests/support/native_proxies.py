@@ -12,10 +12,8 @@ import threading
 from collections.abc import Callable
 
 from hqueue.errors import StoreUnavailableError
-from hqueue.hbase.native.opening import open_socket
 from hqueue.hbase.native.protocol import pb
 from hqueue.hbase.native.wire import LENGTH, preamble, varint
-from hqueue.runtime.loop import in_thread
 from hqueue.settings.addresses import Address
 from tests.support.proxy import Fate
 
@@ -27,8 +25,8 @@ TIMEOUT_S = 60
 
 
 class NativeProxies:
-    """Proxies before all servers of a cluster, made when they are first spoken to: `open` opens
-    sockets to them, as an `OpenSocket`.
+    """Proxies before all servers of a cluster, made when they are first spoken to: `route` leads to
+    them, as a `Route`.
     """
 
     def __init__(self) -> None:
@@ -42,16 +40,11 @@ class NativeProxies:
         self._lock = threading.Lock()
         self._proxies: dict[Address, _Proxy] = {}
 
-    def open(self, address: Address, service: str, timeout_s: float) -> socket.socket:
+    def route(self, address: Address, service: str) -> Address:
+        """Where the proxy before a server listens, unless the way is cut."""
         if self._down:
             raise ConnectionRefusedError("the way is cut")
-        return open_socket(self.before(address), service, timeout_s)
-
-    async def open_async(self, address: Address, service: str, timeout_s: float) -> socket.socket:
-        """As `open`, for event loops."""
-        opened = await in_thread(self.open, address, service, timeout_s)
-        opened.setblocking(False)
-        return opened
+        return self.before(address)
 
     def read_node(self, read: Callable[[str], bytes | None], path: str) -> bytes | None:
         """A node of ZooKeeper's. That of the cluster's ID has a fate, as a method has; what is lost

@@ -2,7 +2,7 @@
 
 Here is the place of what proves who speaks, and of what hides it from others: SASL's frames go
 between the preamble and the connection header, TLS around the socket before both. Neither is there
-yet. Tests pass another way to open sockets.
+yet.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from collections.abc import Callable
 from hqueue.hbase.native.wire import connection_header, preamble
 from hqueue.settings.addresses import Address
 
-__all__ = ["OpenSocket", "greeting", "open_socket", "set_options"]
+__all__ = ["OpenSocket", "Route", "direct", "greeting", "open_socket", "set_options"]
 
 OpenSocket = Callable[[Address, str, float], socket.socket]
 """Opens a socket on which requests to a service may follow: by its address, the service's name,
 and the bound in seconds. Raises `OSError`."""
+
+Route = Callable[[Address, str], Address]
+"""Where a server's service is reached, by its address and the service's name: tests put something
+between. Raises `OSError` where it is not."""
+
+
+def direct(address: Address, service: str) -> Address:
+    """Where it listens."""
+    return address
 
 
 def open_socket(address: Address, service: str, timeout_s: float) -> socket.socket:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hqueue.hbase.native.appends import TableAppends
-from hqueue.hbase.native.async_opening import AsyncOpenSocket, open_socket_async
+from hqueue.hbase.native.async_opening import open_socket_async
 from hqueue.hbase.native.async_servers import AsyncServers
 from hqueue.hbase.native.faces import Via
 from hqueue.hbase.native.locations import PartitionLocations
 from hqueue.hbase.native.master import Master
 from hqueue.hbase.native.masters_registry import MastersRegistry
-from hqueue.hbase.native.opening import OpenSocket, open_socket
+from hqueue.hbase.native.opening import Route, direct, open_socket
 from hqueue.hbase.native.reads import TableReads
 from hqueue.hbase.native.records import RecordTable
 from hqueue.hbase.native.regions import Meta, RegionMap
@@ -42,8 +42,7 @@ class NativeStore:
         settings: the bounds.
         read_node: reads ZooKeeper's nodes, to find HBase's servers where no masters are given.
         clock: where time comes from.
-        opener: how sockets to servers are opened.
-        async_opener: the same for event loops.
+        route: where servers are reached.
     """
 
     def __init__(
@@ -51,13 +50,14 @@ class NativeStore:
         settings: Settings,
         read_node: ReadNode,
         clock: Clock = SYSTEM_CLOCK,
-        opener: OpenSocket = open_socket,
-        async_opener: AsyncOpenSocket = open_socket_async,
+        route: Route = direct,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._servers = Servers(settings, opener)
-        self._async_servers = AsyncServers(settings, async_opener)
+        self._servers = Servers(settings, lambda a, s, t: open_socket(route(a, s), s, t))
+        self._async_servers = AsyncServers(
+            settings, lambda a, s, t: open_socket_async(route(a, s), s, t)
+        )
         self._registry = open_registry(settings, read_node)
         self._meta = Meta(self._registry)
         self.tables = Tables(Master(self._servers, self._registry, clock))
