@@ -19,9 +19,9 @@ __all__ = ["AsyncCall", "AsyncConnection"]
 LOOK_EVERY_S = 0.25
 """How often a caller that waits for room looks whether there is some."""
 
-
 GATHERED_BYTES = 64 * 1024
-"""Pieces of a request are joined up to there: a copy costs less than another call of the system."""
+"""Requests, and pieces of one, are joined up to there: a copy costs less than another call of the
+system."""
 
 
 class AsyncCall(Call):
@@ -44,7 +44,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
     wherever it waits, without harm to others: a request that was not handed to the transport is not
     sent; of one that was, the answer is thrown away when it comes, and what became of it is
     unknown. Callers wait for room: no more than `REQUESTS_MAX` requests are under way, and the
-    transport keeps the rest of one request at most.
+    transport keeps the rest of one request at most, or of small ones that went together.
+
+    A request that is alone is handed over at once. Small ones that come while others are under way
+    go together, when what the loop is about to do is done.
 
     Use `attach` to make one.
 
@@ -60,6 +63,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._calls = Calls[AsyncCall]()
         self._room: deque[asyncio.Future[None]] = deque()
         """Who waits for it."""
+        self._outbox: list[tuple[AsyncCall, bytes]] = []
+        """Requests that go together soon."""
+        self._outbox_bytes = 0
         self._drained: asyncio.Future[bool] | None = None
         """While the transport keeps a part of a request: whether that was sent, in the end."""
         self._timer: asyncio.TimerHandle | None = None
@@ -97,7 +103,15 @@ class AsyncConnection(asyncio.BufferedProtocol):
             if not self._calls.has_room():
                 await self._await_room(call)
             self._calls.add(call)
-            await self._send(call, [call.front(method, message, cell_bytes), *filter(None, cells)])
+            front = call.front(method, message, cell_bytes)
+            while self._drained is not None and call.left_s > 0:  # Another is not sent as a whole.
+                await asyncio.wait([self._drained], timeout=call.left_s)
+            if call.left_s <= 0:
+                raise UnsentError("there was no time left to send it")
+            if self._calls.single or cell_bytes + len(front) > GATHERED_BYTES:
+                await self._send(call, [front, *filter(None, cells)])
+            else:
+                self._put_out(call, b"".join((front, *cells)))
         except BaseException:
             self.give_up(call)
             raise
@@ -107,6 +121,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Await an answer.
 
         Raises:
+            UnsentError: it was not sent, in the end.
             NoAnswerError: none came in time, or the connection ended.
         """
         try:
@@ -210,33 +225,56 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._room.popleft().set_result(None)
 
     async def _send(self, call: AsyncCall, pieces: list[bytes]) -> None:
-        while self._drained is not None:  # Another request is not sent as a whole yet.
-            await asyncio.wait([self._drained], timeout=max(0.0, call.left_s))
-            if call.left_s <= 0:
-                break
-        if call.left_s <= 0:
-            raise UnsentError("there was no time left to send it")
-        transport = self._transport
-        if self._calls.failure is not None or transport is None or transport.is_closing():
-            raise UnsentError("the connection is closed") from self._calls.failure
-        call.sent_s = time.monotonic()
-        for piece in _gathered(pieces):
-            transport.write(piece)  # `writelines` doesn't pause, before Python 3.12.9 and 3.13.2.
-        if transport.is_closing():  # That failed: half a request is never done.
-            raise UnsentError("the connection is closed")
-        if self._drained is not None:
-            await self._await_sent(call, self._drained)
-
-    async def _await_sent(self, call: AsyncCall, drained: asyncio.Future[bool]) -> None:
-        """Wait until the transport keeps nothing of a request. Only then may another follow; so one
-        that takes too long ends the connection, though its caller may have left.
-        """
-        stuck = self._loop.call_later(max(0.0, call.left_s), self._end_if_stuck, drained)
-        drained.add_done_callback(lambda _: stuck.cancel())
+        self._write([call], pieces)
+        if (drained := self._drained) is None:
+            return
         await asyncio.wait([drained])
         if not drained.result():
             failure = self._calls.failure
             raise UnsentError(f"{type(failure).__name__}: {failure}") from failure
+
+    def _put_out(self, call: AsyncCall, request: bytes) -> None:
+        """Let a request go with others, soon."""
+        if not self._outbox:
+            self._loop.call_soon(self._send_together)
+        self._outbox.append((call, request))
+        self._outbox_bytes += len(request)
+        if self._outbox_bytes > GATHERED_BYTES:
+            self._send_together()
+
+    def _send_together(self) -> None:
+        """Send what was put out, but for requests whose callers have left."""
+        if self._drained is not None:
+            return  # They go when that is sent.
+        outbox, self._outbox, self._outbox_bytes = self._outbox, [], 0
+        left = [(call, request) for call, request in outbox if self._calls.has(call)]
+        try:
+            if left:
+                self._write([call for call, _ in left], [request for _, request in left])
+        except UnsentError as exc:
+            _refuse(left, exc)
+
+    def _write(self, calls: Sequence[AsyncCall], pieces: Sequence[bytes]) -> None:
+        """Hand requests over to the transport. If it has to keep a part, nothing follows until that
+        is sent; so what takes too long ends the connection, though its callers may have left.
+
+        Raises:
+            UnsentError: the connection ended. None was sent as a whole.
+        """
+        transport = self._transport
+        if self._calls.failure is not None or transport is None or transport.is_closing():
+            raise UnsentError("the connection is closed") from self._calls.failure
+        sent_s = time.monotonic()
+        for call in calls:
+            call.sent_s = sent_s
+        for piece in _gathered(pieces):
+            transport.write(piece)  # `writelines` doesn't pause, before Python 3.12.9 and 3.13.2.
+        if transport.is_closing():  # That failed: half a request is never done.
+            raise UnsentError("the connection is closed")
+        if (drained := self._drained) is not None:
+            left_s = max(0.0, *(call.left_s for call in calls))
+            stuck = self._loop.call_later(left_s, self._end_if_stuck, drained)
+            drained.add_done_callback(lambda _: stuck.cancel())
 
     def _end_if_stuck(self, drained: asyncio.Future[bool]) -> None:
         if not drained.done():
@@ -246,6 +284,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(was_sent)
+        if was_sent and self._outbox:
+            self._send_together()
 
     def _wake_at(self, ends_s: float) -> None:
         """Have callers woken by then whose time is over. One timer does for all."""
@@ -264,6 +304,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._wake_at(next_s)
 
     def _fail(self, failure: BaseException) -> None:
+        outbox, self._outbox = self._outbox, []
+        _refuse(outbox, failure)
         if self._calls.fail(failure) and self._transport is not None:
             self._transport.abort()
         self._let_write(False)
@@ -278,6 +320,13 @@ class AsyncConnection(asyncio.BufferedProtocol):
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+
+
+def _refuse(outbox: Iterable[tuple[AsyncCall, bytes]], failure: BaseException) -> None:
+    """Let callers know that their requests were not sent."""
+    for call, _ in outbox:
+        call.result = call.result or UnsentError(f"the connection is closed: {failure}")
+        call.wake()
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:

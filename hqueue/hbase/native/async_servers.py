@@ -181,6 +181,8 @@ class AsyncServers:
     ) -> Answer | HQueueError:
         try:
             said = await connection.finish(call)
+        except UnsentError as exc:
+            return unsent(request, table, exc)
         except NoAnswerError as exc:
             return unanswered(request, table, exc, closed=self._closed)
         return answered(request, table, said)

@@ -66,11 +66,16 @@ class Call(abc.ABC):
         """Its answer, once its time is over or it has a result.
 
         Raises:
+            UnsentError: it was not sent before.
             NoAnswerError: none came in time, or the connection ended.
         """
         result = self.result
+        if result is None and not self.sent_s:
+            raise UnsentError("there was no time left to send it")
         if result is None:
             raise NoAnswerError("no answer in time")
+        if isinstance(result, UnsentError):
+            raise result
         if isinstance(result, BaseException) and not isinstance(result, RemoteError):
             raise NoAnswerError(str(result)) from result
         return result
@@ -112,6 +117,10 @@ class Calls(Generic[Under]):
         self._number = call.number = self._number % CALL_NUMBER_MAX + 1
         self._under_way[call.number] = call
 
+    def has(self, call: Under) -> bool:
+        """Whether its caller has not left."""
+        return self._under_way.get(call.number) is call
+
     def deliver(self, number: int, result: Answer | RemoteError) -> bool:
         """An answer came: give it to its caller, or throw it away where that has left; whether
         that made room.
@@ -131,7 +140,7 @@ class Calls(Generic[Under]):
 
     def leave(self, call: Under) -> bool:
         """A caller goes, with an answer or without; whether it was there, which made room."""
-        if self._under_way.get(call.number) is not call:
+        if not self.has(call):
             return False
         self.used_s = time.monotonic()
         self._drop(call)
@@ -173,6 +182,11 @@ class Calls(Generic[Under]):
     def usable(self) -> bool:
         """Whether another request may be sent on the connection, as far as it is known."""
         return self.failure is None and not self.retired
+
+    @property
+    def single(self) -> bool:
+        """Whether one request alone is under way."""
+        return len(self._under_way) == 1
 
     @property
     def silent(self) -> bool:

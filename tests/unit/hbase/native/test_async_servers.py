@@ -292,6 +292,90 @@ async def test_many_share_a_connection_in_one_thread() -> None:
             assert len(server.services) == 1
 
 
+class Writes:
+    """A transport, and what is handed over to it."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._transport = connection._transport
+        self.written: list[int] = []
+        connection._transport = self  # type: ignore[assignment]
+
+    def write(self, data: bytes) -> None:
+        self.written.append(len(data))
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+@run
+async def test_small_requests_of_one_turn_go_together_and_one_alone_goes_at_once() -> None:
+    with serving() as server:
+        async with opened() as servers:
+            await ask(servers, server, b"first")
+            writes = Writes(connection_of(servers))
+            messages = [b"%d" % number for number in range(200)]
+            assert await asyncio.gather(*(ask(servers, server, m) for m in messages)) == messages
+            assert len(writes.written) == 2
+            large = [b"x" * 40_000] * 5
+            assert await asyncio.gather(*(ask(servers, server, m) for m in large)) == large
+            assert max(writes.written) < 100_000
+            writes.written.clear()
+            alone = asyncio.create_task(ask(servers, server, b"alone"))
+            await asyncio.sleep(0)
+            assert len(writes.written) == 1
+            assert await alone == b"alone"
+
+
+async def put_out(servers: AsyncServers, server: ScriptedServer) -> list[asyncio.Task[bytes]]:
+    """Requests of one turn: the first is sent, and the others are about to be."""
+    tasks = [asyncio.create_task(ask(servers, server, b"%d" % number)) for number in range(4)]
+    connection = connection_of(servers)
+    while len(connection._outbox) < 3:
+        await asyncio.sleep(0)
+    return tasks
+
+
+@run
+async def test_what_waits_behind_a_large_request_is_not_sent_for_one_who_is_cancelled() -> None:
+    messages: list[bytes] = []
+    goes_on = threading.Event()
+
+    def script(asked: Asked) -> list[bytes]:
+        messages.append(asked.message)
+        if asked.message == b"hold":
+            goes_on.wait(30)
+        return echo(asked)
+
+    with serving(script) as server:
+        async with opened() as servers:
+            hold = asyncio.create_task(ask(servers, server, b"hold"))
+            await until(lambda: messages)
+            small = [asyncio.create_task(ask(servers, server, b"%d" % n)) for n in range(3)]
+            behind = asyncio.create_task(servers.ask_all([large(server)], "q"))
+            connection = connection_of(servers)
+            await until(lambda: connection._drained)
+            assert len(connection._outbox) == 3
+            await cancelled(small[1])
+            goes_on.set()
+            assert await asyncio.gather(hold, small[0], small[2]) == [b"hold", b"0", b"2"]
+            await behind
+            assert messages == [b"hold", b"", b"0", b"2"]
+
+
+@run
+async def test_what_was_about_to_be_sent_when_the_connection_ended_is_not_applied() -> None:
+    with serving(lambda asked: echo(asked) if asked.message == b"first" else []) as server:
+        async with opened() as servers:
+            await ask(servers, server, b"first")
+            tasks = await put_out(servers, server)
+            connection_of(servers)._fail(ConnectionError("it ended"))
+            errors = await asyncio.gather(*tasks, return_exceptions=True)
+            outcomes = [each.outcome for each in errors if isinstance(each, HQueueError)]
+            assert outcomes == [Outcome.UNKNOWN] + [Outcome.NOT_APPLIED] * 3
+
+
 @run
 async def test_each_is_given_up_at_its_own_time() -> None:
     with serving(lambda asked: []) as server:
