@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from hqueue.errors import SubscriptionStateExistsError as SubscriptionStateExistsError
     from hqueue.errors import TopicFencedError as TopicFencedError
     from hqueue.errors import UnsupportedFormatError as UnsupportedFormatError
-    from hqueue.format import Header as Header
-    from hqueue.format import TopicEntry as TopicEntry
+    from hqueue.format.header import Header as Header
+    from hqueue.format.header import TopicEntry as TopicEntry
     from hqueue.groups import ConsumerOptions as ConsumerOptions
     from hqueue.groups import GroupDescription as GroupDescription
     from hqueue.groups import GroupListing as GroupListing
@@ -178,7 +178,7 @@ _MODULES = {
         "SubscriberExistsError SubscriberNotFoundError SubscriptionStateError "
         "SubscriptionStateExistsError TopicFencedError UnsupportedFormatError"
     ),
-    "hqueue.format": "Header TopicEntry",
+    "hqueue.format.header": "Header TopicEntry",
     "hqueue.groups": ("ConsumerOptions GroupDescription GroupListing GroupPartition OnPartitions"),
     "hqueue.log": "Batch PartitionReader",
     "hqueue.log.check": "Finding PartitionCheck",

@@ -18,7 +18,7 @@ from hqueue.errors import (
     QueueExistsError,
     QueueNotFoundError,
 )
-from hqueue.format import Bodies
+from hqueue.format.header import Bodies
 from hqueue.groups import GroupDescription, GroupListing
 from hqueue.handle import Cluster
 from hqueue.log import Appended

@@ -18,7 +18,7 @@ from hqueue.consume.topic_lags import topic_lags
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_scanner import TopicScanner
 from hqueue.errors import InvalidInputError, NoTopicPersistenceInfoError
-from hqueue.format import Header
+from hqueue.format.header import Header
 from hqueue.handle import QueueLog
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import PartitionCheck

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from hqueue.consume.decode import messages_of
 from hqueue.errors import CorruptLogError
-from hqueue.format import RAW, SCATTERED, TopicEntry, offsets_at, positions
 from hqueue.format.arrow import HEADERS
+from hqueue.format.cells import offsets_at, positions
 from hqueue.format.columns import HeadersColumn, KeysColumn
+from hqueue.format.header import RAW, SCATTERED, TopicEntry
 from hqueue.log import Batch
 from hqueue.settings.limits import BATCH_MESSAGES_MAX, SEQUENCE_BITS
 

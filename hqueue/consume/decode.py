@@ -8,14 +8,8 @@ from operator import attrgetter
 from typing import TypeVar
 
 from hqueue.errors import CorruptLogError
-from hqueue.format import (
-    SCATTERED,
-    TopicEntry,
-    decode_bodies,
-    decode_headers,
-    decode_keys,
-    positions,
-)
+from hqueue.format.cells import decode_bodies, decode_headers, decode_keys, positions
+from hqueue.format.header import SCATTERED, TopicEntry
 from hqueue.log import Batch
 from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID

@@ -7,7 +7,7 @@ from functools import partial
 
 from hqueue.consume.fetcher import Fetch, to_check, together
 from hqueue.errors import HQueueError
-from hqueue.format import decode_header
+from hqueue.format.header import decode_header
 from hqueue.log import Batch, PartitionCursor
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ports import Row

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
 from hqueue.consume.skipped_batches import SkipCounts, SkippedBatches, SkipRecord
-from hqueue.format import Header
+from hqueue.format.header import Header
 from hqueue.log import Batch, PartitionReader
 from hqueue.log.check import Finding, PartitionCheck, PartitionChecker
 from hqueue.log.context import QueueContext

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from hqueue.errors import CorruptLogError, InvalidInputError, StoreUnavailableError
-from hqueue.format import MESSAGES, Header, TopicEntry, rowkey
+from hqueue.format import rowkey
+from hqueue.format.header import MESSAGES, Header, TopicEntry
 from hqueue.log.check import problems_in
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hqueue.consume.skipped_batches import SkipCounts
-from hqueue.format import Bodies
+from hqueue.format.header import Bodies
 from hqueue.handle.queue_log import QueueLog
 from hqueue.log import Appended
 from hqueue.log.store import PartitionLocation, TablePort

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hqueue.consume.loop_reader import LoopReader
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.skipped_batches import SkipCounts
-from hqueue.format import Bodies
+from hqueue.format.header import Bodies
 from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.store import AsyncLogPort, LogPort

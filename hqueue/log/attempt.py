@@ -11,7 +11,8 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
-from hqueue.format import Bodies, Header, decode_header, encode_header, rowkey
+from hqueue.format import rowkey
+from hqueue.format.header import Bodies, Header, decode_header, encode_header
 from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
 from hqueue.log.steps import Backwards, DeleteRow, HeaderAt, Headers, PutIfAbsent, Work

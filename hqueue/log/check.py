@@ -6,18 +6,10 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hqueue.errors import CorruptLogError
-from hqueue.format import (
-    CONTROL,
-    MESSAGES,
-    Header,
-    decode_bodies,
-    decode_headers,
-    decode_keys,
-    fences_of,
-    owners_of,
-    plain_cell,
-    positions,
-)
+from hqueue.format.cells import decode_bodies, decode_headers, decode_keys, positions
+from hqueue.format.compression import plain_cell
+from hqueue.format.control import fences_of, owners_of
+from hqueue.format.header import CONTROL, MESSAGES, Header
 from hqueue.log.ports import Row
 from hqueue.log.ranges import RangeCheck, Verdict
 from hqueue.log.rows import header_of

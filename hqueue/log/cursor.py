@@ -7,7 +7,8 @@ import logging
 from collections.abc import Collection, Iterable
 
 from hqueue.errors import CorruptLogError, HQueueError
-from hqueue.format import CONTROL, Header, TopicEntry, owners_of
+from hqueue.format.control import owners_of
+from hqueue.format.header import CONTROL, Header, TopicEntry
 from hqueue.log.ports import Row, RowStream
 from hqueue.log.rows import header_of
 from hqueue.log.skipping import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from hqueue.format import MESSAGES
+from hqueue.format.header import MESSAGES
 from hqueue.log.offsets import ends_of
 from hqueue.log.ports import Row
 from hqueue.log.rows import header_of

@@ -6,7 +6,8 @@ import dataclasses
 import struct
 
 from hqueue.errors import CorruptLogError, IdempotencyKeyTooOldError, StoreUnavailableError
-from hqueue.format import Bodies, rowkey
+from hqueue.format import rowkey
+from hqueue.format.header import Bodies
 from hqueue.log.ports import Row
 from hqueue.log.steps import Headers, Newest, Work
 from hqueue.log.tail import LogPosition

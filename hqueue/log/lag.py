@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hqueue.format import Header
+from hqueue.format.header import Header
 from hqueue.log.offsets import batch_at, passed_by
 from hqueue.log.ports import Row
 from hqueue.log.rows import header_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hqueue.errors import CorruptLogError
-from hqueue.format import SCATTERED, Header
+from hqueue.format.header import SCATTERED, Header
 from hqueue.log.steps import Work
 from hqueue.log.tail import LogPosition
 from hqueue.log.walk import BrokenOffError, HeaderWalk, walk_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from hqueue.format import Header
+from hqueue.format.header import Header
 from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
 from hqueue.log.steps import Headers, Newest, Work, ask

@@ -17,17 +17,9 @@ from hqueue.errors import (
     StoreUnavailableError,
     TopicFencedError,
 )
-from hqueue.format import (
-    CONTROL,
-    MESSAGES,
-    NONCE_BYTES,
-    Bodies,
-    encode_fences,
-    fences_of,
-    rowkey,
-    with_owners,
-)
-from hqueue.format.control import EPOCH_MAX
+from hqueue.format import rowkey
+from hqueue.format.control import EPOCH_MAX, encode_fences, fences_of, with_owners
+from hqueue.format.header import CONTROL, MESSAGES, NONCE_BYTES, Bodies
 from hqueue.log.attempt import Appended, Attempt
 from hqueue.log.steps import Work
 from hqueue.log.tail import LogPosition, TailCache

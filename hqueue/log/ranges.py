@@ -8,7 +8,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from hqueue.format import CONTROL, Header, rowkey
+from hqueue.format import rowkey
+from hqueue.format.header import CONTROL, Header
 from hqueue.message_id import MessageID
 
 __all__ = ["OwnedRange", "RangeCheck", "Verdict", "contradictions"]

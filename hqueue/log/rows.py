@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hqueue.format import Header, decode_header
+from hqueue.format.header import Header, decode_header
 from hqueue.log.ports import Row
 
 __all__ = ["header_of"]

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from hqueue.errors import CorruptLogError
-from hqueue.format import Header, TopicEntry, plain_cell
+from hqueue.format.compression import plain_cell
+from hqueue.format.header import Header, TopicEntry
 from hqueue.log.ports import Row
 from hqueue.log.steps import Work
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hqueue.errors import StoreUnavailableError
-from hqueue.format import Header
+from hqueue.format.header import Header
 from hqueue.log.ports import Row
 from hqueue.log.rows import header_of
 from hqueue.log.steps import Newest, Work

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from hqueue.format import SCATTERED, Header, TopicEntry, owners_of
+from hqueue.format.control import owners_of
+from hqueue.format.header import SCATTERED, Header, TopicEntry
 from hqueue.log.offsets import count_before
 from hqueue.log.ports import Row
 from hqueue.log.steps import Work

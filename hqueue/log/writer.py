@@ -8,7 +8,7 @@ import os
 from itertools import pairwise
 
 from hqueue.errors import HQueueError, Outcome, StoreUnavailableError
-from hqueue.format import NONCE_BYTES, Bodies
+from hqueue.format.header import NONCE_BYTES, Bodies
 from hqueue.log.attempt import Appended, Attempt, check_same
 from hqueue.log.history import History
 from hqueue.log.ports import Row

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from hqueue.errors import HQueueError, UnsupportedFormatError
-from hqueue.format import NONCE_BYTES
+from hqueue.format.header import NONCE_BYTES
 from hqueue.format.rowkey import ROW_KEY_BYTES
 from hqueue.message_id import MessageID
 from hqueue.metadata.append_keys import KEY_ID_BYTES, SECRET_BYTES, AppendKey, AppendKeys

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError
-from hqueue.format import CODECS, FORMAT_1, Bodies, compressed
+from hqueue.format.compression import CODECS, compressed
+from hqueue.format.header import FORMAT_1, Bodies
 from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.ports import WritePort

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic
 
 from hqueue.errors import BufferFullError, ClosedError, InvalidInputError
-from hqueue.format import Bodies
+from hqueue.format.header import Bodies
 from hqueue.message import Headers, Message, headers_size
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.batch_writer import BatchWriter, ends_ms

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, cast
 
 from hqueue.errors import ClosedError, Outcome
-from hqueue.format import Bodies, encode_values
+from hqueue.format.cells import encode_values
+from hqueue.format.header import Bodies
 from hqueue.message import Headers
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.runtime.interrupts import is_interruption

@@ -8,7 +8,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from hqueue.errors import InvalidInputError
-from hqueue.format import FORMAT_1, Bodies, encode_bodies, encode_message
+from hqueue.format.cells import encode_bodies, encode_message
+from hqueue.format.header import FORMAT_1, Bodies
 from hqueue.message import Headers, Message, Messages, ReceivedMessage
 from hqueue.settings import reserved
 from hqueue.settings.limits import BATCH_MESSAGES_MAX

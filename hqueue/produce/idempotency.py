@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 
 from hqueue.errors import FencedError, InvalidInputError, StoreUnavailableError
-from hqueue.format import NONCE_BYTES
+from hqueue.format.header import NONCE_BYTES
 from hqueue.log.ports import RecordPort
 from hqueue.message_id import MessageID, id_of
 from hqueue.metadata import check_name, encoding

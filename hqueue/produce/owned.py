@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hqueue.format import CODECS, Bodies, compressed, encode_bodies
+from hqueue.format.cells import encode_bodies
+from hqueue.format.compression import CODECS, compressed
+from hqueue.format.header import Bodies
 from hqueue.log import Appended, PartitionWriter
 from hqueue.log.context import QueueContext
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hqueue.errors import InvalidInputError
-from hqueue.format import FORMAT_1
+from hqueue.format.header import FORMAT_1
 from hqueue.message import Message
 from hqueue.message_id import MessageID, MessageIDs
 from hqueue.produce.appender import Appender

@@ -35,7 +35,7 @@ from hqueue.errors import (
     MessageTooLargeError,
     UnsupportedFormatError,
 )
-from hqueue.format import encode_message
+from hqueue.format.cells import encode_message
 from hqueue.handle import QueueLog
 from hqueue.message import Message, ReceivedMessage, topic_bytes
 from hqueue.message_id import MessageID

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hqueue.errors import InvalidInputError
-from hqueue.format import check_count, check_size
+from hqueue.format.cells import check_count, check_size
 from hqueue.message import Message, check_headers_of
 from hqueue.metadata.managers import SubscriptionPreferences, TopicAccess, check_names
 from hqueue.produce.encode import headers_to_put

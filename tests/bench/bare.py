@@ -12,7 +12,9 @@ from typing import Any
 import happybase
 
 from hqueue import Message, Settings
-from hqueue.format import encode_bodies, encode_header, rowkey
+from hqueue.format import rowkey
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import encode_header
 from hqueue.hbase.native.cells import put_cells
 from hqueue.hbase.native.exchanges import Request
 from hqueue.hbase.native.protocol import pb

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from hqueue.consume.arrow import record_batch
 from hqueue.consume.decode import messages_of
 from hqueue.errors import CorruptLogError
-from hqueue.format import decode_bodies, decode_header, plain_cell, positions, rowkey
+from hqueue.format import rowkey
+from hqueue.format.cells import decode_bodies, positions
+from hqueue.format.compression import plain_cell
+from hqueue.format.header import decode_header
 from hqueue.log import Batch
 from hqueue.settings.limits import MESSAGE_ID_MAX
 

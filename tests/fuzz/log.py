@@ -14,7 +14,9 @@ from hqueue.consume.arrow import record_batch
 from hqueue.consume.decode import messages_of
 from hqueue.consume.follow import follow
 from hqueue.errors import CorruptLogError, HQueueError
-from hqueue.format import Bodies, encode_bodies, rowkey
+from hqueue.format import rowkey
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import Bodies
 from hqueue.log import PartitionReader, PartitionWriter
 from hqueue.log.check import PartitionChecker
 from hqueue.log.ranges import RangeCheck

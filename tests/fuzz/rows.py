@@ -18,7 +18,9 @@ from pathlib import Path
 import zstandard
 from hypothesis import strategies as st
 
-from hqueue.format import ZSTD, Bodies, compressed, control_record, encode_bodies, encode_header
+from hqueue.format.cells import control_record, encode_bodies
+from hqueue.format.compression import compressed
+from hqueue.format.header import ZSTD, Bodies, encode_header
 from tests.support.batches import bodies_lists
 
 from .damage import NUMBERS, Damage, damaged, damages

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hqueue import InvalidInputError, Message, Messages, Queue
-from hqueue.format import encode_values
+from hqueue.format.cells import encode_values
 from tests.support.backends import MemoryBackend
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import hqueue
 from hqueue import Message
-from hqueue.format import decode_header
+from hqueue.format.header import decode_header
 from hqueue.log import PartitionWriter
 from hqueue.log.store import LogPort
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive

@@ -12,7 +12,7 @@ import pytest
 
 import hqueue
 from hqueue import Consumer, DeliveryOptions, InvalidInputError, MessageID, Subscription
-from hqueue.format import decode_header
+from hqueue.format.header import decode_header
 from hqueue.runtime.clock import SystemClock
 from tests.support.backends import MemoryBackend
 from tests.support.consuming import put_numbered, take, values

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from hqueue import format as batch
 from hqueue.consume.decode import messages_of
 from hqueue.errors import (
     CorruptLogError,
@@ -17,6 +16,8 @@ from hqueue.errors import (
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.format.cells import control_record, encode_bodies
+from hqueue.format.header import Bodies
 from hqueue.log import Appended, Batch, LogPosition, PartitionCursor, PartitionWriter
 from hqueue.log.history import History, SeenBatch
 from hqueue.log.ports import Row
@@ -146,11 +147,11 @@ class Stream:
 
 
 @functools.lru_cache(maxsize=1_000)
-def bodies_of(nonce: bytes, count: int) -> batch.Bodies:
+def bodies_of(nonce: bytes, count: int) -> Bodies:
     """A batch of messages that say whose they are; a control record if it has none."""
     if count == 0:
-        return batch.control_record(nonce)
-    return batch.encode_bodies([Message("t", nonce + b"/%d" % n) for n in range(count)])
+        return control_record(nonce)
+    return encode_bodies([Message("t", nonce + b"/%d" % n) for n in range(count)])
 
 
 def nonce_of(name: str, index: int) -> bytes:

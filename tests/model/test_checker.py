@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hqueue.format import encode_header, rowkey
+from hqueue.format import rowkey
+from hqueue.format.header import encode_header
 
 from .checker import Given, Ledger, ViolationError
 from .participants import bodies_of, nonce_of

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from hqueue.errors import CorruptLogError
-from hqueue.format import encode_header, rowkey
+from hqueue.format import rowkey
+from hqueue.format.header import encode_header
 from hqueue.log import PartitionCursor, PartitionReader
 from hqueue.log import cursor as cursor_module
 from hqueue.runtime.clock import Deadline

@@ -12,17 +12,9 @@ from hqueue.errors import (
     MessageTooLargeError,
     UnsupportedFormatError,
 )
-from hqueue.format import (
-    MESSAGES,
-    PACKED,
-    RAW,
-    SCATTERED,
-    control_record,
-    decode_header,
-    encode_bodies,
-    rowkey,
-)
-from hqueue.format.cells import check_cell
+from hqueue.format import rowkey
+from hqueue.format.cells import check_cell, control_record, encode_bodies
+from hqueue.format.header import MESSAGES, PACKED, RAW, SCATTERED, decode_header
 from hqueue.message import Message
 from hqueue.settings.limits import (
     BATCH_BYTES_MAX,

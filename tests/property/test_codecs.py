@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 from hqueue import CorruptLogError, Message, MessageID
 from hqueue.consume.arrow import SCHEMA, record_batch
 from hqueue.consume.decode import messages_of
-from hqueue.format import (
-    Header,
-    control_record,
-    decode_header,
-    encode_bodies,
-    encode_header,
-    plain_cell,
-    rowkey,
-)
+from hqueue.format import rowkey
+from hqueue.format.cells import control_record, encode_bodies
+from hqueue.format.compression import plain_cell
+from hqueue.format.header import Header, decode_header, encode_header
 from hqueue.log import Batch
 from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX
 

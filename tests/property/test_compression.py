@@ -11,17 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import CorruptLogError, Message, UnsupportedFormatError
-from hqueue.format import (
-    PLAIN,
-    ZSTD,
-    Bodies,
-    Header,
-    compressed,
-    control_record,
-    decode_header,
-    encode_bodies,
-    plain_cell,
-)
+from hqueue.format.cells import control_record, encode_bodies
+from hqueue.format.compression import compressed, plain_cell
+from hqueue.format.header import PLAIN, ZSTD, Bodies, Header, decode_header
 from hqueue.settings.limits import BATCH_BYTES_MAX
 from tests.support.batches import ROW, bodies_lists, header_bytes, signed
 

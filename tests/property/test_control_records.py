@@ -12,17 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import CorruptLogError, InvalidInputError, Message, UnsupportedFormatError
-from hqueue.format import (
-    Header,
-    control_record,
-    decode_header,
-    encode_bodies,
-    encode_fences,
-    encode_header,
-    fences_of,
-    owners_of,
-    with_owners,
-)
+from hqueue.format.cells import control_record, encode_bodies
+from hqueue.format.control import encode_fences, fences_of, owners_of, with_owners
+from hqueue.format.header import Header, decode_header, encode_header
 
 ROW = bytes(12)
 topics = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)

@@ -14,8 +14,8 @@ import pytest
 from hqueue import CombinedPartitionScanner, CorruptLogError, Message, Scan
 from hqueue.consume.arrow import SMALL_BATCH, record_batch
 from hqueue.consume.decode import each_message_of, messages_of
-from hqueue.format import decode_header, encode_bodies
-from hqueue.format.cells import check_cell
+from hqueue.format.cells import check_cell, encode_bodies
+from hqueue.format.header import decode_header
 from hqueue.log import Batch
 from tests.support.batches import ROW, header_bytes, read, signed
 

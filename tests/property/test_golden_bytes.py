@@ -10,22 +10,17 @@ from typing import Any
 import pytest
 
 from hqueue import Message
-from hqueue.format import (
-    CODECS,
-    CONTROL,
-    Bodies,
-    compressed,
+from hqueue.format import rowkey
+from hqueue.format.cells import (
     control_record,
     decode_bodies,
-    decode_header,
     decode_headers,
     decode_keys,
     encode_bodies,
-    encode_header,
-    plain_cell,
     positions,
-    rowkey,
 )
+from hqueue.format.compression import CODECS, compressed, plain_cell
+from hqueue.format.header import CONTROL, Bodies, decode_header, encode_header
 
 GOLDEN = [
     json.loads((Path(__file__).parents[1] / "golden" / f"{version}.json").read_text())

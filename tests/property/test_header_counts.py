@@ -17,8 +17,9 @@ from hqueue import Message, MessageID, Messages, MessageTooLargeError, ReceivedM
 from hqueue.cli.commands.making import message_maker
 from hqueue.cli.documents import message_of as message_of_document
 from hqueue.cli.framing import Framing
-from hqueue.format import Bodies, encode_bodies, encode_message
 from hqueue.format.arrow import HEADERS, encode_arrow
+from hqueue.format.cells import encode_bodies, encode_message
+from hqueue.format.header import Bodies
 from hqueue.message import Headers
 from hqueue.produce.encode import encode_given
 from hqueue.rpc.services import load

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import Message
-from hqueue.format import Bodies, encode_bodies
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import Bodies
 from hqueue.log import history
 from hqueue.log.history import History
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, drive

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hqueue.errors import InvalidInputError, MessageTooLargeError
-from hqueue.format import encode_bodies
+from hqueue.format.cells import encode_bodies
 from hqueue.message import (
     ConsumedMessage,
     Headers,

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from hqueue import Message
 from hqueue.errors import StoreUnavailableError
-from hqueue.format import Bodies, encode_bodies, encode_fences
+from hqueue.format.cells import encode_bodies
+from hqueue.format.control import encode_fences
+from hqueue.format.header import Bodies
 from hqueue.log.newest import NewestMessages
 from hqueue.log.ports import Row
 from hqueue.log.walk import WALKED_HEADERS

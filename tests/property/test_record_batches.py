@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from hqueue.consume.arrow import record_batch
 from hqueue.errors import InvalidInputError, MessageTooLargeError
-from hqueue.format import encode_bodies
 from hqueue.format.arrow import (
     HEADERS,
     distinct_keys,
@@ -20,6 +19,7 @@ from hqueue.format.arrow import (
     encode_record_batch,
     without_headers,
 )
+from hqueue.format.cells import encode_bodies
 from hqueue.message import Message
 from hqueue.settings.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
 from tests.support.backends import MemoryBackend

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hqueue import CorruptLogError, Message, MessageID, Queue, ReceivedMessage
-from hqueue.format import Header
+from hqueue.format.header import Header
 from hqueue.handle import QueueLog
 from hqueue.log.skipping import Skips
 from hqueue.push.dead_letters import (

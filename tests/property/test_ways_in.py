@@ -31,8 +31,9 @@ from hqueue.cli.documents import message_of as message_of_document
 from hqueue.cli.framing import Framing
 from hqueue.consume.arrow import record_batch
 from hqueue.consume.decode import messages_of
-from hqueue.format import Bodies, control_record, encode_bodies, encode_message
 from hqueue.format.arrow import HEADERS, encode_arrow
+from hqueue.format.cells import control_record, encode_bodies, encode_message
+from hqueue.format.header import Bodies
 from hqueue.produce.delivery import PendingBatch
 from hqueue.produce.encode import encode_batch
 from hqueue.rpc.services import load

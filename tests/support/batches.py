@@ -9,15 +9,10 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from hqueue.format import (
-    Bodies,
-    Header,
-    decode_header,
-    encode_bodies,
-    encode_header,
-    plain_cell,
-    rowkey,
-)
+from hqueue.format import rowkey
+from hqueue.format.cells import encode_bodies
+from hqueue.format.compression import plain_cell
+from hqueue.format.header import Bodies, Header, decode_header, encode_header
 from hqueue.log import Batch
 from hqueue.message import Message
 from hqueue.settings.limits import MESSAGE_ID_MAX, PARTITIONS_MAX

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from hqueue.format import Bodies, encode_header, rowkey
+from hqueue.format import rowkey
+from hqueue.format.header import Bodies, encode_header
 from hqueue.log import LogPosition
 from hqueue.log.ports import Row
 

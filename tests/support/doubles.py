@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 from hqueue.errors import HQueueError
-from hqueue.format import decode_header, encode_bodies, encode_header
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import decode_header, encode_header
 from hqueue.format.rowkey import encode
 from hqueue.log.ports import Row
 from hqueue.message import Message

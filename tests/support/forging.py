@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hqueue import Message
-from hqueue.format import encode_bodies, encode_header
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import encode_header
 from hqueue.format.rowkey import encode
 from hqueue.log.offsets import PartitionOffsets
 from hqueue.metadata import Address

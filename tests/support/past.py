@@ -6,7 +6,9 @@ import time
 
 import hqueue
 from hqueue import Message
-from hqueue.format import encode_bodies, encode_header, rowkey
+from hqueue.format import rowkey
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import encode_header
 from tests.support.raw import RawTables
 
 __all__ = ["DAY_MS", "put_in_the_past"]

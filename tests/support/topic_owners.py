@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from hqueue import Message, MessageID
-from hqueue.format import encode_bodies
+from hqueue.format.cells import encode_bodies
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.log.steps import Work
 from hqueue.metadata.managers import LogRange, TopicMetadata, TopicPersistenceInfo

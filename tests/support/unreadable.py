@@ -8,8 +8,9 @@ from unittest import mock
 
 import hqueue
 from hqueue import Message
-from hqueue.format import Bodies, encode_bodies
 from hqueue.format import cells as cells_module
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import Bodies
 from hqueue.format.rowkey import encode
 from hqueue.message import Headers
 

@@ -8,7 +8,8 @@ import pytest
 
 from hqueue import InvalidInputError, Message, MessageID, TopicLag
 from hqueue.consume.topic_lags import topic_lags
-from hqueue.format import encode_bodies, with_owners
+from hqueue.format.cells import encode_bodies
+from hqueue.format.control import with_owners
 from hqueue.log.topic_lag import PAGES_MAX
 from hqueue.log.walk import WALKED_HEADERS
 from hqueue.metadata.managers import LogRange

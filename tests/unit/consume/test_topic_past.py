@@ -12,7 +12,7 @@ from hqueue import Message, MessageID, StoreUnavailableError
 from hqueue.consume import topic_past
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.topic_past import KEPT_MS, TopicPast
-from hqueue.format import encode_bodies
+from hqueue.format.cells import encode_bodies
 from hqueue.log.newest import NewestMessages
 from hqueue.log.ports import Row
 from hqueue.metadata.managers import LogRange

@@ -11,7 +11,8 @@ from hqueue import InvalidInputError, Message, MessageID, messages_of
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.consume.topic_scanner import TopicScanner
-from hqueue.format import encode_bodies, with_owners
+from hqueue.format.cells import encode_bodies
+from hqueue.format.control import with_owners
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue

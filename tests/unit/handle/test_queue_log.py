@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from hqueue import ClosedError, InvalidInputError, MessageID, Queue, QueueDescription, Scan
-from hqueue.format import encode_values
+from hqueue.format.cells import encode_values
 from hqueue.handle import QueueLog
 from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.runtime.clock import Clock

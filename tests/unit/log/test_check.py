@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hqueue import Message
-from hqueue.format import encode_bodies
+from hqueue.format.cells import encode_bodies
 from hqueue.log.check import Finding, PartitionChecker
 from hqueue.log.skew import StoreClock
 from hqueue.runtime.clock import Deadline, drive_each

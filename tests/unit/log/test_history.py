@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hqueue.format import Bodies, encode_bodies
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import Bodies
 from hqueue.log import history as history_module
 from hqueue.log.history import History
 from hqueue.message import Message

@@ -10,7 +10,9 @@ from typing import TypeVar
 import pytest
 
 from hqueue import Message
-from hqueue.format import encode_bodies, encode_header, rowkey
+from hqueue.format import rowkey
+from hqueue.format.cells import encode_bodies
+from hqueue.format.header import encode_header
 from hqueue.log.offsets import count_before, id_at
 from hqueue.log.ports import Row
 from hqueue.log.steps import Work

@@ -19,7 +19,7 @@ from hqueue import (
     TopicFencedError,
     UnsupportedFormatError,
 )
-from hqueue.format import control_record, encode_bodies
+from hqueue.format.cells import control_record, encode_bodies
 from hqueue.log import Appended, PartitionReader, PartitionWriter
 from hqueue.log.owned import OwnedBatch, OwnedPartitionWriter
 from hqueue.log.rows import header_of

@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 
 from hqueue import Message, MessageID
-from hqueue.format import (
-    Bodies,
-    control_record,
-    encode_bodies,
-    encode_fences,
-    rowkey,
-    with_owners,
-)
+from hqueue.format import rowkey
+from hqueue.format.cells import control_record, encode_bodies
+from hqueue.format.control import encode_fences, with_owners
+from hqueue.format.header import Bodies
 from hqueue.log.check import PartitionCheck, PartitionChecker
 from hqueue.log.ranges import RangeCheck, contradictions
 from hqueue.log.skew import StoreClock

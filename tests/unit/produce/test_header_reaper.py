@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from hqueue import Client, Message, Queue, StoreUnavailableError
-from hqueue.format import decode_header
+from hqueue.format.header import decode_header
 from hqueue.log import PartitionWriter
 from hqueue.produce.header_reaper import HeaderReaper
 from hqueue.settings.attributes import QueueDescription

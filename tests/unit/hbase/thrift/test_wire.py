@@ -12,7 +12,7 @@ import pytest
 from thriftpy2.thrift import TType
 
 from hqueue import NotAQueueError, Outcome, StoreUnavailableError
-from hqueue.format import encode_bodies
+from hqueue.format.cells import encode_bodies
 from hqueue.hbase.thrift.appends import TableAppends
 from hqueue.hbase.thrift.gateways import Gateways
 from hqueue.hbase.thrift.idl import hbase2
