@@ -90,7 +90,9 @@ class AsyncServers:
         """Make one request and return its answer. Never repeats it. Arguments and errors are those
         of `hqueue.hbase.native.servers.Servers.ask`.
         """
-        (answer,) = await self.ask_all([request], table, timeout_ms)
+        self.check_open()
+        begun = await self._begin(request, table, self._ends_s(timeout_ms))
+        answer = begun if isinstance(begun, HQueueError) else await self._finish(table, *begun)
         if isinstance(answer, HQueueError):
             raise answer
         return answer
@@ -106,7 +108,7 @@ class AsyncServers:
         Arguments and errors are those of `hqueue.hbase.native.servers.Servers.ask_all`.
         """
         self.check_open()
-        ends_s = time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
+        ends_s = self._ends_s(timeout_ms)
         under_way: deque[tuple[Request, AsyncConnection, AsyncCall] | HQueueError] = deque()
         answers: list[Answer | HQueueError] = []
 
@@ -162,6 +164,9 @@ class AsyncServers:
             wait_s = bounded_ms(self.settings.request_timeout_ms) / 1e3
             return await step.turn.take_in_loop(partial(self.carry_out, step.work), wait_s, no_turn)
         return await in_thread(step.function, step.argument)
+
+    def _ends_s(self, timeout_ms: float | None) -> float:
+        return time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
 
     async def _begin(
         self, request: Request, table: str, ends_s: float

@@ -95,7 +95,9 @@ class Servers:
             RequestRefusedError: HBase will not do it.
             ClosedError: this was closed; its outcome is unknown where the request was sent before.
         """
-        (answer,) = self.ask_all([request], table, timeout_ms)
+        self.check_open()
+        begun = self._begin(request, table, self._ends_s(timeout_ms))
+        answer = begun if isinstance(begun, HQueueError) else self._finish(request, table, *begun)
         if isinstance(answer, HQueueError):
             raise answer
         return answer
@@ -119,7 +121,7 @@ class Servers:
             ClosedError: this was closed before. None was sent.
         """
         self.check_open()
-        ends_s = time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
+        ends_s = self._ends_s(timeout_ms)
         under_way: deque[tuple[Request, tuple[Connection, BlockingCall] | HQueueError]] = deque()
         answers: list[Answer | HQueueError] = []
 
@@ -167,6 +169,9 @@ class Servers:
             return step.turn.take(partial(self.carry_out, step.work), wait_s, no_turn)
         self.check_open()
         return step.function(step.argument)
+
+    def _ends_s(self, timeout_ms: float | None) -> float:
+        return time.monotonic() + bounded_ms(timeout_ms or self.settings.request_timeout_ms) / 1e3
 
     def _begin(
         self, request: Request, table: str, ends_s: float

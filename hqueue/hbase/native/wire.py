@@ -143,6 +143,8 @@ def varint(number: int) -> bytes:
     """A whole number of 0 or above as protobuf writes it."""
     if number < 0x80:
         return _SMALL[number]
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)
