@@ -10,7 +10,9 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from hqueue.errors import HQueueError
 from hqueue.hbase.native.opening import greeting, set_options
+from hqueue.runtime.loop import in_thread
 from hqueue.settings.addresses import Address
 
 __all__ = ["AsyncOpenSocket", "open_socket_async"]
@@ -20,8 +22,8 @@ AsyncOpenSocket = Callable[[Address, str, float], Awaitable[socket.socket]]
 
 
 async def open_socket_async(address: Address, service: str, timeout_s: float) -> socket.socket:
-    """Connect, and say to which service. A name is resolved by the loop's own executor, if it is
-    none that stands for itself. Cancelled, it leaves no socket behind.
+    """Connect, and say to which service. A thread looks up a name, if it is none that stands for
+    itself. Cancelled, it leaves no socket behind.
 
     Raises:
         OSError: not within the bound.
@@ -47,7 +49,7 @@ def _drop(opening: asyncio.Task[socket.socket]) -> None:
 async def _open(address: Address, service: str) -> socket.socket:
     loop = asyncio.get_running_loop()
     failure: OSError = ConnectionError("its name has no address")
-    for family, kind, protocol, _, place in await _resolve(loop, address):
+    for family, kind, protocol, _, place in await _resolve(address):
         try:
             opened = socket.socket(family, kind, protocol)
         except OSError as exc:  # This machine may not know the family.
@@ -68,9 +70,12 @@ async def _open(address: Address, service: str) -> socket.socket:
     raise failure
 
 
-async def _resolve(loop: asyncio.AbstractEventLoop, address: Address) -> list[Any]:
+async def _resolve(address: Address) -> list[Any]:
     host, port = address
     with contextlib.suppress(socket.gaierror):
         flags = socket.AI_NUMERICHOST
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
-    return list(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    try:
+        return await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    except HQueueError as exc:
+        raise ConnectionError(f"its name is not looked up: {exc}") from exc

@@ -280,6 +280,30 @@ async def test_a_connection_that_is_opened_too_late_or_for_nobody_is_closed() ->
 
 
 @run
+async def test_a_name_is_looked_up_by_a_thread_that_does_not_stay() -> None:
+    with serving() as server:
+        by_name = server.address._replace(host="localhost")
+        before = set(threading.enumerate())
+        opened = await open_socket_async(by_name, CLIENT, 30)
+        opened.close()
+        names = {each.name for each in set(threading.enumerate()) - before}
+        assert "hqueue-loop-call" in names
+        assert not [name for name in names if name.startswith("asyncio")]
+        await until(
+            lambda: not [each for each in threading.enumerate() if each.name == "hqueue-loop-call"]
+        )
+
+
+def test_a_name_that_no_thread_can_look_up_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: object, **named: object) -> None:
+        raise HQueueError("the system starts no more threads")
+
+    monkeypatch.setattr("hqueue.hbase.native.async_opening.in_thread", refused)
+    with pytest.raises(ConnectionError, match="no more threads"):
+        asyncio.run(open_socket_async(Address("localhost", 1), CLIENT, 30))
+
+
+@run
 async def test_many_share_a_connection_in_one_thread() -> None:
     with serving() as server:
         async with opened() as servers:
