@@ -81,11 +81,12 @@ if TYPE_CHECKING:
     from hqueue.errors import UnsupportedFormatError as UnsupportedFormatError
     from hqueue.format.header import Header as Header
     from hqueue.format.header import TopicEntry as TopicEntry
-    from hqueue.groups import ConsumerOptions as ConsumerOptions
-    from hqueue.groups import GroupDescription as GroupDescription
-    from hqueue.groups import GroupListing as GroupListing
-    from hqueue.groups import GroupPartition as GroupPartition
-    from hqueue.groups import OnPartitions as OnPartitions
+    from hqueue.groups.administration import GroupDescription as GroupDescription
+    from hqueue.groups.administration import GroupListing as GroupListing
+    from hqueue.groups.administration import GroupPartition as GroupPartition
+    from hqueue.groups.callbacks import OnPartitions as OnPartitions
+    from hqueue.groups.options import ConsumerOptions as ConsumerOptions
+    from hqueue.handle.start import Start as Start
     from hqueue.log import Batch as Batch
     from hqueue.log import PartitionReader as PartitionReader
     from hqueue.log.check import Finding as Finding
@@ -114,17 +115,16 @@ if TYPE_CHECKING:
     from hqueue.produce.delivery import DeliveryCallback as DeliveryCallback
     from hqueue.produce.options import ProducerOptions as ProducerOptions
     from hqueue.produce.producer import Producer as Producer
-    from hqueue.push import DeadLetter as DeadLetter
-    from hqueue.push import DeadLetters as DeadLetters
-    from hqueue.push import Listener as Listener
-    from hqueue.push import ListenerAnswer as ListenerAnswer
-    from hqueue.push import MessageListener as MessageListener
-    from hqueue.push import Start as Start
-    from hqueue.push import Status as Status
-    from hqueue.push import Subscriber as Subscriber
-    from hqueue.push import SubscriberOptions as SubscriberOptions
-    from hqueue.push import SubscriberState as SubscriberState
-    from hqueue.push import Subscription as Subscription
+    from hqueue.push.administration import SubscriberState as SubscriberState
+    from hqueue.push.dead_letters import DeadLetter as DeadLetter
+    from hqueue.push.dead_letters import DeadLetters as DeadLetters
+    from hqueue.push.listener import Listener as Listener
+    from hqueue.push.listener import ListenerAnswer as ListenerAnswer
+    from hqueue.push.listener import MessageListener as MessageListener
+    from hqueue.push.listener import Status as Status
+    from hqueue.push.subscriber import Subscriber as Subscriber
+    from hqueue.push.subscriber import SubscriberOptions as SubscriberOptions
+    from hqueue.push.subscription import Subscription as Subscription
     from hqueue.queue import Queue as Queue
     from hqueue.runtime.clock import Clock as Clock
     from hqueue.runtime.clock import Deadline as Deadline
@@ -179,7 +179,10 @@ _MODULES = {
         "SubscriptionStateExistsError TopicFencedError UnsupportedFormatError"
     ),
     "hqueue.format.header": "Header TopicEntry",
-    "hqueue.groups": ("ConsumerOptions GroupDescription GroupListing GroupPartition OnPartitions"),
+    "hqueue.groups.administration": "GroupDescription GroupListing GroupPartition",
+    "hqueue.groups.callbacks": "OnPartitions",
+    "hqueue.groups.options": "ConsumerOptions",
+    "hqueue.handle.start": "Start",
     "hqueue.log": "Batch PartitionReader",
     "hqueue.log.check": "Finding PartitionCheck",
     "hqueue.log.expiry": "PartitionExpiry",
@@ -197,10 +200,11 @@ _MODULES = {
     "hqueue.produce.delivery": "Delivery DeliveryCallback",
     "hqueue.produce.options": "ProducerOptions",
     "hqueue.produce.producer": "Producer",
-    "hqueue.push": (
-        "DeadLetter DeadLetters Listener ListenerAnswer MessageListener Start "
-        "Status Subscriber SubscriberOptions SubscriberState Subscription"
-    ),
+    "hqueue.push.administration": "SubscriberState",
+    "hqueue.push.dead_letters": "DeadLetter DeadLetters",
+    "hqueue.push.listener": "Listener ListenerAnswer MessageListener Status",
+    "hqueue.push.subscriber": "Subscriber SubscriberOptions",
+    "hqueue.push.subscription": "Subscription",
     "hqueue.queue": "Queue",
     "hqueue.runtime.clock": "Clock Deadline",
     "hqueue.settings.addresses": "Address GatewayAddress",

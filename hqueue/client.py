@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
-from hqueue import groups, push
 from hqueue.errors import (
     HQueueError,
     InvalidInputError,
@@ -19,8 +18,10 @@ from hqueue.errors import (
     QueueNotFoundError,
 )
 from hqueue.format.header import Bodies
-from hqueue.groups import GroupDescription, GroupListing
+from hqueue.groups import administration as groups
+from hqueue.groups.administration import GroupDescription, GroupListing
 from hqueue.handle import Cluster
+from hqueue.handle.start import EARLIEST, Start
 from hqueue.log import Appended
 from hqueue.log.store import PartitionLocation
 from hqueue.message_id import MessageID
@@ -33,7 +34,8 @@ from hqueue.metadata.managers import (
     open_migration,
     open_topic_metadata,
 )
-from hqueue.push import EARLIEST, Start, SubscriberState
+from hqueue.push import administration as push
+from hqueue.push.administration import SubscriberState
 from hqueue.push.append_notifier import AppendNotifier
 from hqueue.queue import Queue
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock

@@ -12,18 +12,12 @@ from hqueue.connecting import connect
 from hqueue.consume.scan import Scan
 from hqueue.consumer_stream import ConsumerStream
 from hqueue.errors import ClosedError, HQueueError, InvalidInputError
-from hqueue.groups import (
-    BEGINNING,
-    UNSET,
-    Callbacks,
-    ConsumerOptions,
-    ConsumerSettings,
-    Consumption,
-    OnPartitions,
-    Position,
-    Selection,
-    unreadable_offset,
-)
+from hqueue.groups.callbacks import Callbacks, OnPartitions
+from hqueue.groups.catalog import Selection
+from hqueue.groups.consumption import Consumption
+from hqueue.groups.offsets import UNSET, Position
+from hqueue.groups.options import ConsumerOptions, ConsumerSettings
+from hqueue.groups.positions import BEGINNING, unreadable_offset
 from hqueue.log.lag import PartitionLag
 from hqueue.message import ConsumedMessage, ReceivedMessage
 from hqueue.message_id import MessageID

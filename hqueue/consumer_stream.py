@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hqueue.errors import HQueueError
-from hqueue.groups import Consumption, Handout, Position, Stream
+from hqueue.groups.consumption import Consumption
+from hqueue.groups.handout import Handout
+from hqueue.groups.offsets import Position
+from hqueue.groups.stream import Stream
 from hqueue.message import ConsumedMessage
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.extras import needing_arrow

@@ -33,9 +33,10 @@ from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
 from hqueue.produce.options import ProducerOptions
 from hqueue.produce.producer import Producer
-from hqueue.push import Listener, Subscriber, Subscription
 from hqueue.push.dead_letters import DeadLetters
-from hqueue.push.subscriber import SubscriberOptions
+from hqueue.push.listener import Listener
+from hqueue.push.subscriber import Subscriber, SubscriberOptions
+from hqueue.push.subscription import Subscription
 from hqueue.runtime.clock import Deadline
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.kinds import check_flag

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hqueue.client import Client, cluster_of
 from hqueue.engine.open_log import OpenLog
-from hqueue.groups import group_names
+from hqueue.groups.administration import group_names
 from hqueue.metadata.managers import LogRange
 
 __all__ = ["Engine"]

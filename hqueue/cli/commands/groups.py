@@ -16,7 +16,7 @@ from hqueue.cli.registering import group, only_reads
 from hqueue.cli.session import session_of
 
 if TYPE_CHECKING:
-    from hqueue.groups import GroupDescription, GroupPartition
+    from hqueue.groups.administration import GroupDescription, GroupPartition
 
 __all__ = ["PANEL", "register"]
 

@@ -26,7 +26,8 @@ from hqueue.settings.numbers import whole_number
 
 if TYPE_CHECKING:
     from hqueue.message import ReceivedMessage
-    from hqueue.push import Status, Subscriber
+    from hqueue.push.listener import Status
+    from hqueue.push.subscriber import Subscriber
 
 __all__ = ["register"]
 
@@ -74,7 +75,7 @@ def subscribe(
     next subscriber of this name goes on where this one was. With --shared there may be several at
     a time: each gets a share of the partitions.
     """
-    from hqueue.push import Subscription  # noqa: PLC0415  (not needed for help)
+    from hqueue.push.subscription import Subscription  # noqa: PLC0415  (not needed for help)
 
     how = _delivery(delivery)
     if limit is not None:
@@ -109,7 +110,7 @@ class _Printer:
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Write messages; they count as delivered if they could be written."""
-        from hqueue.push import Status  # noqa: PLC0415  (not needed for help)
+        from hqueue.push.listener import Status  # noqa: PLC0415  (not needed for help)
 
         if self._left is not None:
             if self._left < len(messages):

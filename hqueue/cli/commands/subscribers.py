@@ -14,7 +14,8 @@ from hqueue.cli.session import session_of
 from hqueue.moment import MOMENT_HELP, parse_moment
 
 if TYPE_CHECKING:
-    from hqueue.push import Start, SubscriberState
+    from hqueue.handle.start import Start
+    from hqueue.push.administration import SubscriberState
 
 __all__ = ["START_HELP", "NameArgument", "parse_start", "register"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hqueue.cli.demo.tally import Reading
 from hqueue.errors import SettingsError
-from hqueue.push import Subscription
+from hqueue.push.subscription import Subscription
 from hqueue.runtime.extras import installing
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from hqueue import (
 )
 from hqueue.metadata import Address, DeliveryOptions, SubscriptionKey
 from hqueue.metadata.ports import ANY, Change
-from hqueue.push import Subscriber
 from hqueue.push.listener import Listeners
 from hqueue.push.service import Consumption
+from hqueue.push.subscriber import Subscriber
 from hqueue.rpc.messages import RefusedCallError
 from tests.support.backends import MemoryBackend
 from tests.support.delivering import Delivering

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hqueue import DeadLetter, Queue
 from hqueue.metadata import DeliveryOptions
-from hqueue.push import Status
+from hqueue.push.listener import Status
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.tries import Decision, Tries
 from hqueue_workers.delivery.wire import Call, decode_messages

@@ -7,7 +7,7 @@ import asyncio
 from hqueue import HQueueError, Queue
 from hqueue.message_id import timestamp_of
 from hqueue.metadata import DeliveryOptions
-from hqueue.push import Status
+from hqueue.push.listener import Status
 from hqueue.runtime.backoff import Backoff
 from hqueue_workers.delivery.caller import Called, Caller
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hqueue.metadata import DeliveryOptions
-from hqueue.push import Status
+from hqueue.push.listener import Status
 from hqueue.runtime.backoff import Backoff
 from hqueue_workers.delivery.wire import Reply
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hqueue.metadata import DeliveryOptions
-from hqueue.push import Status
+from hqueue.push.listener import Status
 from hqueue_workers.delivery.tries import UNTRIED, Decision, Tries
 from hqueue_workers.delivery.wire import Reply
 

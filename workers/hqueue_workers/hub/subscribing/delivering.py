@@ -12,7 +12,7 @@ from hqueue import Address, HQueueError, MessageID, Queue, ReceivedMessage
 from hqueue.engine import TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
-from hqueue.push import Status
+from hqueue.push.listener import Status
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.seldom import SeldomLog
 from hqueue.settings.limits import HEADER_ROOM_BYTES
