@@ -427,6 +427,11 @@ def cluster_of(client: Client) -> Cluster:
     return client._cluster
 
 
+def ranges_of(client: Client, queue: str, topic: str) -> Sequence[LogRange]:
+    """Where the messages of a topic lie that hubs own: for `hqueue.engine`."""
+    return client._ranges_of(queue, topic)
+
+
 def _on_append(notifier: AppendNotifier, queue: str) -> Callable[[int, Appended, Bodies], None]:
     """What tells the workers of each append to a queue."""
     key_of = functools.cache(functools.partial(PartitionKey, queue))

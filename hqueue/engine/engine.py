@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from hqueue.client import Client, cluster_of
+from hqueue.client import ranges_of as all_ranges_of
 from hqueue.engine.open_log import OpenLog
 from hqueue.groups.administration import group_names
 from hqueue.metadata.managers import LogRange
@@ -40,16 +42,22 @@ class Engine:
         """
         return group_names(self._cluster, self._client.coordination.store)
 
-    def open(self, queue: str, ranges_of: Callable[[str], Sequence[LogRange]]) -> OpenLog:
+    def open(
+        self, queue: str, ranges_of: Callable[[str], Sequence[LogRange]] | None = None
+    ) -> OpenLog:
         """Open a queue's log.
 
         Args:
             queue: the queue.
-            ranges_of: says where the messages of a topic lie that hubs own.
+            ranges_of: says where the messages of a topic lie that hubs own; the topics' metadata is
+                asked if None.
 
         Raises:
             InvalidInputError: no queue has such a name.
             QueueNotFoundError, NotAQueueError: there is no such queue.
             StoreUnavailableError: the store stayed away for ``operation_timeout_ms``.
         """
-        return OpenLog(self._cluster, self._cluster.log(queue), ranges_of)
+        log = self._cluster.log(queue)
+        return OpenLog(
+            self._cluster, log, ranges_of or partial(all_ranges_of, self._client, log.name)
+        )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
-from hqueue import PartitionReader, Queue, Scan
-from hqueue.consume.polling import poll
+from hqueue import Fetch, Queue, Scan
+from hqueue.consume.polling import fetch
+from hqueue.engine import LoopReader, PartitionCursor
 from hqueue.log import Batch
 from hqueue.log.ports import ReadPort
-from hqueue.runtime.clock import Clock, Deadline, drive_each
+from hqueue.runtime.clock import Clock, Deadline, drive, drive_each
 from hqueue_workers.delivery.cursor import SubscriberCursor
 from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.delivery.scanner import MessageScanner, partition_opener
@@ -29,38 +30,55 @@ PUSHED_BYTES_MAX = 1024 * 1024
 class Partitions:
     """A queue of one partition in memory."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self.name = "q"
         self.rows = Rows()
-        self.readers: list[PartitionReader] = []
-        self._clock = clock
+        self.cursors: list[PartitionCursor] = []
+        self._clock: Clock = runtime.clock
+        self._runtime = runtime
 
     @property
     def port(self) -> ReadPort:
         return cast(ReadPort, self.rows)
 
-    def reader(self, partition: int, scan: Scan, bytes_max: int) -> PartitionReader:
-        reader = PartitionReader(
+    def cursor(self, partition: int, scan: Scan, bytes_max: int) -> PartitionCursor:
+        cursor = PartitionCursor(
             partition,
-            self.port,
             start=scan.start,
             topics=frozenset(scan.topics) if scan.topics else None,
             clock=self._clock,
             bytes_max=bytes_max,
         )
-        self.readers.append(reader)
-        return reader
+        self.cursors.append(cursor)
+        return cursor
 
-    def poll(
+    async def read(self, cursor: PartitionCursor, deadline: Deadline) -> list[Batch]:
+        return await self._runtime.read(lambda: drive(cursor.read(deadline), self.port, deadline))
+
+    async def release(self, cursor: PartitionCursor) -> None:
+        drive(cursor.release(), self.port, Deadline(self._clock, 0))
+
+    async def fetch(
         self,
-        readers: Sequence[PartitionReader],
+        fetches: Sequence[Fetch[PartitionCursor]],
         bytes_max: int,
         *,
-        rows_max: int,
         deadline: Callable[[], Deadline],
-    ) -> Iterator[list[Batch]]:
-        work = poll([reader.steps for reader in readers], deadline, bytes_max, rows_max)
-        return drive_each(work, self.port, self._clock)
+    ) -> AsyncIterator[list[Batch]]:
+        came: list[list[Batch]] = []
+        error: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                came.extend(drive_each(fetch(fetches, deadline, bytes_max), self.port, self._clock))
+            except BaseException as exc:
+                error.append(exc)
+
+        await self._runtime.read(ask)
+        for each in came:
+            yield each
+        if error:
+            raise error[0]
 
 
 class Subscriber:
@@ -119,11 +137,12 @@ class Scene:
         self, pushed_bytes_max: int = PUSHED_BYTES_MAX, runtime: Runtime | None = None
     ) -> None:
         self.runtime = runtime or SteppedRuntime()
-        self.partition = Partitions(self.runtime.clock)
+        self.partition = Partitions(self.runtime)
         self.queue = cast(Queue, self.partition)
-        self.poller = Poller(self.queue, self.runtime, 1_000, pushed_bytes_max)
+        log = cast(LoopReader, self.partition)
+        self.poller = Poller(self.queue, log, self.runtime, 1_000, pushed_bytes_max)
         self.runtime.start(self.poller.run())
-        self.opener = partition_opener(self.queue, 0)
+        self.opener = partition_opener(log, 0)
         self.scanners: list[MessageScanner] = []
         self.shared = MessageScanner(
             self.queue, self.opener, self.runtime, lambda: BYTES_MAX, poller=self.poller

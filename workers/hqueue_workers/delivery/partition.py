@@ -7,7 +7,8 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-from hqueue import HQueueError, Queue
+from hqueue import HQueueError
+from hqueue.engine import OpenLog
 from hqueue.metadata import Address, Checkpoints, PartitionKey, Presence, SubscriptionKey
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool
@@ -84,14 +85,14 @@ class ServedPartition:
     def __init__(
         self,
         key: PartitionKey,
-        queue: Queue,
+        queue: OpenLog,
         poller: Poller,
         shared: Deliveries,
         share_bytes: Callable[[], int],
     ) -> None:
         self.key = key
         self.queue = queue
-        self._opener = partition_opener(queue, key.partition)
+        self._opener = partition_opener(queue.in_loop().reader, key.partition)
         self.scanner = MessageScanner(
             queue, self._opener, shared.runtime, share_bytes, poller=poller
         )

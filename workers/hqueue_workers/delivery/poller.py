@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 
 from hqueue import (
@@ -18,14 +17,20 @@ from hqueue import (
     Fetcher,
     HQueueError,
     Pace,
-    PartitionReader,
     Queue,
     Row,
-    fetch_once,
 )
+from hqueue.engine import PartitionCursor
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
-from hqueue_workers.delivery.segment import OVERHEAD_BYTES, Segment, SubscriptionFilter, segments_of
+from hqueue_workers.delivery.segment import (
+    OVERHEAD_BYTES,
+    Segment,
+    SubscriptionFilter,
+    cut_all,
+    cut_for,
+    segments_of,
+)
 from hqueue_workers.node.runtime import Runtime
 
 __all__ = ["Poller", "TailWaiter"]
@@ -50,7 +55,7 @@ class TailWaiter(Protocol):
     """What waits for the next batch of a partition."""
 
     partition: int
-    reader: PartitionReader
+    cursor: PartitionCursor
     region_host: str | None
     filters: frozenset[SubscriptionFilter]
 
@@ -59,10 +64,22 @@ class TailWaiter(Protocol):
         """The ID up to which it was given what came."""
 
     def came(self, segments: list[Segment]) -> None:
-        """Take what came: nothing, if only the reader's place changed."""
+        """Take what came: nothing, if only the cursor's place changed."""
 
 
-class _Waiting(Fetch[PartitionReader]):
+class Tails(Protocol):
+    """Asks for what comes at the tails of partitions, as `hqueue.engine.LoopReader` does."""
+
+    def fetch(
+        self,
+        fetches: Sequence[Fetch[PartitionCursor]],
+        bytes_max: int,
+        *,
+        deadline: Callable[[], Deadline],
+    ) -> AsyncIterator[list[Batch]]: ...
+
+
+class _Waiting(Fetch[PartitionCursor]):
     """What the poller knows of one waiter."""
 
     __slots__ = (
@@ -79,7 +96,7 @@ class _Waiting(Fetch[PartitionReader]):
     )
 
     def __init__(self, tail: TailWaiter, pace: Pace, now_ms: float) -> None:
-        super().__init__(tail.reader, pace, now_ms)
+        super().__init__(tail.cursor, pace, now_ms)
         self.tail = tail
         self.notified = 0
         """Appends that it was notified of, and whose batches did not come yet, about."""
@@ -91,7 +108,7 @@ class _Waiting(Fetch[PartitionReader]):
         self.notified_ms = -NOTIFIED_TRUST_MS
 
     def begin(self, now_ms: float) -> None:
-        """It is asked for now: keep how it waits, for the thread that asks."""
+        """It is asked for now: keep how it waits."""
         super().begin(now_ms)
         self.several = self.several or self.notified >= NOTIFIED_TO_SEVERAL
         self.notified_before = self.notified
@@ -99,14 +116,9 @@ class _Waiting(Fetch[PartitionReader]):
         self.filters = self.tail.filters
         self.segments: list[Segment] = []
 
-    def keep(self, batches: Iterable[Batch], queue: Queue, *, may_read: bool) -> None:
-        """Make segments of what came, cut for those that wait where that `may_read`."""
+    def keep(self, batches: Iterable[Batch]) -> None:
+        """Make segments of what came."""
         self.segments = segments_of(self.reader, self.start, batches)
-        for segment in self.segments:
-            for filter_ in self.filters:
-                if may_read or not segment.reads(filter_):
-                    with contextlib.suppress(HQueueError):  # The cursor that needs it meets it.
-                        segment.cut(queue, filter_, may_read=may_read)
 
 
 class _PushedRows:
@@ -148,19 +160,26 @@ class Poller:
     `poll_ms_max`, as a safety net. So an idle queue of 1,000 partitions costs some requests a
     second. Where batches come in quick succession it asks for several at a time.
 
-    One for each queue, used by the event loop's thread; the requests are made by other threads.
+    One for each queue. Used by the event loop.
 
     Args:
         queue: the queue.
+        tails: asks for what comes.
         runtime: what the worker runs on.
         poll_ms_max: how long a partition's end is not looked at, at most.
         pushed_bytes_max: what may wait of the rows that were pushed.
     """
 
     def __init__(
-        self, queue: Queue, runtime: Runtime, poll_ms_max: float, pushed_bytes_max: int
+        self,
+        queue: Queue,
+        tails: Tails,
+        runtime: Runtime,
+        poll_ms_max: float,
+        pushed_bytes_max: int,
     ) -> None:
         self._queue = queue
+        self._tails = tails
         self._runtime = runtime
         self._clock = runtime.clock
         self._pace = Pace(
@@ -250,7 +269,8 @@ class Poller:
             taken += 1
         if not taken:
             return False
-        waiting.keep(batches, self._queue, may_read=False)
+        waiting.keep(batches)
+        cut_all(waiting.filters, waiting.segments, self._queue, may_read=False)
         waiting.notified = max(0, waiting.notified - taken)
         waiting.pause_ms = PAUSE_MS_NOTIFIED
         waiting.due_ms = self._clock.monotonic_ms() + waiting.pause_ms
@@ -277,7 +297,7 @@ class Poller:
     async def _ask(self, group: list[_Waiting]) -> None:
         # Of one that was removed meanwhile the tail may have another reader by now.
         group = [each for each in group if self._known.get(each.tail.partition) is each]
-        error = await self._runtime.read(lambda: self._ask_once(group))
+        error = await self._ask_once(group)
         now_ms = self._clock.monotonic_ms()
         for waiting in group:
             # Where less came than was notified of before it was asked for, no more is there.
@@ -299,22 +319,22 @@ class Poller:
                 self._expect(waiting)
         self._runtime.note_read(self._queue.name, error)
 
-    def _ask_once(self, group: list[_Waiting]) -> HQueueError | None:
-        """Ask, in a thread. What came before an error counts: the readers have passed it."""
+    async def _ask_once(self, group: list[_Waiting]) -> HQueueError | None:
+        """Ask once. What came before an error counts: the cursors have passed it."""
         batches: defaultdict[int, list[Batch]] = defaultdict(list)
         error: HQueueError | None = None
         try:
-            for came in fetch_once(group, self._poll, self._one_try):
-                for batch in came:
-                    batches[batch.partition].append(batch)
+            async with self._runtime.requests:
+                came = self._tails.fetch(group, BYTES_MAX, deadline=self._one_try)
+                async for some in came:
+                    for batch in some:
+                        batches[batch.partition].append(batch)
         except HQueueError as exc:
             error = exc
         for each in group:
-            each.keep(batches[each.reader.partition], self._queue, may_read=True)
+            each.keep(batches[each.reader.partition])
+            await cut_for(each.filters, each.segments, self._queue, self._runtime)
         return error
-
-    def _poll(self, readers: Sequence[PartitionReader], rows_max: int) -> Iterator[list[Batch]]:
-        return self._queue.poll(readers, BYTES_MAX, rows_max=rows_max, deadline=self._one_try)
 
     def _one_try(self) -> Deadline:
         return Deadline(self._clock, 0)

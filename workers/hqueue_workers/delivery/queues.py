@@ -6,7 +6,8 @@ import asyncio
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from hqueue import Client, HQueueError, Queue, Row
+from hqueue import Client, HQueueError, Row
+from hqueue.engine import Engine, OpenLog
 from hqueue.metadata import PartitionKey
 from hqueue_workers.delivery.poller import Poller
 from hqueue_workers.node.runtime import Runtime
@@ -23,7 +24,7 @@ RETRY_MS = 5_000.0
 class OpenQueue:
     """A queue that is open."""
 
-    queue: Queue
+    queue: OpenLog
     poller: Poller
     polling: asyncio.Task[None]
     hosts: Mapping[int, str]
@@ -42,6 +43,7 @@ class OpenQueues:
 
     def __init__(self, client: Client, runtime: Runtime, settings: WorkerSettings) -> None:
         self._client = client
+        self._engine = Engine(client)
         self._runtime = runtime
         self._settings = settings
         self._open: dict[str, OpenQueue] = {}
@@ -93,7 +95,7 @@ class OpenQueues:
             located = await self._runtime.read(lambda: self._client.locations(name))
             queue = None if known is None else known.queue
             if queue is None or queue.partitions != len(located):
-                queue = await self._runtime.read(lambda: self._client.queue(name))
+                queue = await self._runtime.read(lambda: self._engine.open(name))
         except HQueueError as exc:
             text = "queue %s can't be opened or located now: %s"
             self._runtime.faults.met(fault, text, name, exc)
@@ -109,6 +111,12 @@ class OpenQueues:
             known.hosts, known.hosts_stale_ms = hosts, now_ms + REGIONS_FRESH_MS
             return
         settings = self._settings
-        poller = Poller(queue, self._runtime, settings.poll_ms_max, settings.pushed_bytes_max)
+        poller = Poller(
+            queue,
+            queue.in_loop().reader,
+            self._runtime,
+            settings.poll_ms_max,
+            settings.pushed_bytes_max,
+        )
         polling = self._runtime.start(poller.run())
         self._open[name] = OpenQueue(queue, poller, polling, hosts, now_ms + REGIONS_FRESH_MS)

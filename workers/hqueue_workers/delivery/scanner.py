@@ -3,55 +3,111 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from hqueue import Batch, HQueueError, MessageID, PartitionReader, Queue, Scan
+from hqueue import Batch, HQueueError, MessageID, Queue, Scan
+from hqueue.engine import LoopReader, PartitionCursor
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.poller import Poller, TailWaiter
-from hqueue_workers.delivery.segment import Segment, SubscriptionFilter, Window, segments_of
+from hqueue_workers.delivery.segment import (
+    Segment,
+    SubscriptionFilter,
+    Window,
+    cut_for,
+    segments_of,
+)
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["LogReader", "MessageScanner", "OpenReader", "Reading", "partition_opener"]
+__all__ = ["MessageScanner", "OpenSource", "Reading", "Source", "partition_opener"]
 
 RETRIES = Backoff(1_000.0, 30_000.0)
 
 
-class LogReader(Protocol):
-    """Reads a part of the log in order, from an ID on."""
+class Source(Protocol):
+    """A part of the log, read in order from an ID on."""
 
     @property
-    def at_tail(self) -> bool: ...
+    def at_tail(self) -> bool:
+        """Whether the last read met the end of the log, or of what may be read yet."""
 
     @property
-    def cursor(self) -> int: ...
+    def cursor(self) -> int:
+        """The ID from which another one would go on after what this one has given."""
 
     @property
-    def ordinal(self) -> int | None: ...
+    def ordinal(self) -> int | None:
+        """Messages that the partition had up to here, if that is known."""
 
     @property
-    def holds(self) -> bool: ...
+    def holds(self) -> bool:
+        """Whether something is held in the store."""
 
-    def read(self, deadline: Deadline) -> list[Batch]: ...
+    async def read(self, deadline: Deadline) -> list[Batch]:
+        """The next batches.
 
-    def release(self) -> None: ...
+        Raises:
+            HQueueError: they can't be had until the deadline, or at all.
+        """
+
+    async def release(self) -> None:
+        """Free what is held in the store."""
 
 
-OpenReader = Callable[[int, "frozenset[str] | None", int], LogReader]
-"""Makes a reader, given where it begins, the topics wanted, and the bytes of a request."""
+OpenSource = Callable[[int, "frozenset[str] | None", int], Source]
+"""Makes one, given where it begins, the topics wanted, and the bytes of a request."""
 
 
-def partition_opener(queue: Queue, partition: int) -> OpenReader:
-    """Makes readers of a partition."""
+class PartitionSource:
+    """A partition.
 
-    def open_reader(start: int, topics: frozenset[str] | None, bytes_max: int) -> LogReader:
-        return queue.reader(
-            partition, Scan(MessageID.from_int(start), topics=topics or ()), bytes_max
-        )
+    Args:
+        log: reads the queue.
+        at: a cursor, which is used by nobody else.
+    """
 
-    return open_reader
+    def __init__(self, log: LoopReader, at: PartitionCursor) -> None:
+        self.at = at
+        self._log = log
+
+    @property
+    def at_tail(self) -> bool:
+        """As `Source`."""
+        return self.at.at_tail
+
+    @property
+    def cursor(self) -> int:
+        """As `Source`."""
+        return self.at.cursor
+
+    @property
+    def ordinal(self) -> int | None:
+        """As `Source`."""
+        return self.at.ordinal
+
+    @property
+    def holds(self) -> bool:
+        """As `Source`."""
+        return self.at.holds
+
+    async def read(self, deadline: Deadline) -> list[Batch]:
+        """As `Source`."""
+        return await self._log.read(self.at, deadline)
+
+    async def release(self) -> None:
+        """As `Source`."""
+        await self._log.release(self.at)
+
+
+def partition_opener(log: LoopReader, partition: int) -> OpenSource:
+    """Makes sources of a partition."""
+
+    def open_source(start: int, topics: frozenset[str] | None, bytes_max: int) -> Source:
+        scan = Scan(MessageID.from_int(start), topics=topics or ())
+        return PartitionSource(log, log.cursor(partition, scan, bytes_max))
+
+    return open_source
 
 
 class Reading(Protocol):
@@ -77,7 +133,7 @@ class MessageScanner:
 
     Args:
         queue: the queue.
-        open_reader: makes what reads.
+        open_source: makes what is read.
         runtime: what it runs on.
         bytes_max: what the window may weigh now, but for one batch.
         poller: looks for what comes at a partition's end; without one it is looked for now and
@@ -89,7 +145,7 @@ class MessageScanner:
     def __init__(
         self,
         queue: Queue,
-        open_reader: OpenReader,
+        open_source: OpenSource,
         runtime: Runtime,
         bytes_max: Callable[[], int],
         *,
@@ -102,7 +158,7 @@ class MessageScanner:
         self.ordinal: int | None = None
         """How many messages the partition had before the window's end, if that is known."""
         self._queue = queue
-        self._open_reader = open_reader
+        self._open_source = open_source
         self._patience = patience
         self._runtime = runtime
         self._bytes_max = bytes_max
@@ -110,8 +166,8 @@ class MessageScanner:
         self._for: set[Reading] = set()
         self._window = Window(0)
         self._topics: frozenset[str] | None = frozenset()
-        self.reader = self._new_reader()
-        # One has the reader at a time: a task that reads, or the poller.
+        self.source = self._new_source()
+        # One has the source at a time: a task that reads, or the poller.
         self._reading: asyncio.Task[None] | None = None
         self._polled = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -122,7 +178,12 @@ class MessageScanner:
     @property
     def partition(self) -> int:
         """The partition that it reads, if it reads one."""
-        return cast(PartitionReader, self.reader).partition
+        return self.cursor.partition
+
+    @property
+    def cursor(self) -> PartitionCursor:
+        """Where it reads on, if it reads a partition."""
+        return cast(PartitionSource, self.source).at
 
     @property
     def start(self) -> int:
@@ -137,7 +198,7 @@ class MessageScanner:
     @property
     def at_tail(self) -> bool:
         """Whether the window ends where the partition ended when that was looked at last."""
-        return self.reader.at_tail
+        return self.source.at_tail
 
     @property
     def size(self) -> int:
@@ -230,7 +291,7 @@ class MessageScanner:
         if self._reading is not None:
             self._reading.cancel()
         elif not self._polled:
-            self._release(self.reader)
+            self._release(self.source)
         self._wake()
 
     def _wake(self, error: HQueueError | None = None) -> None:
@@ -242,10 +303,10 @@ class MessageScanner:
                 else:
                     each.set_exception(error)
 
-    def _release(self, reader: LogReader) -> None:
-        """Free what a reader holds that is used no more."""
-        if reader.holds and not self._runtime.failed.done():
-            self._runtime.start(self._runtime.read(reader.release))
+    def _release(self, source: Source) -> None:
+        """Free what one holds that is used no more."""
+        if source.holds and not self._runtime.failed.done():
+            self._runtime.start(source.release())
 
     def _wanted_topics(self) -> frozenset[str] | None:
         self.filters = frozenset(each.filter for each in self._for)
@@ -256,15 +317,15 @@ class MessageScanner:
             topics |= filter_.read_topics
         return topics
 
-    def _new_reader(self) -> LogReader:
-        return self._open_reader(self.end, self._topics, max(1, self._bytes_max() // 4))
+    def _new_source(self) -> Source:
+        return self._open_source(self.end, self._topics, max(1, self._bytes_max() // 4))
 
     def _restart(self, topics: frozenset[str] | None) -> None:
-        """Read on from the window's end with another reader; the old one may be in use."""
+        """Read on from the window's end from another source; the old one may be in use."""
         if self._reading is None and not self._polled:
-            self._release(self.reader)
+            self._release(self.source)
         self._topics = topics
-        self.reader = self._new_reader()
+        self.source = self._new_source()
         self._polled = False
         if self._poller is not None:
             self._poller.remove(cast(TailWaiter, self))
@@ -274,7 +335,7 @@ class MessageScanner:
     def _read_on(self) -> None:
         if self._closed or self._reading is not None or self._polled:
             return
-        if self.reader.at_tail and self._poller is not None:
+        if self.source.at_tail and self._poller is not None:
             self._polled = True
             self._poller.demand(cast(TailWaiter, self))
         else:
@@ -284,41 +345,40 @@ class MessageScanner:
         pauses = RETRIES.pauses()
         segments: list[Segment] = []
         try:
-            if self.reader.at_tail:
+            if self.source.at_tail:
                 await self._runtime.sleep_ms(RETRIES.first_ms)
             while True:
-                reader = self.reader
+                source = self.source
                 try:
-                    segments = await self._read_by(reader)
+                    segments = await self._read_from(source)
                 except HQueueError as exc:
-                    if self._patience is not None and reader is self.reader:
+                    if self._patience is not None and source is self.source:
                         self._wake(exc)
                         return
                     self._runtime.note_read(self._queue.name, exc)
                     await self._runtime.sleep_ms(next(pauses))
                 else:
                     self._runtime.note_read(self._queue.name, None)
-                    if reader is self.reader:
+                    if source is self.source:
                         break
-                    self._release(reader)
+                    self._release(source)
         finally:
             self._reading = None
         self.came(segments)
 
-    async def _read_by(self, reader: LogReader) -> list[Segment]:
-        """Read on in a thread, and cut what came."""
-        queue, start, filters = self._queue, self.end, self.filters
+    async def _read_from(self, source: Source) -> list[Segment]:
+        """Read on, and cut what came."""
+        start, filters = self.end, self.filters
         bound = Deadline(self._runtime.clock, 0) if self._patience is None else self._patience()
-
-        def read() -> list[Segment]:
-            segments = segments_of(reader, start, reader.read(bound))
-            for segment in segments:
-                for each in filters:
-                    with contextlib.suppress(HQueueError):  # The cursor that needs it meets it.
-                        segment.cut(queue, each)
-            return segments
-
-        return await self._runtime.read(read, lambda _: reader.release())
+        try:
+            async with self._runtime.requests:
+                batches = await source.read(bound)
+        except asyncio.CancelledError:
+            self._release(source)
+            raise
+        segments = segments_of(source, start, batches)
+        await cut_for(filters, segments, self._queue, self._runtime)
+        return segments
 
 
 def _has(read: frozenset[str] | None, topics: frozenset[str] | None) -> bool:

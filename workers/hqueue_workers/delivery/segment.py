@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import array
 import bisect
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
-from hqueue import Batch, Queue, ReceivedMessage, Skips, messages_of
+from hqueue import Batch, HQueueError, Queue, ReceivedMessage, Skips, messages_of
 from hqueue.push.dead_letters import is_delivered_unasked, redrive_topic
 from hqueue.settings.limits import CALL_HEADERS_MAX
 from hqueue_workers.delivery.wire import encode_message
+from hqueue_workers.node.runtime import Runtime
 
 __all__ = [
     "OVERHEAD_BYTES",
@@ -21,11 +23,15 @@ __all__ = [
     "Segment",
     "SubscriptionFilter",
     "Window",
+    "cut_all",
+    "cut_for",
     "segments_of",
 ]
 
 OVERHEAD_BYTES = 1_000
 """What a segment takes in memory beside its bodies, about."""
+HERE_MESSAGES, HERE_BYTES = 100, 64 * 1024
+"""What is cut in the loop, at most: in a millisecond."""
 
 
 class SubscriptionFilter(NamedTuple):
@@ -99,7 +105,7 @@ class Segment:
     want the same.
     """
 
-    __slots__ = ("_batch", "_cuts", "end", "offset", "ordinal", "size", "start")
+    __slots__ = ("_batch", "_cuts", "end", "messages", "offset", "ordinal", "size", "start")
 
     def __init__(self, start: int, end: int, ordinal: int, batch: Batch | None) -> None:
         self.start = start
@@ -111,6 +117,8 @@ class Segment:
         # The bodies are held twice: as they were read, and encoded.
         bodies = 0 if batch is None else sum(len(cell) for _, cell in batch.cells)
         self.size = 2 * bodies + OVERHEAD_BYTES
+        self.messages = 0 if batch is None else batch.header.count
+        """How many the batch has."""
         self._batch = batch
         self._cuts: dict[tuple[object, ...], tuple[EncodedSlice, ...]] = {}
 
@@ -218,6 +226,38 @@ def segments_of(reader: Placed, start: int, batches: Iterable[Batch]) -> list[Se
     if reader.cursor > start:
         segments.append(Segment(start, reader.cursor, reader.ordinal or 0, None))
     return segments
+
+
+async def cut_for(
+    filters: Collection[SubscriptionFilter],
+    segments: Sequence[Segment],
+    queue: Queue,
+    runtime: Runtime,
+) -> None:
+    """Cut what was read for those that wait for it: in the loop what takes no more than a moment,
+    and by a thread what takes more. What can't be cut is left to the cursor that needs it, which
+    learns why.
+    """
+    messages, size = sum(each.messages for each in segments), sum(each.size for each in segments)
+    if messages <= HERE_MESSAGES and size <= HERE_BYTES:
+        cut_all(filters, segments, queue, may_read=False)
+    else:
+        await runtime.read(lambda: cut_all(filters, segments, queue, may_read=True))
+
+
+def cut_all(
+    filters: Collection[SubscriptionFilter],
+    segments: Iterable[Segment],
+    queue: Queue,
+    *,
+    may_read: bool,
+) -> None:
+    """As `cut_for`, at once; what has to be read from the queue for that, only where it `may`."""
+    for segment in segments:
+        for filter_ in filters:
+            if may_read or not segment.reads(filter_):
+                with contextlib.suppress(HQueueError):
+                    segment.cut(queue, filter_, may_read=may_read)
 
 
 class Window:

@@ -42,7 +42,7 @@ class Runtime:
     made, and used, within the event loop.
 
     Args:
-        threads: threads that wait for HBase.
+        threads: requests to HBase at a time, and threads for what waits for it otherwise.
         clock: where time comes from.
     """
 
@@ -57,6 +57,8 @@ class Runtime:
         self._reads = FaultLog(logger, clock, FAULT_QUIET_MS, READ_PATIENCE_MS)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+        self.requests = asyncio.Semaphore(threads)
+        """Held while something is asked of HBase's rows in the loop itself."""
         self._reading = ThreadPool(threads, "hqueue-worker-read")
         self._coordinating = ThreadPool(4, "hqueue-worker-coordinate")
         self._tasks: set[asyncio.Task[Any]] = set()

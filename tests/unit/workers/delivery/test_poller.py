@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 import pytest
 
-from hqueue import CorruptLogError, PartitionReader, Queue
-from hqueue.runtime.clock import Deadline
+from hqueue import CorruptLogError, Fetch, Queue
+from hqueue.consume.fetcher import to_check, together
+from hqueue.engine import PartitionCursor
 from hqueue_workers.delivery.poller import FRUITLESS_MAX, PAUSE_MS_NOTIFIED, Poller
 from hqueue_workers.delivery.segment import Segment, SubscriptionFilter
 from tests.support.worker_doubles import SteppedRuntime
@@ -50,7 +51,7 @@ class Reader:
     def next_slot(self) -> tuple[int, int]:
         return self.partition, self.cursor
 
-    def check_tail(self, deadline: Deadline) -> None:
+    def check_tail(self) -> None:
         self.checks += 1
 
 
@@ -59,7 +60,7 @@ class Waiter:
 
     def __init__(self, partition: int, poller: Poller) -> None:
         self.partition = partition
-        self.reader = cast(PartitionReader, Reader(partition))
+        self.cursor = cast(PartitionCursor, Reader(partition))
         self.region_host: str | None = None
         self.filters: frozenset[SubscriptionFilter] = frozenset()
         self.end = 0
@@ -86,17 +87,21 @@ class Asked:
         self.ready: set[int] = set()
         self.corrupt: set[int] = set()
 
-    def poll(self, readers: Sequence[Any], *_: Any, **options: Any) -> Iterator[list[Any]]:
-        asked = tuple(reader.partition for reader in readers)
-        if asked:
-            self.requests.append(asked)
-        for reader in readers:
-            if reader.partition in self.corrupt:
-                raise CorruptLogError("corrupt")
-            if reader.partition in self.ready:
-                self.ready.discard(reader.partition)
-                reader.cursor += 1
-        yield []
+    async def fetch(
+        self, fetches: Sequence[Fetch[Any]], *_: Any, **options: Any
+    ) -> AsyncIterator[list[Any]]:
+        await asyncio.sleep(0)
+        for cursor in to_check(fetches):
+            cursor.check_tail()
+        for asked in together(fetches):
+            self.requests.append(tuple(cursor.partition for cursor in asked.readers))
+            for cursor in asked.readers:
+                if cursor.partition in self.corrupt:
+                    raise CorruptLogError("corrupt")
+                if cursor.partition in self.ready:
+                    self.ready.discard(cursor.partition)
+                    cursor.cursor += 1
+            yield []
 
 
 def play(
@@ -104,7 +109,7 @@ def play(
 ) -> tuple[Asked, list[Waiter]]:
     async def run() -> tuple[Asked, list[Waiter]]:
         runtime, queue = TimedRuntime(until_ms), Asked()
-        poller = Poller(cast(Queue, queue), runtime, POLL_MS_MAX, 0)
+        poller = Poller(cast(Queue, queue), queue, runtime, POLL_MS_MAX, 0)
         waiters = [Waiter(number, poller) for number in range(partitions)]
         scene(poller, queue, waiters)
         runtime.start(poller.run())
@@ -122,7 +127,7 @@ def test_a_thousand_idle_partitions_cost_about_a_request_a_second() -> None:
     queue, waiters = play(1_000, 60_000, lambda *_: None)
     # One request here is one for each 256 partitions at HBase.
     assert len(queue.requests) <= 60 + 15
-    assert all(cast(Any, waiter.reader).checks in (1, 2) for waiter in waiters)
+    assert all(cast(Any, waiter.cursor).checks in (1, 2) for waiter in waiters)
     for number in (0, 999):
         times = sum(number in asked for asked in queue.requests)
         assert 50 <= times <= 75
