@@ -21,11 +21,9 @@ from tests.support.interrupted import (
     SCANS,
     Connect,
     EachPlace,
-    Numbers,
     by_zookeeper,
     in_memory,
     natively,
-    quickly,
 )
 from tests.support.interrupting import each_interruption, each_line
 from tests.support.memory.cluster import MemoryCluster
@@ -161,19 +159,12 @@ def test_other_pythons_go_on_after_interruptions_too(version: str) -> None:
 def test_puts_to_a_real_server_go_on_after_one_was_interrupted(
     server: local.LocalServer, queue_name: str, each_place: EachPlace
 ) -> None:
-    numbers = Numbers()
     backend = NativeBackend(server, RawHBase(server.gateways[0]))
-    with backend.connect(**BOUNDS) as client:
-        queue = client.create_queue(queue_name, partitions=1)
 
-        def put() -> None:
-            message = numbers.message()
-            queue.put(message, partition=0)
-            numbers.acknowledged.append((message.topic, message.value))
+    @contextlib.contextmanager
+    def connect() -> Iterator[Client]:
+        with backend.connect(**BOUNDS) as client:
+            yield client
+            client.delete_queue(queue_name, force=True)
 
-        put()
-        for where in each_place(put):
-            quickly(put, where)
-        numbers.check(queue)
-        client.disable_queue(queue_name)
-        client.delete_queue(queue_name)
+    interrupted.puts(connect, each_place, queue_name)

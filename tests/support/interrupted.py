@@ -151,11 +151,11 @@ class Numbers:
         assert set(self.acknowledged) <= set(log), "something acknowledged is missing"
 
 
-def puts(connect: Connect, each_place: EachPlace) -> None:
+def puts(connect: Connect, each_place: EachPlace, name: str = QUEUE) -> None:
     """Puts go on after one was interrupted."""
     numbers = Numbers()
     with connect() as client:
-        queue = client.create_queue(QUEUE, partitions=1)
+        queue = client.create_queue(name, partitions=1)
 
         def put() -> None:
             message = numbers.message()
