@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 import hqueue
-from hqueue import HQueueError, Outcome
+from hqueue import HQueueError, InvalidInputError, Outcome
 from pyspark_hqueue.reading.loss import DataLossError
 
-__all__ = ["JobError", "translated"]
+__all__ = ["JobError", "refusing", "translated"]
 
 _KINDS: dict[str, type[HQueueError]] = {
     name: kind for name, kind in vars(hqueue).items() if name.endswith("Error")
@@ -24,6 +25,15 @@ _CONCURRENT = "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModificat
 
 class JobError(HQueueError):
     """A pipeline failed in Spark. It can be started again, and goes on where it was."""
+
+
+@contextlib.contextmanager
+def refusing(text: str, **facts: Any) -> Iterator[None]:
+    """Raise an `InvalidInputError` of this text where Spark can't make sense of something."""
+    try:
+        yield
+    except AnalysisException as exc:
+        raise InvalidInputError(text, **facts, reason=str(exc).splitlines()[0]) from exc
 
 
 @contextlib.contextmanager

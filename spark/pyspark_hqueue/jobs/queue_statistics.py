@@ -11,12 +11,11 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from hqueue import InvalidInputError, MessageID
-from pyspark_hqueue.jobs.failures import translated
+from pyspark_hqueue.jobs.failures import refusing, translated
 from pyspark_hqueue.jobs.sizes import message_bytes
 from pyspark_hqueue.reading.decode import client_of, topics_named
 from pyspark_hqueue.reading.located import frame_of
@@ -196,16 +195,10 @@ class Counting:
 
     def check(self, spark: SparkSession) -> None:
         """Refuse expressions that can't be evaluated. Reads nothing."""
-        try:
+        text = "an expression is Spark's SQL, over the columns of a queue"
+        with refusing(text, columns=WITH_HEADERS.names):
             frame = spark.createDataFrame([], WITH_HEADERS).where(self._where or "true")
             frame.select(F.expr(self._by or "topic").cast("string")).schema  # noqa: B018
-        except AnalysisException as exc:
-            reason = str(exc).splitlines()[0]
-            raise InvalidInputError(
-                "an expression is Spark's SQL, over the columns of a queue",
-                columns=WITH_HEADERS.names,
-                reason=reason,
-            ) from exc
 
     def _window(self) -> int:
         if self._window_ms is not None:

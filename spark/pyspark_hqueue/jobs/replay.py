@@ -14,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType
@@ -23,6 +22,7 @@ from hqueue import InvalidInputError, MessageID
 from hqueue.metadata import check_name
 from hqueue.settings.reserved import check_topic
 from pyspark_hqueue.jobs.archive import FILES, archived_queue, placed_rounds
+from pyspark_hqueue.jobs.failures import refusing
 from pyspark_hqueue.jobs.folder import Folder
 from pyspark_hqueue.jobs.targets import Target
 from pyspark_hqueue.reading.decode import client_of
@@ -134,13 +134,8 @@ class Replay:
     def _load(self) -> DataFrame:
         if not self._folder.exists():
             raise InvalidInputError("there is nothing at this path", path=self._folder.uri)
-        try:
+        with refusing("these are no Parquet files", path=self._folder.uri):
             return self._spark.read.parquet(self._folder.uri)
-        except AnalysisException as exc:
-            reason = str(exc).splitlines()[0]
-            raise InvalidInputError(
-                "these are no Parquet files", path=self._folder.uri, reason=reason
-            ) from exc
 
     def pending(self) -> list[Piece]:
         """What a run would replay, or go on with. Nothing is changed by asking."""

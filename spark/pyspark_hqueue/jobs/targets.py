@@ -21,14 +21,13 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, BinaryType, StructType
 
 from hqueue import InvalidInputError
 from hqueue.settings.reserved import PREFIX
-from pyspark_hqueue.jobs.failures import translated
+from pyspark_hqueue.jobs.failures import refusing, translated
 from pyspark_hqueue.writing.options import check_headers
 
 __all__ = ["Target"]
@@ -77,16 +76,9 @@ class Target:
                 by=self.by,
                 columns=frame.columns,
             )
-        try:
+        with refusing("by is partition, key, topic, or an expression of Spark's SQL", by=self.by):
             chosen = frame.select(self._partition(frame))
             plan = chosen._jdf.queryExecution().analyzed()
-        except AnalysisException as exc:
-            reason = str(exc).splitlines()[0]
-            raise InvalidInputError(
-                "by is partition, key, topic, or an expression of Spark's SQL",
-                by=self.by,
-                reason=reason,
-            ) from exc
         if not plan.deterministic():
             raise InvalidInputError("an expression must give the same each time", by=self.by)
 

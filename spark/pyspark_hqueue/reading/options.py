@@ -27,7 +27,16 @@ from hqueue.settings.numbers import is_whole, read_whole, whole_number
 from pyspark_hqueue.reading.pushdown import Narrowing
 from pyspark_hqueue.reading.schema import COLUMNS, WITH_HEADERS
 
-__all__ = ["Bound", "Boundary", "Option", "ReadOptions", "duration_ms", "parse_options", "whole"]
+__all__ = [
+    "Bound",
+    "Boundary",
+    "Option",
+    "ReadOptions",
+    "duration_ms",
+    "parse_options",
+    "queue_name",
+    "whole",
+]
 
 SETTINGS_PREFIX = "hqueue."
 """``hqueue.gateways`` and so on: a setting of the connection, as `hqueue.Settings` names it."""
@@ -85,7 +94,8 @@ def _wrong(must: str) -> InvalidInputError:
     return InvalidInputError(must)
 
 
-def _queue(text: str) -> str:
+def queue_name(text: str) -> str:
+    """Read a queue's name."""
     if not text:
         raise _wrong("the option queue is the name of a queue")
     return check_queue_name(text)
@@ -225,8 +235,8 @@ _END: dict[str, Callable[[str], Bound]] = {
 _POSITIVE = functools.partial(whole, 1)
 
 _OPTIONS = (
-    Option("queue", "queue", _queue),
-    Option("path", "queue", _queue),
+    Option("queue", "queue", queue_name),
+    Option("path", "queue", queue_name),
     Option("subscribe", "topics", _topics),
     Option("subscribePattern", "topics", _pattern),
     Option("topicRanges", "topic_ranges", _flag, "batch"),
@@ -262,7 +272,7 @@ def parse_options(
 
     Raises:
         InvalidInputError: an option is unknown (the closest is named), has a wrong value, is not
-            for this kind of work, or contradicts another.
+            for this kind of work, or contradicts another; or no queue is named.
         SettingsError: a setting is unknown or has a wrong value.
     """
     by_name: dict[str, Option] = {}
@@ -298,7 +308,10 @@ def parse_options(
             exc.facts.update(option=option.name, value=text)
             raise
         set_by[option.field] = option.name
-    return {**fields, "settings": Settings.load(settings)}
+    found = Settings.load(settings)
+    if "queue" not in fields:
+        raise InvalidInputError("the option queue is needed: the name of a queue")
+    return {**fields, "settings": found}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -354,8 +367,6 @@ class ReadOptions:
     def of(cls, given: Mapping[str, str], kind: Literal["batch", "stream"]) -> ReadOptions:
         """The options of a read, checked. Raises as `parse_options`."""
         fields = parse_options(given, _OPTIONS, kind)
-        if "queue" not in fields:
-            raise InvalidInputError("the option queue is needed: the name of a queue")
         fields.setdefault("start", Bound("earliest" if kind == "batch" else "latest"))
         if kind == "stream":
             fields.setdefault("task_messages_max", STREAM_TASK_MESSAGES)

@@ -22,9 +22,8 @@ from pyspark.sql.types import (
 from hqueue import InvalidInputError, Settings
 from hqueue.message import topic_bytes
 from hqueue.metadata import check_name
-from hqueue.settings.attributes import check_queue_name
 from hqueue.settings.reserved import check_topic
-from pyspark_hqueue.reading.options import Option, parse_options, whole
+from pyspark_hqueue.reading.options import Option, parse_options, queue_name, whole
 from pyspark_hqueue.reading.schema import HEADERS
 
 __all__ = ["WriteOptions", "check_columns", "check_headers"]
@@ -41,12 +40,6 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 }
 
 
-def _name(text: str) -> str:
-    if not text:
-        raise InvalidInputError("the option queue is the name of a queue")
-    return check_queue_name(text)
-
-
 def _topic(text: str) -> str:
     topic_bytes(text)
     check_topic(text)
@@ -54,8 +47,8 @@ def _topic(text: str) -> str:
 
 
 _OPTIONS = (
-    Option("queue", "queue", _name),
-    Option("path", "queue", _name),
+    Option("queue", "queue", queue_name),
+    Option("path", "queue", queue_name),
     Option("topic", "topic", _topic),
     Option("writeId", "write_id", check_name, "batch"),
     Option("writeEpoch", "write_epoch", functools.partial(whole, 0), "batch"),
@@ -77,10 +70,7 @@ class WriteOptions:
     @classmethod
     def of(cls, given: Mapping[str, str], kind: Literal["batch", "stream"]) -> WriteOptions:
         """The options of a write, checked. Raises as `parse_options`."""
-        fields = parse_options(given, _OPTIONS, kind)
-        if "queue" not in fields:
-            raise InvalidInputError("the option queue is needed: the name of a queue")
-        return cls(**fields)
+        return cls(**parse_options(given, _OPTIONS, kind))
 
 
 def check_columns(schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
