@@ -15,6 +15,7 @@ from hqueue.engine.engine import Engine
 from hqueue.engine.loop_log import LoopLog
 from hqueue.engine.open_log import OpenLog
 from hqueue.log import PartitionCursor
+from hqueue.produce.loop_appender import LoopAppender
 from hqueue.produce.owned import LoopOwnedLog, OwnedLog
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.steps import Pause
@@ -22,6 +23,7 @@ from hqueue.runtime.steps import Pause
 __all__ = [
     "Backoff",
     "Engine",
+    "LoopAppender",
     "LoopLog",
     "LoopOwnedLog",
     "LoopReader",

@@ -22,7 +22,8 @@ class LoopLog:
         self.partitions = log.partitions
         self.reader = log.loop_reader
         """Reads and follows what is appended."""
-        self._log = log
+        self.appender = log.loop_appender
+        """Appends."""
 
     def own(
         self,
@@ -31,4 +32,4 @@ class LoopLog:
         on_settled: Callable[[int | None], None] = lambda first: None,
     ) -> LoopOwnedLog:
         """As `OpenLog.own`; the callbacks are called in the loop."""
-        return self._log.own_in_loop(partition, on_fence, on_settled)
+        return self.appender.open_owned(partition, on_fence, on_settled)

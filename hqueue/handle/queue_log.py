@@ -12,7 +12,8 @@ from hqueue.log import Appended
 from hqueue.log.context import QueueContext
 from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.produce.appender import Appender
-from hqueue.produce.owned import LoopOwnedLog
+from hqueue.produce.appending import QueueAppending
+from hqueue.produce.loop_appender import LoopAppender
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.settings.attributes import QueueDescription
 from hqueue.settings.connection import Settings
@@ -28,7 +29,7 @@ class QueueLog:
         describe: asks for what it is now.
         port: its rows.
         loop_port: the same, for event loops.
-        on_append: called after each append; see `Appender`.
+        on_append: called after each append; see `QueueAppending`.
         settings: the connection's.
         clock: where time comes from.
         skip_counts: learns what readers pass by.
@@ -50,11 +51,13 @@ class QueueLog:
         self.partitions = description.partitions
         self.settings = settings
         self._context = QueueContext(description, describe, settings, clock)
-        self.appender = Appender(self._context, port, on_append)
+        appending = QueueAppending(self._context, port, on_append)
+        self.appender = Appender(self._context, appending, port)
         """The part that writes."""
+        self.loop_appender = LoopAppender(self._context, appending, loop_port)
+        """The part that writes, for event loops."""
         self.reader = QueueReader(self._context, port, skip_counts or SkipCounts())
         """The part that reads."""
-        self._loop_port = loop_port
         self.loop_reader = LoopReader(self._context, self.reader.reading, loop_port)
         """The part that reads, for event loops."""
 
@@ -65,16 +68,6 @@ class QueueLog:
     def describe(self) -> QueueDescription:
         """What the store says of the queue now."""
         return self._context.describe()
-
-    def own_in_loop(
-        self,
-        partition: int,
-        on_fence: Callable[[str, int], None],
-        on_settled: Callable[[int | None], None],
-    ) -> LoopOwnedLog:
-        """As `Appender.open_owned`, for event loops."""
-        owned = self.appender.owned_partition(partition, on_fence, on_settled)
-        return LoopOwnedLog(owned, self._loop_port)
 
     def deadline(self) -> Deadline:
         """The bound on one operation, from now."""

@@ -152,6 +152,9 @@ class Attempt:
             except HQueueError as exc:
                 self._note_failure(exc)
                 raise
+            except BaseException:  # It is cut off, as by cancelling: nobody learns the answer.
+                self._sent = self.in_doubt = True
+                raise
             self._sent = self.in_doubt = True
             if not won:
                 owner = yield from self._owner()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from hqueue.errors import ClockSkewError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.log.steps import MeasureClock, Work, ask
@@ -43,9 +44,8 @@ class SkewGuard:
             StoreUnavailableError: it could not be measured until the deadline.
         """
         if not self.is_good:
-            late = StoreUnavailableError("another thread did not measure the clock in time")
-            work = self._measure(deadline)
-            yield InTurn(self._turn, work, deadline.remaining_ms, lambda: late)
+            late = partial(StoreUnavailableError, "another did not measure the clock in time")
+            yield InTurn(self._turn, self._measure(deadline), deadline.remaining_ms, late)
 
     def now_ms(self, deadline: Deadline) -> Work[int]:
         """The wall clock's time, as if nobody had set it since it was found good.

@@ -7,7 +7,7 @@ import hashlib
 
 from hqueue.errors import FencedError, InvalidInputError, StoreUnavailableError
 from hqueue.format.header import NONCE_BYTES
-from hqueue.log.ports import RecordPort
+from hqueue.log.steps import ReadRecord, ReplaceRecord, Work, ask
 from hqueue.message_id import MessageID, id_of
 from hqueue.metadata import check_name, encoding
 from hqueue.moment import Moment, as_message_id
@@ -66,30 +66,28 @@ class ProducerEpochs:
     """The epochs of named producers: which one counts, and since when. Records with the queue.
 
     Args:
-        port: where the records lie.
         clock: where time comes from.
     """
 
-    def __init__(self, port: RecordPort, clock: Clock) -> None:
-        self._port = port
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def claim(self, name: str, epoch: int, deadline: Deadline) -> MessageID:
+    def claim(self, name: str, epoch: int, deadline: Deadline) -> Work[MessageID]:
         """As `Queue.claim_epoch`."""
         check_name(name)
         number = as_whole(epoch, 0, EPOCH_MAX)
         if number is None:
             raise InvalidInputError("an epoch is 0 to 2**63 - 1", epoch=epoch)
-        return deadline.run(lambda: self._claim(name, number))
+        return deadline.insist(lambda: self._claim(name, number))
 
-    def current(self, name: str, deadline: Deadline) -> tuple[int, MessageID] | None:
+    def current(self, name: str, deadline: Deadline) -> Work[tuple[int, MessageID] | None]:
         """As `Queue.current_epoch`."""
         check_name(name)
-        found = deadline.run(lambda: self._port.record(name))
+        found: bytes | None = yield from deadline.insist(lambda: ask(ReadRecord(name)))
         return None if found is None else encoding.decode_epoch(found, name)
 
-    def _claim(self, name: str, epoch: int) -> MessageID:
-        found = self._port.record(name)
+    def _claim(self, name: str, epoch: int) -> Work[MessageID]:
+        found: bytes | None = yield ReadRecord(name)
         if found is not None:
             latest, since = encoding.decode_epoch(found, name)
             if latest == epoch:
@@ -102,7 +100,7 @@ class ProducerEpochs:
                     latest=latest,
                 )
         since = MessageID(self._clock.wall_ms())
-        if not self._port.replace_record(name, found, encoding.encode_epoch(epoch, since)):
+        if not (yield ReplaceRecord(name, found, encoding.encode_epoch(epoch, since))):
             raise StoreUnavailableError(
                 "others claim an epoch of this producer at the moment", producer=name
             )

@@ -1,4 +1,4 @@
-"""This process's writers: one a partition, each used by one thread at a time."""
+"""This process's writers: one a partition, each used by one at a time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import TypeVar
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.log import PartitionWriter
-from hqueue.runtime.clock import Deadline
-from hqueue.runtime.held import Held, if_free
+from hqueue.log.steps import Work
+from hqueue.runtime.clock import Deadline, InTurn
+from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.turn import Turn
 
 __all__ = ["PooledWriter", "WriterPool"]
 
@@ -22,19 +24,20 @@ STAY_APPENDS = 64
 
 
 class PooledWriter:
-    """A partition's writer, and the lock that its user holds."""
+    """A partition's writer, and whose turn it is to use it."""
 
-    __slots__ = ("lock", "writer")
+    __slots__ = ("turn", "writer")
 
     def __init__(self, writer: PartitionWriter) -> None:
-        self.lock = threading.Lock()
+        self.turn = Turn()
         self.writer = writer
 
 
 class WriterPool:
     """The writers of a queue. Thread-safe; made again in a forked child.
 
-    Threads take turns with a writer, instead of racing each other for a slot in HBase.
+    Threads and coroutines take turns with a writer, instead of racing each other for a slot in
+    HBase.
 
     Args:
         partitions: how many the queue has.
@@ -53,8 +56,8 @@ class WriterPool:
         self,
         partition: int | None,
         deadline: Deadline,
-        work: Callable[[PartitionWriter], Result],
-    ) -> Result:
+        work: Callable[[PartitionWriter], Work[Result]],
+    ) -> Work[Result]:
         """Do something with a partition's writer, which nobody else uses meanwhile.
 
         Without a partition it is one that is free: the same for 64 appends, for a reader does
@@ -63,27 +66,30 @@ class WriterPool:
         Raises:
             StoreUnavailableError: others held it until the deadline.
         """
-        results: list[Result] = []
-        for candidate in self._candidates(partition):
-            pooled = self._pooled(candidate)
-            if if_free(pooled.lock, partial(results.extend, map(work, (pooled.writer,)))):
-                return results[0]
         if partition is None:
-            pooled = self._pooled(random.randrange(self._partitions))
-        number = pooled.writer.partition
-        late = StoreUnavailableError(
-            "this process's other appends to the partition took too long", partition=number
+            for candidate in self._candidates():
+                pooled = self._pooled(candidate)
+                if pooled.turn.is_free:
+                    try:
+                        free: Result = yield InTurn(pooled.turn, work(pooled.writer), 0.0)
+                    except NotHeldError:  # Another was faster.
+                        continue
+                    return free
+            partition = random.randrange(self._partitions)
+        pooled = self._pooled(partition)
+        late = partial(
+            StoreUnavailableError,
+            "this process's other appends to the partition took too long",
+            partition=partition,
         )
-        with Held(pooled.lock, deadline.remaining_ms / 1e3, lambda: late):
-            return work(pooled.writer)
+        result: Result = yield InTurn(pooled.turn, work(pooled.writer), deadline.remaining_ms, late)
+        return result
 
     def move_on(self) -> None:
         """Prefer another partition from now on: some other writer was met in this one."""
         self._any_left = 0
 
-    def _candidates(self, partition: int | None) -> Iterable[int]:
-        if partition is not None:
-            return (partition,)
+    def _candidates(self) -> Iterable[int]:
         self._any_left -= 1
         if self._any_left <= 0:
             self._any = (self._any + 1) % self._partitions

@@ -60,6 +60,11 @@ class Turn:
         self._lock = threading.Lock()
         self._queue: _Queue = collections.deque()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody has a turn, or waits for one, at this moment."""
+        return not self._queue
+
     def take(
         self,
         work: Callable[[], Result],

@@ -4,6 +4,7 @@ promised of both is tested by the same tests.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from itertools import chain
 from typing import Any, TypeVar
@@ -55,6 +56,13 @@ class BlockingFace:
     def ask(self, name: str, *args: Any) -> Any:
         return getattr(self._log.reader, name)(*args)
 
+    def write(self, name: str, *args: Any, **named: Any) -> Any:
+        return getattr(self._log.appender, name)(*args, **named)
+
+    def done(self, result: Any) -> Any:
+        """What comes of a call of an owned log."""
+        return result
+
 
 class LoopFace:
     """In an event loop."""
@@ -86,6 +94,13 @@ class LoopFace:
 
     def ask(self, name: str, *args: Any) -> Any:
         return self._run(getattr(self._log.reader, name), *args)
+
+    def write(self, name: str, *args: Any, **named: Any) -> Any:
+        return self.done(getattr(self._log.appender, name)(*args, **named))
+
+    def done(self, result: Any) -> Any:
+        """What comes of a call of an owned log."""
+        return self._loop.run(result) if asyncio.iscoroutine(result) else result
 
     def _run(self, call: Callable[..., Coroutine[Any, Any, Result]], *args: Any) -> Result:
         return self._loop.run(call(*args))

@@ -9,7 +9,7 @@ import pytest
 
 from hqueue import FencedError, InvalidInputError, MessageID, Outcome, StoreUnavailableError
 from hqueue.produce.idempotency import ProducerEpochs
-from hqueue.runtime.clock import Deadline
+from hqueue.runtime.clock import Deadline, drive
 
 FATES = ("pass", "pass", "lost", "answer lost", "stale", "late")
 
@@ -73,6 +73,11 @@ class Records:
         return self._chance.choice(FATES)
 
 
+def claim(port: Records, clock: SlowClock, epoch: int) -> MessageID:
+    deadline = Deadline(clock, 60_000)
+    return drive(ProducerEpochs(clock).claim("work", epoch, deadline), port, deadline)
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_all_learn_the_same_of_an_epoch_and_an_epoch_that_is_fenced_stays_so(seed: int) -> None:
     chance = random.Random(seed)
@@ -80,9 +85,9 @@ def test_all_learn_the_same_of_an_epoch_and_an_epoch_that_is_fenced_stays_so(see
     port = Records(chance)
     told: dict[int, set[MessageID]] = {}
     for epoch in sorted(chance.choices(range(4), k=12)):
-        for epochs in (ProducerEpochs(port, clock), ProducerEpochs(port, clock)):
+        for _ in range(2):
             asked_ms = clock.now_ms
-            since = epochs.claim("work", epoch, Deadline(clock, 60_000))
+            since = claim(port, clock, epoch)
             if epoch not in told:
                 assert since.timestamp > asked_ms
             told.setdefault(epoch, set()).add(since)
@@ -93,10 +98,10 @@ def test_all_learn_the_same_of_an_epoch_and_an_epoch_that_is_fenced_stays_so(see
 
 def test_an_epoch_that_is_fenced_is_refused() -> None:
     clock = SlowClock()
-    epochs = ProducerEpochs(Records(random.Random(0)), clock)
-    epochs.claim("work", 7, Deadline(clock, 60_000))
+    port = Records(random.Random(0))
+    claim(port, clock, 7)
     with pytest.raises(FencedError) as caught:
-        epochs.claim("work", 6, Deadline(clock, 60_000))
+        claim(port, clock, 6)
     assert (caught.value.epoch, caught.value.latest) == (6, 7)
 
 
@@ -104,6 +109,6 @@ def test_an_epoch_that_is_fenced_is_refused() -> None:
     ("name", "epoch"), [("", 0), ("a/b", 0), ("w", -1), ("w", True), ("w", 2**63), ("w", "1")]
 )
 def test_what_is_no_producer_or_epoch_is_refused(name: str, epoch: object) -> None:
-    epochs = ProducerEpochs(Records(random.Random(0)), SlowClock())
+    epochs = ProducerEpochs(SlowClock())
     with pytest.raises(InvalidInputError):
         epochs.claim(name, epoch, Deadline(SlowClock(), 1))  # type: ignore[arg-type]

@@ -1,0 +1,222 @@
+"""Appending to a queue, in steps: into one partition, or into any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from hqueue.errors import InvalidInputError
+from hqueue.format.compression import CODECS, compressed
+from hqueue.format.header import FORMAT_1, Bodies
+from hqueue.log import Appended, PartitionWriter
+from hqueue.log.context import QueueContext
+from hqueue.log.skew import SkewGuard
+from hqueue.log.steps import Work
+from hqueue.log.store import LogPort
+from hqueue.message import Message, encoded_key, partition_of_key
+from hqueue.message_id import MessageID, MessageIDs
+from hqueue.moment import Moment
+from hqueue.produce.encode import encode_batch, encode_given, keys_of, taken
+from hqueue.produce.header_reaper import HeaderReaper
+from hqueue.produce.idempotency import ProducerEpochs, Search, search_for
+from hqueue.produce.owned import OwnedPartition
+from hqueue.produce.writer_pool import WriterPool
+from hqueue.runtime.clock import Deadline, drive
+from hqueue.runtime.fork import register
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Given", "QueueAppending"]
+
+
+class Given(NamedTuple):
+    """What is to be appended as one batch, and where."""
+
+    bodies: Bodies
+    partition: int | None
+    """Any if None."""
+    search: Search | None = None
+    """What to look for in the log before, if it may be there already."""
+    is_one: bool = False
+    """Whether it is a message, and no sequence of them."""
+
+    def ids(self, appended: Appended) -> MessageID | MessageIDs:
+        """Of what was appended."""
+        if self.is_one:
+            return int.__new__(MessageID, appended.base)
+        return MessageIDs(appended.base, appended.count)
+
+
+class QueueAppending:
+    """Appending to a queue. Used by any number of threads and coroutines at a time, and usable in a
+    forked child.
+
+    Args:
+        context: the queue.
+        port: its rows, of which those that are old are deleted in the background.
+        on_append: called after each append with the partition, what was appended, and the bodies
+            as they lie in the store. Must be quick, and must not raise.
+    """
+
+    def __init__(
+        self,
+        context: QueueContext,
+        port: LogPort,
+        on_append: Callable[[int, Appended, Bodies], None],
+    ) -> None:
+        self.partitions = context.partitions
+        self._context = context
+        self._port = port
+        self._on_append = on_append
+        self._codec = CODECS[context.settings.codec]
+        self._skew_ms_max = context.settings.clock_skew_ms_max
+        self._skew = SkewGuard(self._skew_ms_max, context.clock)
+        self._epochs = ProducerEpochs(context.clock)
+        self.after_fork_in_child()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        self._writers = WriterPool(self.partitions, self._open_writer)
+        self._reaper = HeaderReaper(self._port, self.expired_ms, self._context.clock)
+
+    def given(
+        self,
+        messages: Message | Sequence[Message] | Iterator[Message] | pa.RecordBatch | pa.Table,
+        partition: int | None = None,
+        key: str | bytes | None = None,
+        idempotency_key: str | bytes | None = None,
+        since: Moment | None = None,
+    ) -> Given:
+        """What the arguments of `Queue.put` mean."""
+        partition = self.choose_partition(partition, key)
+        if type(messages) is not Message:
+            messages = taken(messages)
+        bodies = encode_given(messages)
+        is_one = isinstance(messages, Message)
+        if isinstance(messages, Message):
+            if partition is None and messages.key is not None:
+                partition = partition_of_key(messages.key, self.partitions)
+        elif partition is None and bodies.version != FORMAT_1:
+            partition = self.partition_of_keys(messages)
+        search = None
+        if idempotency_key is not None or since is not None:
+            search = search_for(
+                idempotency_key, since, self._skew_ms_max, anywhere=partition is None
+            )
+        return Given(bodies, partition, search, is_one)
+
+    def given_by_system(self, messages: Sequence[Message], partition: int) -> Given:
+        """Messages of the system's own, under topics and headers that `given` refuses."""
+        partition = self._context.check_partition(partition)
+        return Given(encode_batch(messages), partition)
+
+    def choose_partition(self, partition: int | None, key: str | bytes | None) -> int | None:
+        """As `Queue.choose_partition`."""
+        if key is not None:
+            if partition is not None:
+                raise InvalidInputError("give a partition or a key, not both")
+            return partition_of_key(encoded_key(key), self.partitions)
+        return None if partition is None else self._context.check_partition(partition)
+
+    def partition_of_keys(
+        self, messages: Sequence[Message] | pa.RecordBatch | pa.Table
+    ) -> int | None:
+        """The partition that the keys of a batch belong to; None if it has none.
+
+        Raises:
+            InvalidInputError: they belong to several.
+        """
+        partitions = {partition_of_key(key, self.partitions) for key in keys_of(messages)}
+        if len(partitions) > 1:
+            raise InvalidInputError(
+                "the keys of these messages belong to several partitions, and a batch lies in one: "
+                "choose one, or send them one by one with a Producer",
+                partitions=sorted(partitions)[:10],
+            )
+        return partitions.pop() if partitions else None
+
+    def append(self, given: Given, deadline: Deadline) -> Work[Appended]:
+        """Append an encoded batch, which is not compressed.
+
+        Without a partition it goes to one that nobody else in this process is writing to, and to
+        another as soon as some other writer is met there. So writers spread over the partitions by
+        themselves.
+
+        Raises:
+            As `Queue.put`.
+        """
+        self._context.check_open()
+        bodies, partition, search = (
+            compressed(given.bodies, self._codec),
+            given.partition,
+            given.search,
+        )
+
+        def append(writer: PartitionWriter) -> Work[tuple[PartitionWriter, Appended]]:
+            if not self._skew.is_good:
+                yield from self._skew.check(deadline)
+            if search is None:
+                appended = yield from writer.append(bodies, deadline)
+            else:
+                appended = yield from writer.append_once(
+                    bodies, deadline, search.nonce, search.since
+                )
+            self._on_append(writer.partition, appended, bodies)
+            return writer, appended
+
+        writer, appended = yield from self._writers.use(partition, deadline, append)
+        self._reaper.collect_if_due(writer)
+        if partition is None and appended.contended:
+            self._writers.move_on()
+        return appended
+
+    def owned(
+        self,
+        partition: int,
+        on_fence: Callable[[str, int], None],
+        on_settled: Callable[[int | None], None],
+    ) -> OwnedPartition:
+        """A partition, to be written by the owner of topics. Asks nothing.
+
+        Raises:
+            InvalidInputError: the queue has no such partition.
+        """
+        return OwnedPartition(
+            self._context.check_partition(partition),
+            self._context,
+            skew=self._skew,
+            reaper=self._reaper,
+            on_append=self._on_append,
+            on_fence=on_fence,
+            on_settled=on_settled,
+        )
+
+    def claim_epoch(self, producer: str, epoch: int, deadline: Deadline) -> Work[MessageID]:
+        """As `Queue.claim_epoch`."""
+        self._context.check_open()
+        yield from self._skew.check(deadline)
+        return (yield from self._epochs.claim(producer, epoch, deadline))
+
+    def current_epoch(
+        self, producer: str, deadline: Deadline
+    ) -> Work[tuple[int, MessageID] | None]:
+        """As `Queue.current_epoch`."""
+        self._context.check_open()
+        return self._epochs.current(producer, deadline)
+
+    def expired_ms(self) -> int | None:
+        """Up to when messages were written that have expired, by a clock that was found good; None
+        if they are kept for ever. It blocks.
+
+        Raises:
+            ClockSkewError, StoreUnavailableError, QueueStateError: that is not known now.
+        """
+        ttl_seconds = self._context.describe().ttl_seconds
+        if ttl_seconds is None:
+            return None
+        deadline = self._context.deadline()
+        return drive(self._skew.now_ms(deadline), self._port, deadline) - ttl_seconds * 1_000
+
+    def _open_writer(self, partition: int) -> PartitionWriter:
+        return PartitionWriter(partition, self._context.clock, self._skew_ms_max)

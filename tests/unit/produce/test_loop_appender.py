@@ -1,0 +1,255 @@
+"""A log is written alike in a thread and in a loop, and who is cancelled there holds nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+import hqueue
+from hqueue import (
+    FencedError,
+    IdempotencyKeyReusedError,
+    InvalidInputError,
+    Message,
+    StoreUnavailableError,
+)
+from hqueue.produce.loop_appender import LoopAppender
+from hqueue.produce.owned import LoopOwnedLog
+from tests.support.backends import MemoryBackend
+from tests.support.cut_off import CuttingPort, each_cut
+from tests.support.log_faces import BlockingFace, LoopFace
+from tests.support.looped import LoopThread
+
+Face = BlockingFace | LoopFace
+
+
+@pytest.fixture
+def queue() -> Iterator[hqueue.Queue]:
+    with MemoryBackend().connect() as client:
+        yield client.create_queue("q", partitions=3)
+
+
+@pytest.fixture(params=["blocking", "loop"])
+def face(request: pytest.FixtureRequest, queue: hqueue.Queue) -> Iterator[Face]:
+    if request.param == "blocking":
+        yield BlockingFace(queue._log)
+        return
+    loop = LoopThread()
+    yield LoopFace(queue._log, loop)
+    loop.close()
+
+
+def values(queue: hqueue.Queue, partition: int = 0) -> list[bytes]:
+    return [message.value for message in queue.scan(partition=partition)]
+
+
+def test_messages_are_put_where_they_belong_and_their_ids_returned(
+    queue: hqueue.Queue, face: Face
+) -> None:
+    one = face.write("put", Message("t", b"a"), partition=0)
+    two, three = face.write("put", [Message("t", b"b"), Message("t", b"c")], partition=0)
+    assert [(m.id, m.value) for m in queue.scan(partition=0)] == [
+        (one, b"a"), (two, b"b"), (three, b"c"),
+    ]  # fmt: skip
+    face.write("put", Message("t", b"k"), key="some key")
+    partition = face.write("choose_partition", None, "some key")
+    assert b"k" in values(queue, partition)
+    face.write("put", Message("t", b"anywhere"))
+    assert b"anywhere" in [message.value for message in queue.scan()]
+    with pytest.raises(InvalidInputError):
+        face.write("put", Message("t", b"x"), partition=7)
+    with pytest.raises(InvalidInputError):
+        face.write("put", Message("hqueue.t", b"x"), partition=0)
+
+
+def test_what_is_put_again_with_its_key_is_not_appended_again(
+    queue: hqueue.Queue, face: Face
+) -> None:
+    put = [face.write("put", Message("t", b"a"), partition=0, idempotency_key="k") for _ in "12"]
+    assert put[0] == put[1]
+    assert put[0] == queue.put(Message("t", b"a"), partition=0, idempotency_key="k")
+    with pytest.raises(IdempotencyKeyReusedError):
+        face.write("put", Message("t", b"b"), partition=0, idempotency_key="k")
+    assert values(queue) == [b"a"]
+
+
+def test_epochs_of_producers_are_claimed_and_fence(queue: hqueue.Queue, face: Face) -> None:
+    since = face.write("claim_epoch", "work", 3)
+    assert face.write("current_epoch", "work") == queue.current_epoch("work") == (3, since)
+    with pytest.raises(FencedError):
+        face.write("claim_epoch", "work", 2)
+
+
+def test_an_owner_appends_until_it_is_fenced_in_the_log(queue: hqueue.Queue, face: Face) -> None:
+    fenced: list[tuple[str, int]] = []
+
+    def own(epoch: int) -> Any:
+        owned = face.write("open_owned", 0, lambda topic, epoch: fenced.append((topic, epoch)))
+        face.done(owned.open())
+        face.done(owned.close_ranges({"t": epoch}))
+        owned.own("t", epoch)
+        return owned
+
+    first = own(1)
+    assert face.done(first.append(lambda: ([Message("t", b"a")], 0, {"t": 1}))) < first.end
+    assert face.done(first.append(lambda: None)) is None
+    second = own(2)
+    with pytest.raises(hqueue.TopicFencedError):
+        face.done(first.append(lambda: ([Message("t", b"late")], 0, {"t": 1})))
+    assert fenced == [("t", 2)]
+    face.done(second.append(lambda: ([Message("t", b"b")], 0, {"t": 2})))
+    assert values(queue) == [b"a", b"b"]
+
+
+def test_threads_and_coroutines_take_turns_with_a_partition(queue: hqueue.Queue) -> None:
+    """So none meets another writer of its process, and each is in the log once."""
+    log, count, contended = queue._log, 30, []
+    note = log.appender._appending._on_append
+
+    def noting(partition: int, appended: Any, bodies: Any) -> None:
+        contended.append(appended.contended)
+        note(partition, appended, bodies)
+
+    log.appender._appending._on_append = noting
+
+    def in_thread(name: bytes) -> None:
+        for number in range(count):
+            queue.put(Message("t", b"%b %d" % (name, number)), partition=0)
+
+    async def in_loop(name: bytes) -> None:
+        for number in range(count):
+            await log.loop_appender.put(Message("t", b"%b %d" % (name, number)), partition=0)
+
+    async def two() -> None:
+        await asyncio.gather(in_loop(b"c1"), in_loop(b"c2"))
+
+    threads = [threading.Thread(target=in_thread, args=(name,)) for name in (b"t1", b"t2")]
+    threads.append(threading.Thread(target=lambda: asyncio.run(two())))
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    read = values(queue)
+    for name in (b"t1", b"t2", b"c1", b"c2"):
+        assert [v for v in read if v.startswith(name)] == [
+            b"%b %d" % (name, n) for n in range(count)
+        ]
+    assert contended == [False] * 4 * count
+
+
+def test_one_that_waits_for_its_turn_does_so_until_its_bound() -> None:
+    with MemoryBackend().connect(operation_timeout_ms=100) as client:
+        queue = client.create_queue("q", partitions=1)
+        queue.put(Message("t", b"a"))
+        turn = queue._log.appender._appending._writers._pooled(0).turn
+
+        async def put() -> None:
+            with pytest.raises(StoreUnavailableError) as caught:
+                await queue._log.loop_appender.put(Message("t", b"b"))
+            assert caught.value.outcome is hqueue.Outcome.NOT_APPLIED
+
+        turn.take(lambda: asyncio.run(put()), 1)
+        assert values(queue) == [b"a"]
+
+
+def cutting(queue: hqueue.Queue, number: int, moment: str) -> tuple[LoopAppender, CuttingPort]:
+    log = queue._log
+    port = CuttingPort(log.loop_appender._port, number, moment)
+    return LoopAppender(log._context, log.appender._appending, port), port
+
+
+async def put(appender: LoopAppender, value: bytes, **options: Any) -> bool:
+    """Put by a task of its own; whether it was not cancelled."""
+    try:
+        await asyncio.create_task(appender.put(Message("t", value), **options))
+    except asyncio.CancelledError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("partition", [0, None])
+@pytest.mark.parametrize(("number", "moment"), each_cut())
+def test_one_that_is_cancelled_at_any_request_leaves_no_turn_taken_and_others_put_on(
+    queue: hqueue.Queue, number: int, moment: str, partition: int | None
+) -> None:
+    appender, port = cutting(queue, number, moment)
+
+    async def run() -> Counter[bool]:
+        done = Counter([await put(appender, b"%d" % n, partition=partition) for n in range(6)])
+        for each in range(3):
+            assert appender._appending._writers._pooled(each).turn.is_free
+        return done
+
+    done = asyncio.run(run())
+    assert done[False] <= 1
+    queue.put(Message("t", b"by a thread"), partition=0)
+    found = Counter(message.value for message in queue.scan())
+    assert set(found.values()) == {1}
+    assert 7 - done[False] <= len(found) <= 7
+    assert port.was_cut or number > 6
+
+
+@pytest.mark.parametrize(("number", "moment"), each_cut())
+def test_what_was_cancelled_is_put_again_by_its_key_and_is_in_the_log_once(
+    queue: hqueue.Queue, number: int, moment: str
+) -> None:
+    appender, _ = cutting(queue, number, moment)
+    given = [b"a", b"b", b"c"]
+
+    async def run() -> None:
+        for value in given:
+            while not await put(appender, value, partition=0, idempotency_key=value):
+                pass
+
+    asyncio.run(run())
+    assert values(queue) == given
+
+
+@pytest.mark.parametrize(("number", "moment"), each_cut())
+def test_an_owner_that_is_cancelled_is_told_what_became_of_the_batch_before_the_next(
+    queue: hqueue.Queue, number: int, moment: str
+) -> None:
+    queue.put(Message("other", b"before"), partition=0)
+    settled: list[int | None] = []
+    appender, _ = cutting(queue, number, moment)
+    owned = appender.open_owned(0, lambda topic, epoch: None, settled.append)
+    known: dict[bytes, int] = {}
+
+    async def append(value: bytes) -> None:
+        def make() -> tuple[list[Message], int, Mapping[str, int]]:
+            return [Message("t", value)], 0, {"t": 1}
+
+        first = await owned.append(make)
+        assert first is not None
+        known[value] = first
+
+    async def again(call: Any) -> None:
+        try:
+            await asyncio.create_task(call())
+        except asyncio.CancelledError:
+            await call()
+
+    async def begin() -> None:
+        await owned.open()
+        owned.own("t", 1)
+
+    async def run(owned: LoopOwnedLog) -> None:
+        await again(begin)
+        for value in (b"a", b"b", b"c"):
+            try:
+                await asyncio.create_task(append(value))
+            except asyncio.CancelledError:
+                before = len(settled)
+                await append(value + b"!")
+                assert len(settled) <= before + 1
+
+    asyncio.run(run(owned))
+    read = {int(m.id): m.value for m in queue.scan(partition=0) if m.topic == "t"}
+    assert {at: value for value, at in known.items()}.items() <= read.items()
+    beside = read.keys() - set(known.values())
+    assert beside == {at for at in settled if at is not None}, "each that is beside was told of"
