@@ -8,18 +8,21 @@ import collections
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
-from hqueue.consume.fetcher import Fetch, Fetcher, Pace, Poll, fetch_once
-from hqueue.consume.prefetch import PREFETCH_REQUESTS
+from hqueue.consume.fetcher import Fetch, Fetcher, Pace
+from hqueue.consume.prefetch import FREE_S, PREFETCH_REQUESTS
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
 from hqueue.errors import ClosedError, HQueueError, QueueStateError
-from hqueue.log import Batch, PartitionReader
+from hqueue.log import Batch, PartitionCursor
+from hqueue.log.steps import Work
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, Patience
-from hqueue.runtime.threads import try_start
+from hqueue.runtime.clock import SYSTEM_CLOCK, Bounded, Clock, Deadline, Patience
+from hqueue.runtime.loop import background
+from hqueue.runtime.steps import Pause, taken_in
 from hqueue.runtime.waiting import Condition
 
 __all__ = ["Intake", "Portion"]
@@ -30,6 +33,9 @@ PACE = Pace(
     check_every_ms=5_000.0,
     gather_share=1.0,  # One request for all costs no more than one for some.
 )
+
+ROOM_LOOK_MS = 5.0
+"""How often it is looked whether there is room for what came at the ends."""
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -52,13 +58,13 @@ class Portion(Generic[KeyT]):
     """
 
 
-class _Partition(Fetch[PartitionReader], Generic[KeyT]):
+class _Partition(Fetch[PartitionCursor], Generic[KeyT]):
     """A partition that is read."""
 
     __slots__ = ("_short_until", "busy", "cursor", "expired", "key", "source")
 
     def __init__(
-        self, key: KeyT, source: _Source[KeyT], reader: PartitionReader, now_ms: float
+        self, key: KeyT, source: _Source[KeyT], reader: PartitionCursor, now_ms: float
     ) -> None:
         super().__init__(reader, PACE, now_ms)
         self.key = key
@@ -96,9 +102,10 @@ class _Source(Generic[KeyT]):
 class Intake(Generic[KeyT]):
     """Gives what comes in some partitions, those of one in order, as they come and go.
 
-    Requests are under way in threads that end with them, at most `PREFETCH_REQUESTS` for
+    Requests are made by tasks of the process's loop, at most `PREFETCH_REQUESTS` at a time for
     partitions that are behind and one for the ends of each queue, and only so many answers wait to
-    be taken. So nothing goes on by itself when nothing is taken, but for what is under way.
+    be taken. So nothing goes on by itself when nothing is taken, but for what is under way. Where
+    there is no loop the taker makes them.
 
     One thread takes; any may add, remove, wake and close.
 
@@ -122,8 +129,9 @@ class Intake(Generic[KeyT]):
         self._work = Condition(self._lock)
         self._woken = False
         self._closed = False
+        self._loop = background()
         self._own: collections.deque[Callable[[], None]] = collections.deque()
-        """Requests for `take` to make itself: no thread could be started for them."""
+        """Requests for `take` to make itself: there is no loop."""
         self._own_under_way = False
         """Whether it makes one: then nobody takes what is ready."""
 
@@ -140,13 +148,13 @@ class Intake(Generic[KeyT]):
             ordinal: how many messages the partition had before the start, if that is known: so
                 it is seen how many of them are gone.
         """
-        opened = reader.open(partition, scan, self._request_bytes_max, ordinal)
+        cursor = reader.reading.cursor(partition, scan, self._request_bytes_max, ordinal)
         with self._lock:
             if self._closed:
                 raise ClosedError("this is closed")
             source = self._sources.setdefault(reader, _Source(reader))
             source.partitions += 1
-            fetch = _Partition(key, source, opened, self._clock.monotonic_ms())
+            fetch = _Partition(key, source, cursor, self._clock.monotonic_ms())
             self._partitions[key] = fetch
             self._behind.append(fetch)
             self._work.notify_all()
@@ -157,7 +165,7 @@ class Intake(Generic[KeyT]):
             unused = self._remove(keys)
             self._ready = collections.deque(each for each in self._ready if self._is_read(each[0]))
             self._work.notify_all()
-        _free(unused)
+        self._free(unused)
 
     def __contains__(self, key: KeyT) -> bool:
         return key in self._partitions
@@ -195,9 +203,20 @@ class Intake(Generic[KeyT]):
             unused = self._remove(list(self._partitions))
             self._ready.clear()
             self._work.notify_all()
-        _free(unused)
+        self._free(unused)
 
-    # The lock is held from here on, but for what runs in a thread.
+    def _free(self, unused: Sequence[_Partition[KeyT]]) -> None:
+        """Free what these hold in the store, which may take a while."""
+        freed: list[Future[None]] = []
+        for each in filter(lambda each: each.reader.holds, unused):
+            release, reader = each.reader.release(), each.source.reader
+            if self._loop is None:
+                reader.do_long(release)
+            else:
+                freed.append(self._loop.start(reader.in_loop.do_long, release))
+        wait(freed, FREE_S)
+
+    # The lock is held from here on, but for what makes requests.
 
     def _await(self, ends_ms: float) -> tuple[Portion[KeyT] | None, Callable[[], None] | None]:
         """What came, or what is to be done in this thread first; nothing if neither came in time,
@@ -276,21 +295,24 @@ class Intake(Generic[KeyT]):
     def _start(
         self,
         fetches: list[_Partition[KeyT]],
-        target: Callable[[list[_Partition[KeyT]]], None],
+        work: Callable[[list[_Partition[KeyT]]], Work[None]],
     ) -> None:
         for fetch in fetches:
             fetch.busy = True
-        thread = try_start(target, fetches, name="hqueue-intake")
-        if thread is None:
-            self._own.append(functools.partial(target, fetches))
+        reader = fetches[0].source.reader
+        if self._loop is None:
+            self._own.append(lambda: reader.do_long(work(fetches)))
+        else:
+            self._loop.start(reader.in_loop.do_long, work(fetches))
 
-    def _read(self, fetches: list[_Partition[KeyT]]) -> None:
-        """In a thread: ask for more of one that is behind."""
+    def _read(self, fetches: list[_Partition[KeyT]]) -> Work[None]:
+        """Ask for more of one that is behind."""
         fetch = fetches[0]
         error: BaseException | None = None
         batches: list[Batch] = []
+        deadline = fetch.source.reader.deadline()
         try:
-            batches = fetch.reader.read(fetch.source.reader.deadline())
+            batches = yield Bounded(deadline, fetch.reader.read(deadline))
         except BaseException as exc:  # Whatever it is, the taker must learn it.
             error = exc
         with self._lock:
@@ -298,41 +320,40 @@ class Intake(Generic[KeyT]):
             if batches:
                 self._put(fetch, batches)
             unused = self._end(fetches, error)
-        _free(unused)
+        yield from _released(unused)
 
-    def _poll(self, fetches: list[_Partition[KeyT]]) -> None:
-        """In a thread: ask once for what comes next at the ends of some partitions of a queue."""
+    def _poll(self, fetches: list[_Partition[KeyT]]) -> Work[None]:
+        """Ask once for what comes next at the ends of some partitions of a queue."""
         source = fetches[0].source
-        by_number = {fetch.reader.partition: fetch for fetch in fetches}
         error: BaseException | None = None
+        came = source.reader.reading.fetch(fetches, self._request_bytes_max, None)
+        by_number = {fetch.reader.partition: fetch for fetch in fetches}
         try:
-            for batches in fetch_once(fetches, self._poll_of(source), source.reader.deadline):
-                with self._lock:
-                    self._work.wait_for(
-                        lambda: (
-                            self._closed
-                            or self._own_under_way
-                            or len(self._ready) < PREFETCH_REQUESTS
-                        )
-                    )
-                    if self._closed:
-                        break
-                    came: dict[int, list[Batch]] = {}
-                    for batch in batches:
-                        came.setdefault(batch.partition, []).append(batch)
-                    for number, each in came.items():
-                        self._put(by_number[number], each)
+            yield from taken_in(came, functools.partial(self._take_in, by_number))
         except BaseException as exc:
             error = exc
         with self._lock:
             source.polled = False
             unused = self._end(fetches, error)
-        _free(unused)
+        yield from _released(unused)
 
-    def _poll_of(self, source: _Source[KeyT]) -> Poll:
-        return lambda readers, rows_max: source.reader.poll(
-            readers, self._request_bytes_max, rows_max=rows_max
-        )
+    def _take_in(
+        self, by_number: Mapping[int, _Partition[KeyT]], batches: Iterable[Batch]
+    ) -> Work[None]:
+        """Put what came of some partitions, when there is room for it."""
+        while not self._has_room():
+            yield Pause(ROOM_LOOK_MS)
+        came: dict[int, list[Batch]] = {}
+        for batch in batches:
+            came.setdefault(batch.partition, []).append(batch)
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this is closed")
+            for number, each in came.items():
+                self._put(by_number[number], each)
+
+    def _has_room(self) -> bool:
+        return self._closed or self._own_under_way or len(self._ready) < PREFETCH_REQUESTS
 
     def _put(
         self, fetch: _Partition[KeyT], batches: Sequence[Batch], *, short: bool = False
@@ -385,7 +406,7 @@ class Intake(Generic[KeyT]):
         return unused
 
 
-def _free(unused: Iterable[_Partition[KeyT]]) -> None:
-    """Free what they hold in the store, which may take a while."""
+def _released(unused: Iterable[_Partition[KeyT]]) -> Work[None]:
+    """Free what they hold in the store."""
     for fetch in unused:
-        fetch.reader.release()
+        yield from fetch.reader.release()

@@ -142,23 +142,23 @@ class LoopReader:
 
     async def offsets(self, partitions: Sequence[int] | None = None) -> list[PartitionOffsets]:
         """As `Queue.offsets`."""
-        return await self._carried_out(self._reading.offsets(partitions))
+        return await self.do_long(self._reading.offsets(partitions))
 
     async def lag(self, positions: Mapping[int, MessageID]) -> dict[int, PartitionLag]:
         """As `Queue.lag`."""
-        return await self._carried_out(self._reading.lag(positions))
+        return await self.do_long(self._reading.lag(positions))
 
     async def count_before(self, partition: int, message_id: MessageID) -> int:
         """As `Queue.count_before`."""
-        return await self._carried_out(self._reading.count_before(partition, message_id))
+        return await self.do_long(self._reading.count_before(partition, message_id))
 
     async def id_at(self, partition: int, ordinal: int) -> MessageID:
         """As `Queue.id_at`."""
-        return await self._carried_out(self._reading.id_at(partition, ordinal))
+        return await self.do_long(self._reading.id_at(partition, ordinal))
 
     async def appended_since(self, offsets: Sequence[PartitionOffsets]) -> list[int]:
         """As `Queue.appended_since`."""
-        return await self._carried_out(self._reading.appended_since(offsets))
+        return await self.do_long(self._reading.appended_since(offsets))
 
     async def do(
         self, decide: Callable[[Deadline], Work[Result]], deadline: Deadline | None = None
@@ -167,7 +167,8 @@ class LoopReader:
         deadline = deadline or self.deadline()
         return await drive_in_loop(decide(deadline), self._port, deadline)
 
-    async def _carried_out(self, work: Work[Result]) -> Result:
+    async def do_long(self, work: Work[Result]) -> Result:
+        """As `QueueReader.do_long`."""
         return await drive_in_loop(work, self._port, Deadline(self.clock, math.inf))
 
     def _each(self, work: Work[None]) -> AsyncIterator[list[Batch]]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from functools import partial
+from itertools import filterfalse
 
 from hqueue.consume.fetcher import Fetch, Fetcher, Pace
+from hqueue.consume.queue_reader import QueueReader
 from hqueue.log import Batch, PartitionReader
+from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
 from hqueue.runtime.fork import register
-from hqueue.runtime.threads import try_start
+from hqueue.runtime.loop import LoopThread, background
 from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["PREFETCH_REQUESTS", "Prefetcher"]
@@ -21,6 +26,9 @@ PREFETCH_REQUESTS = 4
 and this process waiting for each other, so that most of a second core stays idle; two still left a
 fifth of both."""
 
+FREE_S = 10.0
+"""How long it is waited for until what is held in the store is freed."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Request:
@@ -29,41 +37,42 @@ class _Request:
     fetch: Fetch[PartitionReader]
     cursor: int
     expired: int
-    batches: InterruptibleFuture[list[Batch]]
+    batches: Future[list[Batch]]
 
 
 class Prefetcher:
     """Gives the batches of some partitions up to their ends, one answer at a time.
 
     The answers of a partition come in order, those of several partitions in turns. A reader has
-    one request under way, in a thread that ends with it: so nothing is left to be ended when this
-    object is forgotten. In a forked child what the parent had asked for is asked for again.
+    one request under way, which a task of the process's loop makes: so nothing is left to be ended
+    when this object is forgotten. Where there is no loop the taker makes it. In a forked child what
+    the parent had asked for is asked for again.
 
     One thread takes the answers; any may close.
 
     Args:
         readers: of different partitions; nobody else reads with them. In a forked child some are
             replaced in `readers`.
-        deadline: makes the bound on one request with its repetitions.
+        queue: the reader of their queue.
     """
 
-    def __init__(
-        self, readers: Sequence[PartitionReader], deadline: Callable[[], Deadline]
-    ) -> None:
+    def __init__(self, readers: Sequence[PartitionReader], queue: QueueReader) -> None:
         self.readers = list(readers)
-        self._deadline = deadline
+        self._queue = queue
+        self._loop: LoopThread | None = None
+        """What reads: from the first request on, and for good."""
         self._fetcher = Fetcher(Fetch(reader, Pace(), 0.0) for reader in self.readers)
         self._asked: collections.deque[_Request] = collections.deque()
         self._busy: set[PartitionReader] = set()
         self._lock = threading.Lock()
-        self._forked = False
+        self._begun = self._forked = False
         self._closed = False
         register(self)
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
         self._busy.clear()
-        self._forked = True
+        self._begun, self._forked = False, True
 
     def __iter__(self) -> Prefetcher:
         return self
@@ -99,8 +108,13 @@ class Prefetcher:
         """Free what is held in the store. What is on its way is freed when it has come."""
         with self._lock:
             self._closed = True
-            for reader in filter(lambda reader: reader not in self._busy, self.readers):
+            unused = list(filterfalse(self._busy.__contains__, self.readers))
+        if self._loop is None:
+            for reader in unused:
                 reader.release()
+        else:
+            work = self._queue.in_loop.release
+            wait([self._loop.start(work, each.steps) for each in unused if each.holds], FREE_S)
 
     def _ask(self) -> None:
         while len(self._asked) < PREFETCH_REQUESTS:
@@ -108,35 +122,37 @@ class Prefetcher:
             if fetch is None:
                 return
             reader = fetch.reader
-            request = _Request(fetch, reader.cursor, reader.expired, InterruptibleFuture())
             with self._lock:
                 if self._closed:
                     return
                 self._busy.add(reader)
-            self._asked.append(request)
-            name = f"hqueue-scan-{reader.partition}"
-            if try_start(self._read, request, name=name) is None:
-                self._read(request)
+            if not self._begun:
+                self._loop, self._begun = background(), True
+            cursor, expired = reader.cursor, reader.expired
+            self._asked.append(_Request(fetch, cursor, expired, self._begin(reader)))
 
-    def _read(self, request: _Request) -> None:
-        reader = request.fetch.reader
-        batches: list[Batch] = []
-        error: BaseException | None = None
+    def _begin(self, reader: PartitionReader) -> Future[list[Batch]]:
+        work = partial(self._read, reader)
+        if self._loop is not None:
+            return self._loop.start(self._queue.in_loop.do, work)
+        batches: Future[list[Batch]] = InterruptibleFuture()
         try:
-            batches = reader.read(self._deadline())
+            batches.set_result(self._queue.do(work))
         except BaseException as exc:  # Whatever it is, the taker must learn it.
-            error = exc
-        with self._lock:
-            self._busy.discard(reader)
+            batches.set_exception(exc)
+        return batches
+
+    def _read(self, reader: PartitionReader, deadline: Deadline) -> Work[list[Batch]]:
+        try:
+            return (yield from reader.steps.read(deadline))
+        finally:
+            with self._lock:
+                self._busy.discard(reader)
             if self._closed:
-                reader.release()
-        if error is None:
-            request.batches.set_result(batches)
-        else:
-            request.batches.set_exception(error)
+                yield from reader.steps.release()
 
     def _ask_again(self) -> None:
-        """Give up what the parent's threads read, and the readers that they were reading with."""
+        """Give up what the parent's loop reads, and the readers that they were reading with."""
         self._forked = False
         for request in reversed(self._asked):
             fetch = request.fetch

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from hqueue.consume.loop_reader import LoopReader
 from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
 from hqueue.consume.skipped_batches import SkipCounts, SkippedBatches, SkipRecord
@@ -20,7 +21,7 @@ from hqueue.log.offsets import PartitionOffsets
 from hqueue.log.ranges import OwnedRange, RangeCheck
 from hqueue.log.reader import reader_of
 from hqueue.log.steps import Work
-from hqueue.log.store import LogPort
+from hqueue.log.store import AsyncLogPort, LogPort
 from hqueue.message_id import MessageID
 from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline, drive, drive_each
@@ -38,10 +39,13 @@ class QueueReader:
     Args:
         context: the queue.
         port: its rows, and what lies with them.
+        loop_port: the same, for event loops.
         counts: learns what is passed by.
     """
 
-    def __init__(self, context: QueueContext, port: LogPort, counts: SkipCounts) -> None:
+    def __init__(
+        self, context: QueueContext, port: LogPort, loop_port: AsyncLogPort, counts: SkipCounts
+    ) -> None:
         self.partitions = context.partitions
         self.deadline = context.deadline
         self.clock = context.clock
@@ -52,6 +56,8 @@ class QueueReader:
         """The batches that are passed by where they can't be read."""
         self.reading = QueueReading(context, self._decisions)
         """Decides what to ask for."""
+        self.in_loop = LoopReader(context, self.reading, loop_port)
+        """The same, for event loops: what it has opened it reads and frees itself."""
 
     def open(
         self, partition: int, scan: Scan, bytes_max: int, ordinal: int | None = None

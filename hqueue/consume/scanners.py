@@ -143,7 +143,7 @@ class CombinedPartitionScanner:
             reader.open(partition, scan, request_bytes_max)
             for partition, scan in sorted(scans.items())
         ]
-        self._prefetcher = Prefetcher(readers, reader.deadline)
+        self._prefetcher = Prefetcher(readers, reader)
         self._readers = self._prefetcher.readers
         self._follow = follow
         self._request_bytes_max = request_bytes_max

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hqueue.consume.loop_reader import LoopReader
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.format.header import Bodies
@@ -56,9 +55,9 @@ class QueueLog:
         """The part that writes."""
         self.loop_appender = LoopAppender(self._context, appending, loop_port)
         """The part that writes, for event loops."""
-        self.reader = QueueReader(self._context, port, skip_counts or SkipCounts())
+        self.reader = QueueReader(self._context, port, loop_port, skip_counts or SkipCounts())
         """The part that reads."""
-        self.loop_reader = LoopReader(self._context, self.reader.reading, loop_port)
+        self.loop_reader = self.reader.in_loop
         """The part that reads, for event loops."""
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "each_given",
     "each_given_in_loop",
     "noting",
+    "taken_in",
 ]
 
 StepT = TypeVar("StepT")
@@ -64,6 +65,28 @@ def noting(work: Work[Any, Result], note: Callable[[Any], object]) -> Work[Any, 
     except StopIteration as end:
         result: Result = end.value
         return result
+
+
+def taken_in(work: Work[Any, Result], take: Callable[[Any], Work[Any, None]]) -> Work[Any, Result]:
+    """The same work, but what it gives is taken in by other work."""
+    try:
+        step = next(work)
+        while True:
+            if type(step) is Give:
+                yield from take(step.item)
+                step = next(work)
+                continue
+            try:
+                answer = yield step
+            except BaseException as exc:
+                step = work.throw(exc)
+            else:
+                step = work.send(answer)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    finally:
+        work.close()
 
 
 def carry_out(work: Work[StepT, Result], do: Callable[[StepT], object]) -> Result:

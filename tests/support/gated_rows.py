@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
+from hqueue import QueueDescription, Settings
+from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.skipped_batches import SkipCounts
+from hqueue.log.context import QueueContext
+from hqueue.log.in_threads import LogInThreads
+from hqueue.log.store import LogPort
+from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.loop import in_thread
 from tests.support.doubles import Rows, Stream
 
-__all__ = ["BOUND_S", "Gate", "GatedRows", "filled"]
+__all__ = ["BOUND_S", "Gate", "GatedRows", "filled", "reader_of"]
 
 BOUND_S = 20
 
@@ -89,3 +98,13 @@ def filled(rows: GatedRows, batches: list[int]) -> dict[int, list[bytes]]:
         for number in range(count):
             rows.append(partition, b"%d-%d" % (partition, number))
     return {p: [b"%d-%d" % (p, n) for n in range(c)] for p, c in enumerate(batches) if c}
+
+
+def reader_of(rows: Rows, **settings: int) -> QueueReader:
+    """A reader of a queue that has these rows, from threads and from loops."""
+    description = QueueDescription("q", len(rows.rows), None, {}, True)
+    bounded = {"operation_timeout_ms": BOUND_S * 1_000, **settings}
+    made = dataclasses.replace(Settings(), **bounded)  # type: ignore[arg-type]
+    context = QueueContext(description, lambda: description, made, SYSTEM_CLOCK)
+    port = cast("LogPort", rows)
+    return QueueReader(context, port, LogInThreads(port, in_thread), SkipCounts())

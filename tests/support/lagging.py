@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from hqueue.consume.queue_reader import QueueReader
+from hqueue.log.in_threads import LogInThreads
 from hqueue.log.ports import ReadPort, Row, RowStream
+from hqueue.log.store import LogPort
+from hqueue.runtime.loop import in_thread
 
 __all__ = ["Lagging"]
 
@@ -24,6 +28,7 @@ class Lagging:
         self.scans_left = 1_000_000
         """After so many scans it knows that it lost its partitions; the log is whole then."""
         reader._port = self
+        reader.in_loop._port = LogInThreads(cast("LogPort", self), in_thread)
 
     def _end(self, partition: int) -> int | None:
         return self.ends.get(partition) if self.scans_left > 0 else None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
 
 import pytest
 
@@ -15,26 +13,12 @@ from hqueue.consume.intake import Intake, Portion
 from hqueue.consume.prefetch import PREFETCH_REQUESTS
 from hqueue.consume.queue_reader import QueueReader
 from hqueue.consume.scan import Scan
-from hqueue.consume.skipped_batches import SkipCounts
 from hqueue.errors import ClosedError, QueueDisabledError, RequestRefusedError
-from hqueue.log import PartitionReader
-from hqueue.log.context import QueueContext
-from hqueue.log.store import LogPort
 from hqueue.message_id import MessageID
-from hqueue.runtime.clock import SYSTEM_CLOCK
-from hqueue.settings.attributes import QueueDescription
-from hqueue.settings.connection import Settings
-from tests.support.gated_rows import BOUND_S, GatedRows, filled
+from tests.support.gated_rows import BOUND_S, GatedRows, GatedStream, filled, reader_of
 from tests.support.waiting import wait_for
 
 WAIT_MS = BOUND_S * 1e3
-
-
-def reader_of(rows: GatedRows, **settings: int) -> QueueReader:
-    description = QueueDescription("q", len(rows.rows), None, {}, True)
-    made = dataclasses.replace(Settings(), **settings)  # type: ignore[arg-type]
-    context = QueueContext(description, lambda: description, made, SYSTEM_CLOCK)
-    return QueueReader(context, cast("LogPort", rows), SkipCounts())
 
 
 @pytest.fixture
@@ -175,11 +159,6 @@ def test_messages_that_are_gone_are_counted_from_an_ordinal_on(intake: Intake[st
     assert (second.expired, second.ordinal) == (2, 4)
 
 
-def asking() -> list[threading.Thread]:
-    """The threads with a request under way."""
-    return [each for each in threading.enumerate() if each.name == "hqueue-intake"]
-
-
 def test_nobody_waits_for_what_is_being_freed(
     intake: Intake[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,16 +166,16 @@ def test_nobody_waits_for_what_is_being_freed(
     filled(rows, [20] * (PREFETCH_REQUESTS + 2))
     add(intake, reader_of(rows))
     assert intake.take(WAIT_MS) is not None
-    # What is still asked for is freed by the thread that asks.
-    wait_for(lambda: not asking(), "what was asked for has come")
+    # What is still asked for is freed by what asks.
+    wait_for(lambda: not intake._asked, "what was asked for has come")
     frees, goes_on = threading.Event(), threading.Event()
 
-    def free(reader: PartitionReader) -> None:
+    def free(stream: GatedStream) -> None:
         frees.set()
         goes_on.wait(BOUND_S)
 
     with ThreadPoolExecutor(2) as pool, monkeypatch.context() as patched:
-        patched.setattr(PartitionReader, "release", free)
+        patched.setattr(GatedStream, "close", free)
         removed = pool.submit(intake.remove, ["p0", "p1"])
         try:
             assert frees.wait(BOUND_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -13,20 +12,16 @@ from hypothesis import strategies as st
 
 from hqueue.consume.decode import messages_of
 from hqueue.consume.prefetch import PREFETCH_REQUESTS, Prefetcher
+from hqueue.consume.scan import Scan
 from hqueue.errors import RequestRefusedError
-from hqueue.log import Batch, PartitionReader
-from hqueue.log.ports import ReadPort
-from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.log import Batch
 from tests.support.doubles import Rows
-from tests.support.gated_rows import BOUND_S, Gate, GatedRows, filled
+from tests.support.gated_rows import BOUND_S, Gate, GatedRows, filled, reader_of
 
 
 def prefetcher_of(rows: Rows, bytes_max: int = 1) -> Prefetcher:
-    port = cast("ReadPort", rows)
-    return Prefetcher(
-        [PartitionReader(p, port, bytes_max=bytes_max) for p in rows.rows],
-        lambda: Deadline(SYSTEM_CLOCK, BOUND_S * 1e3),
-    )
+    reader = reader_of(rows)
+    return Prefetcher([reader.open(p, Scan(), bytes_max) for p in rows.rows], reader)
 
 
 def values_of(answers: Iterator[list[Batch]]) -> dict[int, list[bytes]]:
