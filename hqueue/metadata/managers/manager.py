@@ -16,7 +16,6 @@ from hqueue.settings.numbers import is_whole
 __all__ = ["Kind"]
 
 Value = TypeVar("Value")
-Before = TypeVar("Before")
 After = TypeVar("After")
 
 BESIDES_BYTES = 1_024

@@ -36,37 +36,28 @@ class TopicMetadata:
     Use it as a context manager, or `close` it. The client is closed after it.
 
     Args:
-        records: the records but those of owners.
-        owners: the owners' records.
-        layout: where they lie.
+        gate: lets changes through.
+        home: where records lie in a stage.
+        layout: whose keys are used.
         hubs: which hubs are available.
         wait_s: how long a call waits for room, when many wait.
-        store: the store where they lie now.
-        settle: says where they lie, if nothing does yet.
-        ephemeral: whether an owner's record ends with the session of its hub, there.
-        close: called when this is closed.
     """
 
     def __init__(
         self,
-        records: FieldRecords,
-        owners: FieldRecords,
+        gate: Gate,
+        home: Callable[[Stage], HomeRecords],
         layout: Layout,
         hubs: Hubs,
         *,
         wait_s: float,
-        store: Callable[[], str],
-        settle: Callable[[], None],
-        ephemeral: Callable[[], bool],
-        close: Callable[[], None],
     ) -> None:
-        self._records = records
+        self._gate = gate
+        self._home = home
         self._layout = layout
-        self._pipeline = Pipeline(records, wait_s)
-        self._owners = Pipeline(owners, wait_s)
-        self._store = store
-        self._settle = settle
-        self._close = close
+        self._records = MovableRecords(gate, home, lambda of: of.records, layout)
+        self._pipeline = Pipeline(self._records, wait_s)
+        self._owners = Pipeline(MovableRecords(gate, home, lambda of: of.owners, layout), wait_s)
         self.ownership = TopicOwnershipManager(self._owners, layout)
         """Who owns each topic."""
         self.persistence = TopicPersistenceManager(self._pipeline, layout)
@@ -76,14 +67,16 @@ class TopicMetadata:
         self.hubs = hubs
         """Which hubs are available; always in ZooKeeper."""
         self.election = OwnerElection(
-            self.ownership, Availability(hubs, self._owners.run), ephemeral=ephemeral
+            self.ownership,
+            Availability(hubs, self._owners.run),
+            ephemeral=lambda: self._now().ephemeral,
         )
         """Elects the topics' owners among them."""
 
     @property
     def store(self) -> str:
         """Where all but the hubs is kept now: ``zookeeper``, ``hbase`` or ``memory``."""
-        return self._store()
+        return self._now().home.store
 
     def __enter__(self) -> TopicMetadata:
         return self
@@ -98,7 +91,7 @@ class TopicMetadata:
         Raises:
             SettingsError: it lies elsewhere, by hubs with other settings.
         """
-        self._settle()
+        self._gate.settle()
 
     def entries(self, kinds: Collection[str] = KINDS) -> Iterator[Entry]:
         """All records, as they are when they are come to: ``persistence``, ``subscription`` and
@@ -110,7 +103,11 @@ class TopicMetadata:
         """Take no more requests; those that were made are done. Never raises."""
         self._pipeline.close()
         self._owners.close()
-        self._close()
+        self._gate.close()
+
+    def _now(self) -> HomeRecords:
+        """Where the records lie."""
+        return self._home(self._gate.stage())
 
 
 def open_topic_metadata(
@@ -155,17 +152,7 @@ def open_topic_metadata(
     def home(stage: Stage) -> HomeRecords:
         return homes.open(stage.home if only is None else stage.home_in(only))
 
-    return TopicMetadata(
-        MovableRecords(gate, home, lambda of: of.records, layout),
-        MovableRecords(gate, home, lambda of: of.owners, layout),
-        layout,
-        hubs,
-        wait_s=wait_s,
-        store=lambda: home(gate.stage()).home.store,
-        settle=gate.settle,
-        ephemeral=lambda: home(gate.stage()).ephemeral,
-        close=gate.close,
-    )
+    return TopicMetadata(gate, home, layout, hubs, wait_s=wait_s)
 
 
 def open_migration(
