@@ -151,8 +151,9 @@ class Release(NamedTuple):
     keys: Iterable[str]
     wait: bool = True
 
-    def do(self, store: MetadataStore) -> None:
-        store.ephemerals.release(self.keys, wait=self.wait)
+    def do(self, store: MetadataStore) -> Any:
+        # In a loop it gives what is awaited.
+        return store.ephemerals.release(self.keys, wait=self.wait)
 
 
 class Own(NamedTuple):

@@ -3,7 +3,7 @@
 A handler of a signal runs in the main thread, in the middle of anything, and may raise. In the
 middle of kazoo that leaves a request without the byte that has it sent, or a lock held that kazoo's
 own threads wait for: then the session never answers again. So the program's threads call nothing of
-kazoo, and wait only in what is written in C.
+kazoo, and wait only in what is written in C (`hqueue.zookeeper.waiting`).
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from kazoo.handlers.threading import KazooTimeoutError
 from hqueue.errors import ClosedError, Outcome, StoreUnavailableError
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.foreign import call_foreign
-from hqueue.runtime.interrupts import is_interruption
+from hqueue.runtime.steps import Work as Waiting
+from hqueue.runtime.stepwise import stepwise
 from hqueue.runtime.threads import start
+from hqueue.zookeeper.waiting import Box, NewBox, OnSession, Take
 
-__all__ = ["Courier", "taken"]
+__all__ = ["Courier"]
 
 Result = TypeVar("Result")
-Item = TypeVar("Item")
 Work = Callable[[], object]
 
 SLOW_MS = 15_000.0
 """How long a call may wait for the courier, which itself waits for nobody."""
 
 
-class Courier:
+class Courier(OnSession):
     """Calls what it is given, one after the other. Thread-safe.
 
     It waits for no answer of ZooKeeper: callers wait for theirs beside each other.
@@ -65,7 +66,8 @@ class Courier:
                 raise ClosedError("the client is closed")
             self._work.put(work)
 
-    def call(self, work: Callable[[], Result], bound_ms: float = SLOW_MS) -> Result:
+    @stepwise
+    def call(self, work: Callable[[], Result], bound_ms: float = SLOW_MS) -> Waiting[Any, Result]:
         """Have something called, and wait for what it returns or raises. An interrupted caller
         leaves it to its end.
 
@@ -75,9 +77,9 @@ class Courier:
         """
         if threading.get_ident() == self._thread_id:
             return work()
-        done: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
+        done: Box = yield NewBox()
         self.post(partial(_do, work, done))
-        came = taken(done, bound_ms)
+        came: tuple[Result | None, BaseException | None] | None = yield Take(done, bound_ms)
         if came is None:
             raise StoreUnavailableError(
                 "the session with ZooKeeper did not do it in time", outcome=Outcome.UNKNOWN
@@ -87,7 +89,9 @@ class Courier:
             raise error
         return value  # type: ignore[return-value]
 
-    def ask(self, requests: Sequence[Callable[[], Any]], bound_ms: float) -> list[Any]:
+    def ask(
+        self, requests: Sequence[Callable[[], Any]], bound_ms: float
+    ) -> Waiting[Any, list[Any]]:
         """Send requests, all before the first answer, and wait for the answers.
 
         Args:
@@ -98,12 +102,12 @@ class Courier:
             For each kazoo's result, or an error where there is none: `KazooTimeoutError` if it took
             too long.
         """
-        came: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        came: Box = yield NewBox()
         self.post(partial(_send, requests, came))
         results: list[Any] = [KazooTimeoutError()] * len(requests)
         ends = Deadline(SYSTEM_CLOCK, bound_ms)
         for _ in requests:
-            answer = taken(came, ends.remaining_ms)
+            answer = yield Take(came, ends.remaining_ms)
             if answer is None:
                 break
             index, result = answer
@@ -139,21 +143,7 @@ class Courier:
             call_foreign("what a session with ZooKeeper does", self._work.get())
 
 
-def taken(came: queue.SimpleQueue[Item], bound_ms: float) -> Item | None:
-    """What comes next; None if nothing does within the bound. A handler of a signal that raises
-    here leaves nothing behind.
-    """
-    try:
-        return came.get(timeout=max(0.0, bound_ms) / 1e3)
-    except queue.Empty as exc:
-        if is_interruption(exc):
-            raise
-        return None
-
-
-def _do(
-    work: Callable[[], Result], done: queue.SimpleQueue[tuple[Result | None, BaseException | None]]
-) -> None:
+def _do(work: Work, done: Box) -> None:
     try:
         value = work()
     except BaseException as exc:
@@ -162,7 +152,7 @@ def _do(
         done.put((value, None))
 
 
-def _send(requests: Sequence[Callable[[], Any]], came: queue.SimpleQueue[tuple[int, Any]]) -> None:
+def _send(requests: Sequence[Callable[[], Any]], came: Box) -> None:
     for index, request in enumerate(requests):
         try:
             request().rawlink(partial(_come, came, index))
@@ -170,5 +160,5 @@ def _send(requests: Sequence[Callable[[], Any]], came: queue.SimpleQueue[tuple[i
             came.put((index, exc))
 
 
-def _come(came: queue.SimpleQueue[tuple[int, Any]], index: int, result: Any) -> None:
+def _come(came: Box, index: int, result: Any) -> None:
     came.put((index, result))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NoNodeError
@@ -31,6 +31,8 @@ from hqueue.metadata.ports import (
     Version,
 )
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get
@@ -40,6 +42,7 @@ from hqueue.zookeeper.session import (
     Session,
     Transaction,
 )
+from hqueue.zookeeper.waiting import OnSession, insist
 from hqueue.zookeeper.writing import Writing
 
 __all__ = ["ZooKeeperEphemerals", "guarded_write", "portions"]
@@ -53,27 +56,31 @@ RULE_BYTES = 12
 _Item = TypeVar("_Item")
 
 
-class ZooKeeperEphemerals:
+class ZooKeeperEphemerals(OnSession):
     """The `Ephemerals` on ZooKeeper. Thread-safe."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @stepwise
     def put(
         self, groups: Sequence[Group], *, is_own: Callable[[bytes], bool], parents: bool = False
-    ) -> Attempt:
+    ) -> Work[Any, Attempt]:
         """As `Ephemerals.put`. A group's nodes are created by one transaction."""
         deadline = self._session.deadline()
-        return deadline.run(lambda: self._put(groups, is_own, deadline, parents=parents))
+        put = partial(self._put, groups, is_own, deadline, parents=parents)
+        return (yield from insist(deadline, put))
 
-    def claim(self, values: Mapping[str, bytes]) -> set[str]:
+    @stepwise
+    def claim(self, values: Mapping[str, bytes]) -> Work[Any, set[str]]:
         """As `Ephemerals.claim`."""
         deadline = self._session.deadline()
-        return deadline.run(partial(self._claim, values, deadline))
+        return (yield from insist(deadline, partial(self._claim, values, deadline)))
 
+    @stepwise
     def create(
         self, values: Mapping[str, bytes], guards: Mapping[str, Guard] | None = None
-    ) -> dict[str, Version | None]:
+    ) -> Work[Any, dict[str, Version | None]]:
         """As `Ephemerals.create`."""
         deadline = self._session.deadline()
         created: dict[str, Version | None] = {}
@@ -81,33 +88,38 @@ class ZooKeeperEphemerals:
             changes = {path: Change(values[path], NEW) for path in portion}
             try:
                 with unknown_if_made(created):
-                    done = Writing(self._session, changes, deadline, guards, ephemeral=True).run()
+                    writing = Writing(self._session, changes, deadline, guards, ephemeral=True)
+                    done = yield from writing.run()
                     created |= done
                     refused = [path for path, version in done.items() if version is None]
                     if refused:
                         # They take up no room.
-                        deadline.run(partial(self._settle, refused, deadline))
+                        yield from insist(deadline, partial(self._settle, refused, deadline))
             except StoreUnavailableError as exc:
                 later = answers_of(exc, values.keys() - changes.keys(), Outcome.NOT_APPLIED)
                 raise partly_done(exc, later | answers_of(exc, changes) | created) from exc
         return created
 
-    def release(self, keys: Iterable[str], *, wait: bool = True) -> None:
+    @stepwise
+    def release(self, keys: Iterable[str], *, wait: bool = True) -> Work[Any, None]:
         """As `Ephemerals.release`."""
         deadline = self._session.deadline() if wait else Deadline(SYSTEM_CLOCK, 0)
         for portion in _pipelined(keys):
-            deadline.run(partial(self._release, portion, deadline))
+            yield from insist(deadline, partial(self._release, portion, deadline))
 
-    def own(self, keys: Iterable[str], on_change: Callable[[str], None]) -> dict[str, Record]:
+    @stepwise
+    def own(
+        self, keys: Iterable[str], on_change: Callable[[str], None]
+    ) -> Work[Any, dict[str, Record]]:
         """As `Ephemerals.own`. A node is watched by the session that it is placed with."""
 
         def on_event(event: WatchedEvent) -> None:
             if event.type != EventType.NONE:  # Else the connection was cut: the state says so.
                 on_change(event.path)
 
-        def look() -> dict[str, Record]:
-            placed = self._placed(wanted, deadline)
-            answers = self._session.run(
+        def look() -> Work[Any, dict[str, Record]]:
+            placed = yield from self._placed(wanted, deadline)
+            answers = yield from self._session.run.steps(
                 [(path, get(path, on_event)) for path in placed], deadline, [*placed.values()]
             )
             found = {
@@ -115,7 +127,7 @@ class ZooKeeperEphemerals:
                 for path, answer in zip(placed, answers, strict=True)
                 if not isinstance(answer, Exception)
             }
-            self._session.members.settle(
+            yield from self._session.members.settle(
                 (path, found[path][1].ephemeralOwner if path in found else None) for path in placed
             )
             return {
@@ -126,9 +138,10 @@ class ZooKeeperEphemerals:
             }
 
         wanted, deadline = [*keys], self._session.deadline()
-        return deadline.run(look)
+        return (yield from insist(deadline, look))
 
-    def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Obstacle | None:
+    @stepwise
+    def write_where_absent(self, writes: Sequence[GuardedWrite]) -> Work[Any, Obstacle | None]:
         """As `Ephemerals.write_where_absent`.
 
         That nothing is registered at a key is part of the transaction: it can be created. As many
@@ -136,20 +149,24 @@ class ZooKeeperEphemerals:
         """
         changed = False
 
-        def write(portion: Sequence[GuardedWrite], deadline: Deadline) -> Obstacle | None:
+        def write(
+            portion: Sequence[GuardedWrite], deadline: Deadline
+        ) -> Work[Any, Obstacle | None]:
             nonlocal changed
             try:
-                done = self._write(portion, deadline)
+                done = yield from self._write(portion, deadline)
             except HQueueError as exc:
                 changed |= exc.outcome is Outcome.UNKNOWN
                 raise
             changed |= done
-            return None if done else self._obstacle(portion, deadline)
+            return None if done else (yield from self._obstacle(portion, deadline))
 
         try:
             for portion in portions(writes, self.write_bytes):
                 deadline = self._session.deadline()
-                obstacle = deadline.run(partial(write, portion, deadline))
+                obstacle: Obstacle | None = yield from insist(
+                    deadline, partial(write, portion, deadline)
+                )
                 if obstacle is not None and changed:
                     raise StoreUnavailableError(
                         "something came in the way of changes of which some may have been made",
@@ -184,13 +201,14 @@ class ZooKeeperEphemerals:
         deadline: Deadline,
         *,
         parents: bool,
-    ) -> Attempt:
-        session_id = self._session.members.primary(deadline).id
-        created = self._create([(group, ()) for group in groups], deadline)
+    ) -> Work[Any, Attempt]:
+        session_id = (yield from self._session.members.primary.steps(deadline)).id
+        created = yield from self._create([(group, ()) for group in groups], deadline)
         if parents and any(isinstance(error, NoNodeError) for error in created):
             above = {path.rpartition("/")[0] for group in groups for path in group}
-            self._session.run([(path, ensure(path)) for path in sorted(above)], deadline)
-            created = self._create([(group, ()) for group in groups], deadline)
+            requests = [(path, ensure(path)) for path in sorted(above)]
+            yield from self._session.run.steps(requests, deadline)
+            created = yield from self._create([(group, ()) for group in groups], deadline)
         there = []
         for group, error in zip(groups, created, strict=True):
             if isinstance(error, NoNodeError):
@@ -199,9 +217,10 @@ class ZooKeeperEphemerals:
                 there.append(group)
         obstacle = None
         stale: list[tuple[Group, list[_Found]]] = []
-        for group, found in zip(there, self._read(there, deadline), strict=True):
+        nodes = yield from self._read(there, deadline)
+        for group, found in zip(there, nodes, strict=True):
             own = {node.path: node.value for node in found if self._is_of_session(node)}
-            self._session.members.settle(
+            yield from self._session.members.settle(
                 (node.path, node.owner) for node in found if node.path in own
             )
             last = found[-1] if found and found[-1].path == _last(group) else None
@@ -209,26 +228,26 @@ class ZooKeeperEphemerals:
                 obstacle = Obstacle(last.path, last.value)
             elif own != group:
                 stale.append((group, found))
-        for (group, _), error in zip(stale, self._create(stale, deadline), strict=True):
+        created = yield from self._create(stale, deadline)
+        for (group, _), error in zip(stale, created, strict=True):
             if error is not None:  # It changed just now: look again.
                 obstacle = obstacle or Obstacle(_last(group), b"")
         return Attempt(session_id, obstacle)
 
     def _create(
         self, groups: Sequence[tuple[Group, Sequence[_Found]]], deadline: Deadline
-    ) -> list[Exception | None]:
+    ) -> Work[Any, list[Exception | None]]:
         """Create groups, each in place of these nodes; for each what it was answered with."""
-        return self._session.transact(
-            [(_last(group), _creation(group, stale)) for group, stale in groups],
-            deadline,
-            self._session.members.allocate([[*group] for group, _ in groups], deadline),
-        )
+        by = yield from self._session.members.allocate([[*group] for group, _ in groups], deadline)
+        creations = [(_last(group), _creation(group, stale)) for group, stale in groups]
+        return (yield from self._session.transact(creations, deadline, by))
 
-    def _read(self, groups: Sequence[Group], deadline: Deadline) -> list[list[_Found]]:
+    def _read(self, groups: Sequence[Group], deadline: Deadline) -> Work[Any, list[list[_Found]]]:
         """Those nodes of each group that are there, in their order."""
         paths = [path for group in groups for path in group]
-        members = self._session.members.holders(paths, deadline)
-        answers = self._session.run([(path, get(path)) for path in paths], deadline, members)
+        members = yield from self._session.members.holders(paths, deadline)
+        requests = [(path, get(path)) for path in paths]
+        answers = yield from self._session.run.steps(requests, deadline, members)
         found = {
             path: _Found(path, answer[0], answer[1].version, answer[1].ephemeralOwner)
             for path, answer in zip(paths, answers, strict=True)
@@ -239,7 +258,7 @@ class ZooKeeperEphemerals:
     def _is_of_session(self, node: _Found) -> bool:
         return self._session.members.is_own(node.owner)
 
-    def _claim(self, values: Mapping[str, bytes], deadline: Deadline) -> set[str]:
+    def _claim(self, values: Mapping[str, bytes], deadline: Deadline) -> Work[Any, set[str]]:
         """A portion at a time, so that what another has takes up no room in this one's sessions.
         What was claimed before the session began again is another's by now, perhaps: then none of
         it counts.
@@ -247,8 +266,10 @@ class ZooKeeperEphemerals:
         claimed: set[str] = set()
         used: set[Member] = set()
         for portion in _pipelined(values):
-            members = self._session.members.allocate([[path] for path in portion], deadline)
-            answers = self._session.run(
+            members = yield from self._session.members.allocate(
+                [[path] for path in portion], deadline
+            )
+            answers = yield from self._session.run.steps(
                 [(path, create(path, values[path], ephemeral=True)) for path in portion],
                 deadline,
                 members,
@@ -259,41 +280,42 @@ class ZooKeeperEphemerals:
                 if isinstance(answer, Exception)
             }
             claimed.update(portion)
-            claimed -= refused.keys() - self._own(refused, deadline).keys()
+            claimed -= refused.keys() - (yield from self._own(refused, deadline)).keys()
             used.update(members)
         self._session.members.check(used)
         return claimed
 
-    def _release(self, paths: Sequence[str], deadline: Deadline) -> None:
-        placed = self._placed(paths, deadline)
-        own = self._own(placed, deadline)
+    def _release(self, paths: Sequence[str], deadline: Deadline) -> Work[Any, None]:
+        placed = yield from self._placed(paths, deadline)
+        own = yield from self._own(placed, deadline)
         # By the very sessions that said so: what the next one finds there is another's, perhaps,
         # and of the same version.
-        self._session.run(
+        yield from self._session.run.steps(
             [(path, delete(path, version)) for path, version in own.items()],
             deadline,
             [placed[path] for path in own],
         )
-        self._session.members.settle((path, None) for path in own)
+        yield from self._session.members.settle((path, None) for path in own)
 
-    def _settle(self, paths: Sequence[str], deadline: Deadline) -> None:
-        self._own(self._placed(paths, deadline), deadline)
+    def _settle(self, paths: Sequence[str], deadline: Deadline) -> Work[Any, None]:
+        yield from self._own((yield from self._placed(paths, deadline)), deadline)
 
-    def _placed(self, paths: Sequence[str], deadline: Deadline) -> dict[str, Member]:
-        return dict(zip(paths, self._session.members.holders(paths, deadline), strict=True))
+    def _placed(self, paths: Sequence[str], deadline: Deadline) -> Work[Any, dict[str, Member]]:
+        holders = yield from self._session.members.holders(paths, deadline)
+        return dict(zip(paths, holders, strict=True))
 
-    def _own(self, placed: Mapping[str, Member], deadline: Deadline) -> dict[str, int]:
+    def _own(self, placed: Mapping[str, Member], deadline: Deadline) -> Work[Any, dict[str, int]]:
         """Those of these nodes that are this session's, with their versions. The others count for
         it no more.
 
         Args:
             placed: the nodes, and the member that each is placed with.
         """
-        stats = self._session.run(
+        stats = yield from self._session.run.steps(
             [(path, exists(path)) for path in placed], deadline, [*placed.values()]
         )
         found = list(zip(placed, stats, strict=True))
-        self._session.members.settle(
+        yield from self._session.members.settle(
             (path, None if stat is None else stat.ephemeralOwner) for path, stat in found
         )
         return {
@@ -304,23 +326,25 @@ class ZooKeeperEphemerals:
             and self._session.members.is_own(stat.ephemeralOwner)
         }
 
-    def _write(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> bool:
+    def _write(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Work[Any, bool]:
         """Write all of them, or none; whether it was done."""
 
         def operations(transaction: TransactionRequest) -> None:
             for write in writes:
                 guarded_write(write, transaction)
 
-        (error,) = self._session.transact([(writes[0].key, operations)], deadline)
+        (error,) = yield from self._session.transact([(writes[0].key, operations)], deadline)
         return error is None
 
-    def _obstacle(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Obstacle:
+    def _obstacle(self, writes: Sequence[GuardedWrite], deadline: Deadline) -> Work[Any, Obstacle]:
         """What stands in the way of a transaction."""
-        records = self._session.run([(w.key, exists(w.key)) for w in writes], deadline)
+        requests = [(write.key, exists(write.key)) for write in writes]
+        records = yield from self._session.run.steps(requests, deadline)
         for write, stat in zip(writes, records, strict=True):
             if stat is None:
                 return Obstacle(write.key, None)
-        guards = self._session.run([(w.absent, get(w.absent)) for w in writes], deadline)
+        requests = [(write.absent, get(write.absent)) for write in writes]
+        guards = yield from self._session.run.steps(requests, deadline)
         for write, answer in zip(writes, guards, strict=True):
             if not isinstance(answer, Exception):
                 return Obstacle(write.absent, answer[0])

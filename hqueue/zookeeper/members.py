@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -19,12 +18,15 @@ from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.fork import register
 from hqueue.runtime.seldom import FaultLog
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.runtime.threads import try_start
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import Allocation
-from hqueue.zookeeper.courier import Courier, taken
+from hqueue.zookeeper.courier import Courier
 from hqueue.zookeeper.member import Member, end_all
 from hqueue.zookeeper.states import States
+from hqueue.zookeeper.waiting import Box, NewBox, OnSession, Take
 
 __all__ = ["Members", "Request"]
 
@@ -37,7 +39,7 @@ Request = Callable[[KazooClient], Any]
 """Sends one request without waiting, and returns kazoo's asynchronous result."""
 
 
-class Members:
+class Members(OnSession):
     """The members of a session. Thread-safe. The first one is opened when one is first needed.
 
     The first is the *primary*; most sessions have no other. Further ones are opened when there
@@ -61,7 +63,7 @@ class Members:
     def _begin(self) -> None:
         self.lock = threading.RLock()
         self._courier = Courier()
-        self._waiters: list[queue.SimpleQueue[None]] = []
+        self._waiters: list[Box] = []
         self.states = States(self.lock)
         self._members: list[Member] = []
         self._allocation = self._new_allocation()
@@ -101,7 +103,9 @@ class Members:
         """Whether an ephemeral node of this owner is this session's."""
         return any(member.id == owner for member in self)
 
-    def allocate(self, groups: Iterable[Sequence[str]], deadline: Deadline) -> list[Member]:
+    def allocate(
+        self, groups: Iterable[Sequence[str]], deadline: Deadline
+    ) -> Work[Any, list[Member]]:
         """Choose the member that is to own each group of ephemeral nodes; further ones are opened
         where there is no room. All that are chosen are connected.
 
@@ -110,9 +114,9 @@ class Members:
         Raises:
             As `primary`; StoreUnavailableError also where a further session can't be opened.
         """
-        self.primary(deadline)
-        placed = self._courier.call(partial(self._place, list(groups)))
-        self.wait(placed, deadline)
+        yield from self.primary.steps(deadline)
+        placed = yield from self._courier.call.steps(partial(self._place, list(groups)))
+        yield from self.wait(placed, deadline)
         return placed
 
     def _place(self, groups: Sequence[Sequence[str]]) -> list[Member]:
@@ -123,14 +127,14 @@ class Members:
                 self._members.append(self._open())
             return [self._members[index] for index in chosen]
 
-    def holders(self, paths: Iterable[str], deadline: Deadline) -> list[Member]:
+    def holders(self, paths: Iterable[str], deadline: Deadline) -> Work[Any, list[Member]]:
         """The member that each ephemeral node is placed with; the primary for others."""
-        self.primary(deadline)
+        yield from self.primary.steps(deadline)
         with self.lock:
             self._check_begun()
             return [self._members[self._allocation.holder(path) or 0] for path in paths]
 
-    def settle(self, nodes: Iterable[tuple[str, int | None]]) -> None:
+    def settle(self, nodes: Iterable[tuple[str, int | None]]) -> Work[Any, None]:
         """Take in who owns ephemeral nodes: what isn't this session's counts no more.
 
         Args:
@@ -147,13 +151,15 @@ class Members:
                     self._allocation.settle(path, members.get(owner))
 
         if found:
-            self._courier.call(settle)
+            yield from self._courier.call.steps(settle)
 
-    def ask(self, requests: Sequence[tuple[Member, Request]], bound_ms: float) -> list[Any]:
+    def ask(
+        self, requests: Sequence[tuple[Member, Request]], bound_ms: float
+    ) -> Work[Any, list[Any]]:
         """As `Courier.ask`. A member whose requests have no answers while kazoo takes it for
         connected is dropped, and the session begins again.
         """
-        results = self._courier.ask(
+        results = yield from self._courier.ask(
             [partial(member.ask, request) for member, request in requests], bound_ms
         )
         for (member, _), result in zip(requests, results, strict=True):
@@ -194,7 +200,8 @@ class Members:
         self.states.end()
         end_all(members)
 
-    def primary(self, deadline: Deadline) -> Member:
+    @stepwise
+    def primary(self, deadline: Deadline) -> Work[Any, Member]:
         """Wait for the primary, which is opened if there is none.
 
         Raises:
@@ -204,8 +211,8 @@ class Members:
         """
         if not self._members and not self._closed:
             self._courier.begin()
-            self._courier.call(self._open_first)
-        there = self._wait_for(
+            yield from self._courier.call.steps(self._open_first)
+        there = yield from self._wait_for(
             lambda: self._closed or not self._members or self._members[0].connected, deadline
         )
         with self.lock:
@@ -220,7 +227,7 @@ class Members:
                 )
             return self._members[0]
 
-    def wait(self, members: Iterable[Member], deadline: Deadline) -> None:
+    def wait(self, members: Iterable[Member], deadline: Deadline) -> Work[Any, None]:
         """Wait until these members are connected.
 
         Raises:
@@ -228,7 +235,7 @@ class Members:
             ClosedError: the session was closed.
         """
         awaited = set(members)
-        there = self._wait_for(
+        there = yield from self._wait_for(
             lambda: (
                 any(member.over for member in awaited)
                 or all(member.connected for member in awaited)
@@ -256,26 +263,33 @@ class Members:
         if not self._members:
             raise StoreUnavailableError("the session with ZooKeeper was lost meanwhile")
 
-    def _wait_for(self, condition: Callable[[], bool], deadline: Deadline) -> bool:
+    def _wait_for(self, condition: Callable[[], bool], deadline: Deadline) -> Work[Any, bool]:
         """Wait until something is so; returns whether it is. A handler of a signal may raise here:
         the lock is not held by who waits.
         """
-        while True:
-            with self.lock:
-                if condition():
-                    return True
-                waiter: queue.SimpleQueue[None] = queue.SimpleQueue()
+        if self._is(condition):
+            return True
+        while remaining_ms := deadline.remaining_ms:
+            waiter: Box = yield NewBox()
+            if self._is(condition, waiter):
+                return True
+            yield Take(waiter, remaining_ms)
+        return self._is(condition)
+
+    def _is(self, condition: Callable[[], bool], waiter: Box | None = None) -> bool:
+        """Whether something is so; if not, who waits is woken when that may have changed."""
+        with self.lock:
+            if condition():
+                return True
+            if waiter is not None:
                 self._waiters.append(waiter)
-            remaining_ms = deadline.remaining_ms
-            if not remaining_ms:
-                return False
-            taken(waiter, remaining_ms)
+            return False
 
     def _wake(self) -> None:
         """Let all who wait look again. Called under the lock."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            waiter.put(None)
+            waiter.put(True)
 
     def _open_first(self) -> None:
         with self.lock:

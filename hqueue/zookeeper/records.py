@@ -18,14 +18,17 @@ from hqueue.errors import StoreUnavailableError
 from hqueue.metadata.outcomes import PartlyDoneError, partly_done
 from hqueue.metadata.ports import ANY, Change, Guard, Record, Version
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.zookeeper.requests import children, create, delete, get, sync
 from hqueue.zookeeper.session import Session
+from hqueue.zookeeper.waiting import OnSession, insist
 from hqueue.zookeeper.writing import Writing, expected
 
 __all__ = ["ZooKeeperRecords", "record_of"]
 
 
-class ZooKeeperRecords:
+class ZooKeeperRecords(OnSession):
     """The `Records` on ZooKeeper: a version is the node's. Thread-safe.
 
     Nodes that lead to others are records as well, and empty.
@@ -34,48 +37,58 @@ class ZooKeeperRecords:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def keys(self, prefix: str, depth: int) -> Sequence[str]:
+    @stepwise
+    def keys(self, prefix: str, depth: int) -> Work[Any, Sequence[str]]:
         """As `Records.keys`: a level of the tree in one go."""
         deadline = self._session.deadline()
-        return deadline.run(partial(self._keys, prefix, depth, deadline))
+        return (yield from insist(deadline, partial(self._keys, prefix, depth, deadline)))
 
-    def list(self, prefix: str, depth: int) -> dict[str, Record]:
+    @stepwise
+    def list(self, prefix: str, depth: int) -> Work[Any, dict[str, Record]]:
         """As `Records.list`."""
         deadline = self._session.deadline()
-        return deadline.run(
-            lambda: self._read(self._keys(prefix, depth, deadline), deadline),
-        )
 
-    def read(self, keys: Iterable[str]) -> dict[str, Record]:
+        def read() -> Work[Any, dict[str, Record]]:
+            keys = yield from self._keys(prefix, depth, deadline)
+            return (yield from self._read(keys, deadline))
+
+        return (yield from insist(deadline, read))
+
+    @stepwise
+    def read(self, keys: Iterable[str]) -> Work[Any, dict[str, Record]]:
         """As `Records.read`."""
         wanted = [*keys]
         deadline = self._session.deadline()
-        return deadline.run(partial(self._read, wanted, deadline))
+        return (yield from insist(deadline, partial(self._read, wanted, deadline)))
 
-    def create(self, values: Mapping[str, bytes]) -> dict[str, Record]:
+    @stepwise
+    def create(self, values: Mapping[str, bytes]) -> Work[Any, dict[str, Record]]:
         """As `Records.create`."""
         requests = [(key, create(key, value)) for key, value in values.items()]
         deadline = self._session.deadline()
 
-        def create_missing() -> dict[str, Record]:
-            answers = self._session.run(requests, deadline)
-            found = self._read(values, deadline)
+        def create_missing() -> Work[Any, dict[str, Record]]:
+            answers = yield from self._session.run.steps(requests, deadline)
+            found = yield from self._read(values, deadline)
             gone = any(isinstance(answer, NoNodeError) for answer in answers)
             if gone or len(found) < len(values):
                 raise StoreUnavailableError("records are deleted while they are created")
             return found
 
-        return deadline.run(create_missing)
+        return (yield from insist(deadline, create_missing))
 
+    @stepwise
     def write(
         self, changes: Mapping[str, Change], guards: Mapping[str, Guard] | None = None
-    ) -> dict[str, Version | None]:
+    ) -> Work[Any, dict[str, Version | None]]:
         """As `Records.write`."""
-        return Writing(self._session, changes, self._session.deadline(), guards).run()
+        writing = Writing(self._session, changes, self._session.deadline(), guards)
+        return (yield from writing.run())
 
+    @stepwise
     def remove(
         self, versions: Mapping[str, Version], guards: Mapping[str, Guard] | None = None
-    ) -> dict[str, bool | None]:
+    ) -> Work[Any, dict[str, bool | None]]:
         """As `Records.remove`."""
         changes = {key: Change(b"", version) for key, version in versions.items()}
         removal = Writing(self._session, changes, self._session.deadline(), guards, removal=True)
@@ -86,32 +99,36 @@ class ZooKeeperRecords:
             return None if key in removal.with_children else answer is not None
 
         try:
-            done = removal.run()
+            done = yield from removal.run()
         except PartlyDoneError as exc:
             answers = {key: said(key, answer) for key, answer in exc.answers.items()}
             raise partly_done(exc, answers) from exc
         return {key: said(key, answer) for key, answer in done.items()}
 
-    def delete(self, versions: Mapping[str, Version], *, levels_above: int = 0) -> Collection[str]:
+    @stepwise
+    def delete(
+        self, versions: Mapping[str, Version], *, levels_above: int = 0
+    ) -> Work[Any, Collection[str]]:
         """As `Records.delete`. A node with a child can't be deleted. When an answer was lost, and
         the node was changed since, it is another one, and stays.
         """
         deadline = self._session.deadline()
         left, changed, in_doubt, before = dict(versions), set[str](), False, 0
 
-        def remove() -> Collection[str]:
+        def remove() -> Work[Any, Collection[str]]:
             nonlocal in_doubt, before
             if in_doubt:
-                self._session.one("/", sync("/"), deadline)
-                for key, record in self._read(left, deadline).items():
+                yield from self._session.one.steps("/", sync("/"), deadline)
+                for key, record in (yield from self._read(left, deadline)).items():
                     if versions[key] != ANY and record.changed > before:
                         changed.add(key)
                         del left[key]
             in_doubt = False
-            before = self._session.members.primary(deadline).client.last_zxid
+            primary = yield from self._session.members.primary.steps(deadline)
+            before = primary.client.last_zxid
             requests = [(key, delete(key, expected(version))) for key, version in left.items()]
             try:
-                answers = self._session.run(requests, deadline)
+                answers = yield from self._session.run.steps(requests, deadline)
             except StoreUnavailableError:
                 in_doubt = True
                 raise
@@ -123,15 +140,17 @@ class ZooKeeperRecords:
             above = versions.keys() - stay
             for _ in range(levels_above):
                 above = {key.rpartition("/")[0] for key in above}
-                self._session.run([(key, delete(key)) for key in sorted(above)], deadline)
+                requests = [(key, delete(key)) for key in sorted(above)]
+                yield from self._session.run.steps(requests, deadline)
             return stay
 
-        return deadline.run(remove)
+        return (yield from insist(deadline, remove))
 
-    def _keys(self, prefix: str, depth: int, deadline: Deadline) -> Sequence[str]:
+    def _keys(self, prefix: str, depth: int, deadline: Deadline) -> Work[Any, Sequence[str]]:
         keys = [prefix]
         for _ in range(depth):
-            answers = self._session.run([(key, children(key)) for key in keys], deadline)
+            requests = [(key, children(key)) for key in keys]
+            answers = yield from self._session.run.steps(requests, deadline)
             keys = [
                 f"{key}/{name}"
                 for key, names in zip(keys, answers, strict=True)
@@ -140,8 +159,8 @@ class ZooKeeperRecords:
             ]
         return keys
 
-    def _read(self, keys: Collection[str], deadline: Deadline) -> dict[str, Record]:
-        answers = self._session.run([(key, get(key)) for key in keys], deadline)
+    def _read(self, keys: Collection[str], deadline: Deadline) -> Work[Any, dict[str, Record]]:
+        answers = yield from self._session.run.steps([(key, get(key)) for key in keys], deadline)
         return {
             key: record_of(answer)
             for key, answer in zip(keys, answers, strict=True)

@@ -12,12 +12,15 @@ from kazoo.handlers.threading import KazooTimeoutError
 from hqueue.errors import ClosedError, Outcome, RequestRefusedError, StoreUnavailableError
 from hqueue.metadata.ports import SessionState
 from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline, bounded_ms
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.members import Members, Request
 from hqueue.zookeeper.states import StateListener
 from hqueue.zookeeper.translation import ANSWERS, translate
+from hqueue.zookeeper.waiting import OnSession
 
 __all__ = [
     "PIPELINED_MAX",
@@ -39,7 +42,7 @@ Transaction = Callable[[TransactionRequest], object]
 """Adds operations to a transaction: all of them are done, or none."""
 
 
-class Session:
+class Session(OnSession):
     """A session with ZooKeeper. Thread-safe. Connects when it is first used.
 
     At ZooKeeper it is one session, or several as soon as it has more ephemeral nodes than one may
@@ -89,18 +92,19 @@ class Session:
         """
         return self.members.states.listen(on_change, on_close)
 
-    def confirm(self) -> float:
+    @stepwise
+    def confirm(self) -> Work[Any, float]:
         """As `MetadataStore.confirm`: all members are asked at once.
 
         A member that comes later is not in it, and needs not be: it owns nothing before, and the
         request by which it comes to own something is a later sign of its life than this is.
         """
         now = Deadline(SYSTEM_CLOCK, 0)
-        self.members.primary(now)
+        yield from self.members.primary.steps(now)
         asked = list(self.members)
-        self.members.wait(asked, now)
+        yield from self.members.wait(asked, now)
         sent_ms = SYSTEM_CLOCK.monotonic_ms()
-        for answer in self._ask([("/", _exists_root)] * len(asked), asked):
+        for answer in (yield from self._ask([("/", _exists_root)] * len(asked), asked)):
             if isinstance(answer, Exception):
                 raise translate(answer, "/") from answer
         with self.members.lock:
@@ -108,12 +112,13 @@ class Session:
             self.members.check(asked)
             return sent_ms + self.timeout_ms
 
+    @stepwise
     def run(
         self,
         requests: Sequence[tuple[str, Request]],
         deadline: Deadline,
         by: Sequence[Member] | None = None,
-    ) -> list[Any]:
+    ) -> Work[Any, list[Any]]:
         """Send requests, `PIPELINED_MAX` at a time, and wait for all answers.
 
         Args:
@@ -137,11 +142,11 @@ class Session:
             for first in range(0, len(requests), PIPELINED_MAX):
                 chunk = requests[first : first + PIPELINED_MAX]
                 if by is None:
-                    members = [self.members.primary(deadline)] * len(chunk)
+                    members = [(yield from self.members.primary.steps(deadline))] * len(chunk)
                 else:
                     members = list(by[first : first + PIPELINED_MAX])
-                    self.members.wait(members, deadline)
-                answers += self._ask(chunk, members)
+                    yield from self.members.wait(members, deadline)
+                answers += yield from self._ask(chunk, members)
                 for answer in answers[first:]:
                     if isinstance(answer, RequestRefusedError):
                         raise answer
@@ -153,9 +158,10 @@ class Session:
             raise
         return answers
 
-    def one(self, path: str, request: Request, deadline: Deadline) -> Any:
+    @stepwise
+    def one(self, path: str, request: Request, deadline: Deadline) -> Work[Any, Any]:
         """Send one request and return its result. Raises as `run`, and what is an answer, too."""
-        (answer,) = self.run([(path, request)], deadline)
+        (answer,) = yield from self.run.steps([(path, request)], deadline)
         if isinstance(answer, ANSWERS):
             raise answer
         return answer
@@ -165,7 +171,7 @@ class Session:
         transactions: Iterable[tuple[str, Transaction]],
         deadline: Deadline,
         by: Sequence[Member] | None = None,
-    ) -> list[Any]:
+    ) -> Work[Any, list[Any]]:
         """Commit transactions, many at a time, by these members or the primary.
 
         Returns:
@@ -185,7 +191,8 @@ class Session:
             return send
 
         placed = list(transactions)
-        committed = self.run([(path, request(fill)) for path, fill in placed], deadline, by)
+        requests = [(path, request(fill)) for path, fill in placed]
+        committed = yield from self.run.steps(requests, deadline, by)
         try:
             return [
                 verdict(path, results) for (path, _), results in zip(placed, committed, strict=True)
@@ -199,11 +206,13 @@ class Session:
         """End the session; its ephemeral nodes disappear. Never raises."""
         self.members.close()
 
-    def _ask(self, requests: Sequence[tuple[str, Request]], by: Sequence[Member]) -> list[Any]:
+    def _ask(
+        self, requests: Sequence[tuple[str, Request]], by: Sequence[Member]
+    ) -> Work[Any, list[Any]]:
         """What each was answered with; that one was refused is an answer here, beside which the
         others count.
         """
-        results = self.members.ask(
+        results = yield from self.members.ask(
             [(member, request) for (_, request), member in zip(requests, by, strict=True)],
             bounded_ms(self.settings.request_timeout_ms),
         )

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hqueue.metadata.ports import Record, Request, SessionState, Watch
-from hqueue.runtime.loop import in_thread
 from hqueue.settings.connection import Settings
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from hqueue.zookeeper.ephemerals import ZooKeeperEphemerals
 from hqueue.zookeeper.records import ZooKeeperRecords
 from hqueue.zookeeper.session import Session
 from hqueue.zookeeper.tree_cache import TreeCache
+from hqueue.zookeeper.waiting import OnSession
 
 __all__ = ["ZooKeeperStore"]
 
@@ -31,6 +31,7 @@ class ZooKeeperStore:
         self.session = Session(settings, bytes_max=session_bytes_max)
         self.records = ZooKeeperRecords(self.session)
         self.ephemerals = ZooKeeperEphemerals(self.session)
+        self._in_loop = _InLoop(self)
 
     @property
     def state(self) -> SessionState:
@@ -61,7 +62,8 @@ class ZooKeeperStore:
 
     async def answer(self, request: Request) -> Any:
         """As `MetadataStore.answer`."""
-        return await in_thread(request.do, self)
+        answer: Any = request.do(self._in_loop)
+        return await answer
 
     def confirm(self) -> float:
         """As `MetadataStore.confirm`."""
@@ -70,3 +72,22 @@ class ZooKeeperStore:
     def close(self) -> None:
         """As `MetadataStore.close`."""
         self.session.close()
+
+
+class _Awaited:
+    """The methods of an object by their face for event loops."""
+
+    def __init__(self, methods: OnSession) -> None:
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._methods, name).in_loop
+
+
+class _InLoop:
+    """A store by its face for event loops, as far as requests are made of it."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self.records = _Awaited(store.records)
+        self.ephemerals = _Awaited(store.ephemerals)
+        self.confirm = store.session.confirm.in_loop

@@ -19,9 +19,11 @@ from hqueue.errors import (
 from hqueue.metadata.outcomes import answers_of, is_made, partly_done
 from hqueue.metadata.ports import ANY, NEW, Change, Guard, Version
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.steps import Work
 from hqueue.zookeeper.member import Member
 from hqueue.zookeeper.requests import create, delete, ensure, exists, get, put, sync
 from hqueue.zookeeper.session import TRANSACTION_BYTES_MAX, Request, Session, verdict
+from hqueue.zookeeper.waiting import insist
 
 __all__ = ["FIRST_VERSION", "Writing", "expected"]
 
@@ -87,10 +89,10 @@ class Writing:
         self._before = 0
         """No request whose answer is missing was done at this zxid or before."""
 
-    def run(self) -> dict[str, Version | None]:
+    def run(self) -> Work[Any, dict[str, Version | None]]:
         """As `Records.write`."""
         try:
-            self._deadline.run(self._attempt)
+            yield from insist(self._deadline, self._attempt)
         except StoreUnavailableError as exc:
             outcome = Outcome.UNKNOWN if self._in_doubt else Outcome.NOT_APPLIED
             left = answers_of(exc, self._left, outcome)
@@ -115,34 +117,36 @@ class Writing:
             for key in self._lost
         }
 
-    def _attempt(self) -> None:
+    def _attempt(self) -> Work[Any, None]:
         if self._in_doubt:
-            self._look_up()
+            yield from self._look_up()
         if not self._left:
             return
-        self._before = self._session.members.primary(self._deadline).client.last_zxid
-        missing = self._send(self._left)
+        primary = yield from self._session.members.primary.steps(self._deadline)
+        self._before = primary.client.last_zxid
+        missing = yield from self._send(self._left)
         if missing:  # As a rule one level is, and comes with them.
-            missing = self._send(missing, above=_above(missing))
+            missing = yield from self._send(missing, above=_above(missing))
         if missing:
             above = _above(missing)
-            self._session.run([(path, ensure(path)) for path in above], self._deadline)
-            if self._send(missing):
+            yield from self._ask([(path, ensure(path)) for path in above])
+            if (yield from self._send(missing)):
                 raise StoreUnavailableError("records are deleted while they are created")
 
-    def _send(self, keys: Collection[str], above: Sequence[str] = ()) -> list[str]:
+    def _send(self, keys: Collection[str], above: Sequence[str] = ()) -> Work[Any, list[str]]:
         """Send the changes of these, behind the creation of empty nodes; returns those of which
         nothing is above.
         """
         alone = list(keys)
         if not above:
-            alone = self._send_together(alone)
-        by = self._by(alone)
+            alone = yield from self._send_together(alone)
+        by = yield from self._by(alone)
         if by is not None and above:
-            by = [self._session.members.primary(self._deadline)] * len(above) + by
+            primary = yield from self._session.members.primary.steps(self._deadline)
+            by = [primary] * len(above) + by
         requests = [(path, create(path, b"", parents=False)) for path in above]
         requests += [(key, self._request(key)) for key in alone]
-        answers = self._run(requests, by)[len(above) :]
+        answers = (yield from self._run(requests, by))[len(above) :]
         missing = []
         for key, each in zip(alone, answers, strict=True):
             answer = each
@@ -155,14 +159,14 @@ class Writing:
             self._take(key, answer)
         return missing
 
-    def _send_together(self, keys: Sequence[str]) -> list[str]:
+    def _send_together(self, keys: Sequence[str]) -> Work[Any, list[str]]:
         """Send changes as transactions; returns those of the ones that were refused."""
-        by: Sequence[Member | None] = self._by(keys) or [None] * len(keys)
+        by: Sequence[Member | None] = (yield from self._by(keys)) or [None] * len(keys)
         portions = list(self._portions(zip(keys, by, strict=True)))
         requests = [(of[0], self._transaction(of)) for _, of in portions]
         members = [member for member, _ in portions if member is not None]
         refused = []
-        answers = self._run(requests, members or None)
+        answers = yield from self._run(requests, members or None)
         for (_, of), results in zip(portions, answers, strict=True):
             if any(isinstance(result, Exception) for result in results):
                 refused += of
@@ -216,9 +220,16 @@ class Writing:
 
         return send
 
-    def _run(self, requests: Sequence[tuple[str, Request]], by: list[Member] | None) -> list[Any]:
+    def _ask(
+        self, requests: Sequence[tuple[str, Request]], by: list[Member] | None = None
+    ) -> Work[Any, list[Any]]:
+        return (yield from self._session.run.steps(requests, self._deadline, by))
+
+    def _run(
+        self, requests: Sequence[tuple[str, Request]], by: list[Member] | None
+    ) -> Work[Any, list[Any]]:
         try:
-            return self._session.run(requests, self._deadline, by)
+            return (yield from self._ask(requests, by))
         except HQueueError as exc:
             self._in_doubt |= exc.outcome is Outcome.UNKNOWN
             raise
@@ -229,11 +240,11 @@ class Writing:
         self._done[key] = self._left[key].version if answer is True else _version(answer)
         del self._left[key]
 
-    def _by(self, keys: Collection[str]) -> list[Member] | None:
+    def _by(self, keys: Collection[str]) -> Work[Any, list[Member] | None]:
         """The members that nodes are placed with; None for the primary."""
         if not self._ephemeral:
             return None
-        return self._session.members.allocate([[key] for key in keys], self._deadline)
+        return (yield from self._session.members.allocate([[key] for key in keys], self._deadline))
 
     def _request(self, key: str) -> Request:
         change = self._left[key]
@@ -245,14 +256,16 @@ class Writing:
             return create(key, change.value, ephemeral=self._ephemeral, parents=False)
         return put(key, change.value, expected(change.version))
 
-    def _look_up(self) -> None:
+    def _look_up(self) -> Work[Any, None]:
         """Take what was done, or refused, from what is left to do."""
-        by = self._by(self._left)
+        by = yield from self._by(self._left)
         asked = None if by is None else list(dict.fromkeys(by))
-        self._session.run([("/", sync("/"))] * len(asked or [0]), self._deadline, asked)
-        answers = self._session.run([(key, get(key)) for key in self._left], self._deadline, by)
+        yield from self._ask([("/", sync("/"))] * len(asked or [0]), asked)
+        answers = yield from self._ask([(key, get(key)) for key in self._left], by)
         there = dict(zip(self._left, answers, strict=True))
-        quiet = self._quiet([key for key, answer in there.items() if isinstance(answer, Exception)])
+        quiet = yield from self._quiet(
+            [key for key, answer in there.items() if isinstance(answer, Exception)]
+        )
         self._in_doubt = False
         for key, answer in there.items():
             version = self._left[key].version
@@ -282,13 +295,13 @@ class Writing:
         refused = change.version == NEW or (change.version != ANY and stat.version <= after)
         return None if stat.czxid <= self._before and (unchanged or refused) else _Lost.LOST
 
-    def _quiet(self, keys: Collection[str]) -> set[str]:
+    def _quiet(self, keys: Collection[str]) -> Work[Any, set[str]]:
         """Those of these nodes, all absent, that were not created since."""
         quiet: set[str] = set()
         above = {key: key.rpartition("/")[0] or "/" for key in keys}
         while above:
             paths = sorted(set(above.values()))
-            answers = self._session.run([(path, exists(path)) for path in paths], self._deadline)
+            answers = yield from self._ask([(path, exists(path)) for path in paths])
             stats = dict(zip(paths, answers, strict=True))
             quiet |= {
                 key for key, path in above.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from hqueue.metadata import Coordination, MetadataStore
 from hqueue.zookeeper import ZooKeeperStore
 from hqueue.zookeeper.allocation import SESSION_BYTES_MAX
 from tests.support import backends, zookeeper_faults
+from tests.support.looped_store import LoopedStore
 from tests.support.memory.metadata import MemoryServer, MemorySession
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.topic_managers import (
@@ -65,15 +66,18 @@ class MetadataBackend(Protocol):
 
 
 class ZooKeeperBackend:
-    def __init__(self, settings: Settings, session_bytes_max: int) -> None:
+    def __init__(self, settings: Settings, session_bytes_max: int, *, looped: bool) -> None:
         self._settings = settings
         self._session_bytes_max = session_bytes_max
+        self._looped = looped
         self.root = settings.zookeeper_root
 
     def open(self) -> MetadataStore:
-        return ZooKeeperStore(self._settings, session_bytes_max=self._session_bytes_max)
+        store = ZooKeeperStore(self._settings, session_bytes_max=self._session_bytes_max)
+        return cast(MetadataStore, LoopedStore(store)) if self._looped else store
 
     def expire(self, store: MetadataStore) -> None:
+        store = store.store if isinstance(store, LoopedStore) else store
         assert isinstance(store, ZooKeeperStore)
         zookeeper_faults.expire(store)
 
@@ -96,29 +100,31 @@ class MemoryBackend:
     params=[
         "memory",
         "zookeeper-in-memory",
+        "zookeeper-in-memory-by-loop",
         pytest.param("zookeeper", marks=pytest.mark.servers),
+        pytest.param("zookeeper-by-loop", marks=pytest.mark.servers),
         pytest.param("zookeeper-spread", marks=[pytest.mark.servers, SHOWN_IN_MEMORY]),
     ]
 )
 def metadata_backend(request: pytest.FixtureRequest) -> Iterator[MetadataBackend]:
     """An empty metadata store."""
-    root = f"/hqueue-{uuid.uuid4().hex[:12]}"
+    root, looped = f"/hqueue-{uuid.uuid4().hex[:12]}", request.param.endswith("-by-loop")
     if request.param == "memory":
         yield MemoryBackend()
-    elif request.param == "zookeeper-in-memory":
+    elif request.param.startswith("zookeeper-in-memory"):
         with MemoryZooKeeper() as server:
             settings = Settings(
                 zookeeper=f"127.0.0.1:{server.port}",
                 zookeeper_root=root,
                 zookeeper_session_timeout_ms=SESSION_MS,
             )
-            yield ZooKeeperBackend(settings, SPREAD_BYTES_MAX)
+            yield ZooKeeperBackend(settings, SPREAD_BYTES_MAX, looped=looped)
     else:
         settings = request.getfixturevalue("server").settings(
             zookeeper_root=root, zookeeper_session_timeout_ms=SESSION_MS
         )
-        bytes_max = SESSION_BYTES_MAX if request.param == "zookeeper" else SPREAD_BYTES_MAX
-        yield ZooKeeperBackend(settings, bytes_max)
+        bytes_max = SPREAD_BYTES_MAX if request.param == "zookeeper-spread" else SESSION_BYTES_MAX
+        yield ZooKeeperBackend(settings, bytes_max, looped=looped)
 
 
 @pytest.fixture(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hqueue import ClosedError, Outcome, Settings, StoreUnavailableError
 from hqueue.metadata.ports import GuardedWrite, Obstacle
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import BoundWork
 from hqueue.zookeeper import ZooKeeperStore, ephemerals
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.zookeeper_faults import expire
@@ -49,7 +52,14 @@ def after_call(monkeypatch: pytest.MonkeyPatch) -> After:
                 act()
             return answer
 
-        monkeypatch.setattr(owner, name, called)
+        def steps(*arguments: Any) -> Work[Any, Any]:
+            answer = yield from method.steps(*arguments)
+            if next(time) == times:
+                act()
+            return answer
+
+        is_work = isinstance(method, BoundWork)
+        monkeypatch.setattr(owner, name, SimpleNamespace(steps=steps) if is_work else called)
 
     return set_up
 

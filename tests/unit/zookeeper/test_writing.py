@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from hqueue import Settings
 from hqueue.errors import ClosedError, HQueueError, Outcome, RequestRefusedError
 from hqueue.metadata.ports import ANY, NEW, Change, Version
+from hqueue.runtime.clock import Deadline
+from hqueue.runtime.steps import Work
 from hqueue.zookeeper import ZooKeeperStore, session, writing
+from hqueue.zookeeper.member import Member
 from tests.conformance.test_lost_answers import ask
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.proxy import Fate, Proxy
@@ -108,13 +113,14 @@ def test_what_comes_after_changes_that_were_made_does_not_undo_them(
     monkeypatch.setattr(session, "PIPELINED_MAX", 1)
     primary, asked = store.session.members.primary, []
 
-    def primary_until_it_ends(deadline: object) -> object:
+    def primary_until_it_ends(deadline: Deadline) -> Work[Any, Member]:
         asked.append(1)
         if len(asked) > 2:
             raise error("nothing more comes")
-        return primary(deadline)  # type: ignore[arg-type]
+        return (yield from primary.steps(deadline))
 
-    monkeypatch.setattr(store.session.members, "primary", primary_until_it_ends)
+    ending = SimpleNamespace(steps=primary_until_it_ends)
+    monkeypatch.setattr(store.session.members, "primary", ending)
     changes = dict.fromkeys(PATHS, Change(b"after", ANY))
     assert outcome(error, lambda: store.records.write(changes)) is Outcome.UNKNOWN
     monkeypatch.undo()
