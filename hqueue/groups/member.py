@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
+from concurrent.futures import wait
 from functools import partial
 
 from hqueue.errors import (
@@ -30,11 +31,11 @@ from hqueue.metadata.owners import Owners
 from hqueue.metadata.ports import Watch
 from hqueue.metadata.registration import Registration
 from hqueue.metadata.steps import OnStore, Work
+from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.loop import in_thread
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.stepwise import stepwise
-from hqueue.runtime.threads import start
-from hqueue.runtime.waiting import Condition
 
 __all__ = ["GroupMember"]
 
@@ -44,8 +45,8 @@ logger = logging.getLogger(__name__)
 class GroupMember(OnStore):
     """Joins a group, claims what is its own, and says what it has to give up.
 
-    A thread of its own watches the group and claims; the consumer's thread asks for `changes`, and
-    commits and releases. Closed by `close`, which leaves the group at once.
+    A task of the process's loop watches the group and claims; the consumer's thread asks for
+    `changes`, and commits and releases. Closed by `close`, which leaves the group at once.
 
     Args:
         store: the session by which it is present.
@@ -64,7 +65,8 @@ class GroupMember(OnStore):
         on_change: called when there are `changes`, or a `failure`; it takes notice and returns.
         on_queues: called with the names of all queues that members consume, likewise.
         idle_ms_max: how long it may be without a call of `changes`, before it leaves the group.
-        on_idle: called before it leaves for that reason, while commits still count.
+        on_idle: called before it leaves for that reason, while commits still count; by a thread
+            that may wait.
         clock: where time comes from.
 
     Raises:
@@ -105,8 +107,8 @@ class GroupMember(OnStore):
         self._plan = GroupPlan(store, paths)
         self._changes = Changes()
         self._lock = threading.RLock()
-        self._work = Condition(self._lock)
-        self._pacing = Pacing(self._work, clock, idle_ms_max)
+        loop = needed_loop()
+        self._pacing = Pacing(Alarm(loop), clock, idle_ms_max)
         self._certainty = Certainty(store, self._lock, clock)
         offsets = GroupOffsets(store, paths) if commits else None
         self._offsets = ClaimedOffsets(offsets, writer or consumer, self._lock, self._on_refused)
@@ -127,7 +129,7 @@ class GroupMember(OnStore):
             self._watches.append(self._group.watch(self._on_members))
             if not eager:
                 self._watches.append(self._plan.watch(self._on_plan))
-            self._thread = start(self._serve, name="hqueue-group-member")
+            self._serving = loop.start(self._serve)
         except BaseException:  # Others would wait for what it should claim.
             self._abandoned = True
             self._end()
@@ -143,14 +145,15 @@ class GroupMember(OnStore):
             self._planning.see_partitions(dict(partitions))
             self._pacing.notify()
 
-    def subscribe(self, streams: Mapping[str, int]) -> None:
+    @stepwise
+    def subscribe(self, streams: Mapping[str, int]) -> Work[None]:
         """Consume these queues, and no others.
 
         Raises:
             StoreUnavailableError: others may know it already. To be called again.
         """
         self._streams = streams
-        self._group.change(self._registration, self.consumer, streams)
+        yield from self._group.change.steps(self._registration, self.consumer, streams)
 
     def changes(self, *, asked_ms: float | None = None) -> Changes:
         """What changed since this was called last.
@@ -216,25 +219,27 @@ class GroupMember(OnStore):
         """
         return (yield from self._offsets.commit(positions))
 
-    def release(self, partitions: Collection[PartitionKey]) -> None:
+    @stepwise
+    def release(self, partitions: Collection[PartitionKey]) -> Work[None]:
         """Give up what was `Changes.revoked`.
 
         Raises:
             StoreUnavailableError: they are still its own, perhaps. To be called again.
         """
-        released = self._claimant.release(partitions)
+        released = yield from self._claimant.release.steps(partitions)
         with self._lock:
             self._offsets.drop(released - self._claiming.held)
             self._pacing.notify()
 
-    def leave(self) -> None:
+    @stepwise
+    def leave(self) -> Work[None]:
         """Leave the group, and claim nothing any more; what it has is `Changes.revoked`, and stays
         its own until it is released. Then `close` it. Never raises.
         """
         with self._lock:
             self._claiming.leave()
             self._pacing.notify()
-        self._registration.close()
+        yield from self._registration.close.steps()
 
     def close(self) -> None:
         """Give up everything at once, and leave the group; if it is static it stays in it until the
@@ -243,24 +248,28 @@ class GroupMember(OnStore):
         self._end()
         for watch in self._watches:
             watch.close()
-        self._thread.join(self._store.session_timeout_ms / 1e3)
+        ended = wait([self._serving], self._store.session_timeout_ms / 1e3).done
         self._left = True
-        if self._thread.is_alive():
+        if not ended:
             logger.warning("a member is left that has no answer: %s", self.consumer)
         self._offsets.give_up()
         self._leave()
 
-    def _leave(self) -> None:
-        self._give_up_claims()
+    @stepwise
+    def _leave(self) -> Work[None]:
+        yield from self._give_up_claims.steps()
         if self._static and not self.idle:
-            self._group.leave_behind(self._registration, self.consumer, self._streams)
+            yield from self._group.leave_behind.steps(
+                self._registration, self.consumer, self._streams
+            )
         else:
-            self._registration.close()
+            yield from self._registration.close.steps()
 
-    def _give_up_claims(self) -> None:
+    @stepwise
+    def _give_up_claims(self) -> Work[None]:
         if self._store.state is SessionState.CONNECTED:  # Else it is not waited for.
             try:
-                self._claimant.give_up()
+                yield from self._claimant.give_up.steps()
             except ClosedError:
                 pass  # They went with the session.
             except HQueueError as exc:
@@ -298,9 +307,8 @@ class GroupMember(OnStore):
         self._on_change()
 
     def _end(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._work.notify_all()
+        self._closed = True
+        self._pacing.notify()
 
     def _lose(self) -> None:
         lost = self._claiming.lost()
@@ -328,50 +336,57 @@ class GroupMember(OnStore):
 
     # What is done.
 
-    def _serve(self) -> None:
+    async def _serve(self) -> None:
         try:
-            self._run()
+            await self._run()
         except BaseException as exc:  # Else the consumer would wait for its partitions for ever.
             logger.exception("a member of a group failed: %s", self.consumer)
             self._fail(HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}"))
         finally:
             if self._abandoned:  # Before there was anybody who could close it.
-                self._leave()
+                await self._leave.in_loop()
             elif self._left:  # `close` waits no more, so what was claimed meanwhile is nobody's.
-                self._give_up_claims()
+                await self._give_up_claims.in_loop()
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
         while True:
-            with self._lock:
-                self._pacing.wait(self._is_closed)
-                if not self._closed and self._pacing.idle:
-                    self.idle = self._closed = True
-                    break
-                if self._planning.reckons:
-                    self._pacing.gather(lambda: self._planning.members, self._is_closed)
-                if self._closed:
-                    return
-                self._pacing.pending = False
-                session_id = self._certainty.session_id
-                plan = None if session_id is None else self._planning.replan()
-                steps = Steps() if session_id is None else self._steps()
+            await self._pacing.wait(self._is_closed)
+            if not self._closed and self._pacing.idle:
+                break
+            if self._planning.reckons:
+                await self._pacing.gather(lambda: self._planning.members, self._is_closed)
+            if self._closed:
+                return
+            # A plan for many may take long.
+            decided = in_thread(self._decide) if self._planning.reckons else None
+            session_id, plan, steps = await decided if decided else self._decide()
             if steps.revoke:
                 self._on_change()
             try:
-                done = self._carry_out(steps, session_id)
-                done &= session_id is None or self._look_after_claims()
+                done = await self._carry_out(steps, session_id)
+                done &= session_id is None or await self._look_after_claims()
                 if done and session_id is not None:
                     self._faults.over("claims", "a group can be asked again")
                 if plan is not None:
-                    self._lead(plan)
+                    await self._lead(plan)
             except ClosedError:
                 return
             with self._lock:
                 self._pacing.settle(done=done)
         logger.warning("a consumer asks for nothing, and leaves its group: %s", self.consumer)
-        self._on_idle()
-        self._leave()
+        self.idle = self._closed = True
+        await in_thread(self._on_idle)
+        await self._leave.in_loop()
         self._on_change()
+
+    def _decide(self) -> tuple[int | None, Assignment | None, Steps]:
+        """The session, the plan to write, and what is to be done now."""
+        with self._lock:
+            self._pacing.pending = False
+            session_id = self._certainty.session_id
+            if session_id is None:
+                return None, None, Steps()
+            return session_id, self._planning.replan(), self._steps()
 
     def _steps(self) -> Steps:
         """What is to be done now."""
@@ -381,10 +396,10 @@ class GroupMember(OnStore):
         self._changes.revoke(steps.revoke)
         return steps
 
-    def _lead(self, plan: Assignment) -> None:
+    async def _lead(self, plan: Assignment) -> None:
         """Write the plan; until it is seen again nothing is planned."""
         try:
-            self._plan.write(plan)
+            await self._plan.write.in_loop(plan)
         except StoreUnavailableError as exc:
             self._faults.met("plan", "a group can't be planned now: %s", exc)
             with self._lock:
@@ -396,7 +411,7 @@ class GroupMember(OnStore):
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _carry_out(self, steps: Steps, session_id: int | None) -> bool:
+    async def _carry_out(self, steps: Steps, session_id: int | None) -> bool:
         """Release what is in doubt, and claim; whether all of it was had."""
         taken: dict[PartitionKey, Offset] = {}
 
@@ -409,23 +424,23 @@ class GroupMember(OnStore):
             return lives and self._certainty.session_id == session_id
 
         try:
-            owned = self._claimant.carry_out(steps, take_over)
+            owned = await self._claimant.carry_out.in_loop(steps, take_over)
         except ClosedError:
             raise
         except HQueueError as exc:
             self._faults.met("claims", "a group can't be asked now: %s", exc)
             return False
-        with self._lock:  # What was lost meanwhile is not claimed again but by this thread.
+        with self._lock:  # What was lost meanwhile is not claimed again but by this task.
             for key in filter(self._claiming.owns, owned):
                 self._changes.assigned[key] = taken[key]
         if owned:
             self._on_change()
         return owned == steps.claim
 
-    def _look_after_claims(self) -> bool:
+    async def _look_after_claims(self) -> bool:
         """Take notice of claims that another hand took away. Whether all are there."""
         try:
-            gone = self._claimant.look_after()
+            gone = await self._claimant.look_after.in_loop()
         except ClosedError:
             raise
         except HQueueError as exc:

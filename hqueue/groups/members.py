@@ -69,17 +69,24 @@ class GroupMembers(OnStore):
             clock=self._clock,
         )
 
-    def change(self, registration: Registration, consumer: str, streams: Mapping[str, int]) -> None:
+    @stepwise
+    def change(
+        self, registration: Registration, consumer: str, streams: Mapping[str, int]
+    ) -> Work[None]:
         """Let a member consume other queues."""
-        registration.replace({self._paths.member(consumer): encode_member(streams)})
+        yield from registration.replace.steps(
+            {self._paths.member(consumer): encode_member(streams)}
+        )
 
+    @stepwise
     def leave_behind(
         self, registration: Registration, consumer: str, streams: Mapping[str, int]
-    ) -> None:
+    ) -> Work[None]:
         """Let a member that has left keep its place until its session ends, or until a successor of
         its ID takes it. Never raises.
         """
-        registration.leave_behind({self._paths.member(consumer): encode_member(streams, left=True)})
+        left = encode_member(streams, left=True)
+        yield from registration.leave_behind.steps({self._paths.member(consumer): left})
 
     @stepwise
     def list(self) -> Work[Mapping[str, Mapping[str, int]]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 
+from hqueue.runtime.alarm import Alarm
 from hqueue.runtime.backoff import Backoff
-from hqueue.runtime.clock import Clock
+from hqueue.runtime.clock import Clock, Deadline
 
 __all__ = ["Pacing"]
 
@@ -21,20 +21,18 @@ GATHER_MS_MAX = 2_000.0
 
 
 class Pacing:
-    """The waits of a member's thread. Its user holds the lock in every call.
+    """The waits of a member's task. Thread-safe.
 
     Args:
-        work: the lock, and what its user notifies of.
+        alarm: the task's.
         clock: where time comes from.
         idle_ms_max: how long a member may be without a sign of life; None for as long as it likes.
     """
 
-    def __init__(
-        self, work: threading.Condition, clock: Clock, idle_ms_max: float | None = None
-    ) -> None:
+    def __init__(self, alarm: Alarm, clock: Clock, idle_ms_max: float | None = None) -> None:
         self.pending = False
         """Whether something is to be done now."""
-        self._work = work
+        self._alarm = alarm
         self._clock = clock
         self._idle_ms_max = idle_ms_max
         self._alive_ms = clock.monotonic_ms()
@@ -45,7 +43,7 @@ class Pacing:
     def notify(self) -> None:
         """Something is to be done."""
         self.pending = True
-        self._work.notify_all()
+        self._alarm.ring()
 
     def see_alive(self, at_ms: float | None) -> None:
         """The consumer gave a sign of life then; now if None."""
@@ -60,7 +58,7 @@ class Pacing:
         """All was done; or not, and the rest is due a little later."""
         self._retry_ms = None if done else RETRIES.longer(self._retry_ms or 0.0)
 
-    def wait(self, closed: Callable[[], bool]) -> None:
+    async def wait(self, closed: Callable[[], bool]) -> None:
         """Until something is to be done, or done again; or it is `idle` or closed."""
         ends_ms = float("inf")
         if self._retry_ms is not None:
@@ -69,19 +67,18 @@ class Pacing:
             left_ms = min(self._idle_left_ms(), ends_ms - self._clock.monotonic_ms())
             if left_ms <= 0:
                 return
-            self._work.wait(None if left_ms == float("inf") else left_ms / 1e3)
+            await self._alarm.wait(left_ms)
 
-    def gather(
+    async def gather(
         self, members: Callable[[], Mapping[str, object]], closed: Callable[[], bool]
     ) -> None:
         """Wait until the members stay the same for a while, or it is closed."""
-        left_ms = GATHER_MS_MAX
-        while members() != self._gathered and left_ms > 0 and not closed():
-            self._gathered, began_ms = members(), self._clock.monotonic_ms()
-            self._work.wait_for(
-                lambda: closed() or members() != self._gathered, min(GATHER_MS, left_ms) / 1e3
-            )
-            left_ms -= self._clock.monotonic_ms() - began_ms
+        ends = Deadline(self._clock, GATHER_MS_MAX)
+        while members() != self._gathered and not (ends.expired or closed()):
+            self._gathered = members()
+            quiet = Deadline(self._clock, min(GATHER_MS, ends.remaining_ms))
+            while members() == self._gathered and not (quiet.expired or closed()):
+                await self._alarm.wait(quiet.remaining_ms)
 
     def _idle_left_ms(self) -> float:
         if self._idle_ms_max is None:
