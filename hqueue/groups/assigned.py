@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from hqueue.errors import HQueueError
 from hqueue.groups.changes import Changes
 from hqueue.groups.offsets import UNSET, GroupOffsets, Offset, Position
 from hqueue.metadata import PartitionKey
 from hqueue.metadata.ports import NEW
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Called, Stepwise, stepwise
 
 __all__ = ["HandAssigned"]
 
 
-class HandAssigned:
+class HandAssigned(Stepwise):
     """As a `GroupMember`, but that nobody else is asked: it has what it was given until the end.
 
     Args:
@@ -51,13 +54,15 @@ class HandAssigned:
     def certain(self) -> bool:
         return True
 
-    def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
+    @stepwise
+    def commit(
+        self, positions: Mapping[PartitionKey, Position]
+    ) -> Work[Any, Collection[PartitionKey]]:
         if self._offsets is None:
             return ()
-        moved = self._offsets.commit(
-            self._writer,
-            {key: (self._known[key], at) for key, at in positions.items() if key in self._known},
-        )
+        moves = {key: (self._known[key], at) for key, at in positions.items() if key in self._known}
+        commit = Called(self._offsets.commit, (self._writer, moves))
+        moved: Mapping[PartitionKey, Offset] = yield commit
         self._known |= moved
         return positions.keys() - moved.keys()
 

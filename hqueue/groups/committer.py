@@ -7,14 +7,26 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
-from hqueue.errors import BufferFullError, CommitFailedError, HQueueError, Outcome
+from hqueue.errors import (
+    BufferFullError,
+    CommitFailedError,
+    HQueueError,
+    Outcome,
+    StoreUnavailableError,
+)
 from hqueue.groups.offsets import Position
 from hqueue.metadata import PartitionKey
 from hqueue.runtime import ending
 from hqueue.runtime.foreign import call_foreign
+from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.loop import background
 from hqueue.runtime.seldom import FaultLog
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import BoundWork, InTurn, Stepwise, stepwise
 from hqueue.runtime.threads import try_start
+from hqueue.runtime.turn import Turn
 from hqueue.runtime.waiting import Condition
 
 __all__ = ["Committer", "OnCommit"]
@@ -29,40 +41,46 @@ LATER_MAX = 1_000
 ROOM_S = 120.0
 """How long one more waits: longer than a commit takes that is given up."""
 
+TURN_S = 600.0
+"""How long a commit waits for those before it."""
+
 CALLBACKS_S = 10
 """How long the end of the process waits for callbacks."""
 
 _Later = tuple[Mapping[PartitionKey, Position], "OnCommit | None"]
 
 
-class Committer:
+class Committer(Stepwise):
     """Commits one after the other, in the order in which it was asked. Thread-safe.
 
-    What is committed later is done by a thread that ends when nothing is left, or by whichever
-    thread commits before that. Of positions that wait, and that nobody waits for, only the latest
-    are committed: however slow the store is, what waits is no more than one position a partition.
+    What is committed later is done by a task of the process's loop, or by whoever commits before
+    that. Of positions that wait, and that nobody waits for, only the latest are committed: however
+    slow the store is, what waits is no more than one position a partition.
 
-    Nothing here waits for a callback: a callback may commit itself. Before the process ends in
-    order, all that was to be committed later is; what comes after that is committed by the caller.
+    Nothing here waits for a callback: a callback may commit itself. Callbacks have a thread, for as
+    long as there are some to be called. Before the process ends in order, all that was to be
+    committed later is; what comes after that is committed by the caller.
 
     Args:
         commit: commits positions, and returns the partitions for which that was refused.
     """
 
     def __init__(
-        self, commit: Callable[[Mapping[PartitionKey, Position]], Collection[PartitionKey]]
+        self, commit: BoundWork[[Mapping[PartitionKey, Position]], Collection[PartitionKey]]
     ) -> None:
         self._commit = commit
-        self._committing = threading.Lock()
-        """Held by the thread that commits, and by no callback."""
+        self._committing = Turn()
+        """Taken by who commits, and by no callback."""
         self._lock = threading.RLock()
         self._less = Condition(self._lock)
         self._later: collections.deque[_Later] = collections.deque()
         self._to_call: collections.deque[tuple[OnCommit, _Later, HQueueError | None]] = (
             collections.deque()
         )
+        self._running = False
+        """Whether a task of the loop commits what is to be committed later."""
         self._thread: threading.Thread | None = None
-        """There for as long as something is to be committed later, or called."""
+        """There for as long as something is to be called."""
         self._decisions: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
         self._ending = False
         self._faults = FaultLog(logger)
@@ -71,8 +89,7 @@ class Committer:
     def at_end(self) -> None:
         """Commit what waits, and call what is to be called; from now on commit at once."""
         self._ending = True
-        with self._committing:
-            self._commit_waiting()
+        self._commit_all({})
         thread = self._thread
         if thread is None:
             self._call_back()
@@ -97,9 +114,7 @@ class Committer:
             CommitFailedError: some are refused; the others are committed.
             StoreUnavailableError: with an outcome; some may be committed.
         """
-        with self._committing:
-            self._commit_waiting()
-            self._carry_out(positions)
+        self._commit_all(positions)
 
     def await_room(self) -> None:
         """Wait until one more with a callback may wait. Not called by who holds a decision, or what
@@ -111,61 +126,80 @@ class Committer:
         """
         self.call_back()
         with self._lock:
-            if self.calls_back and len(self._later) >= LATER_MAX:
+            if self.calls_back and not self._has_room():
                 raise BufferFullError("too many commits wait", waiting=LATER_MAX)
-            if not self._less.wait_for(lambda: len(self._later) < LATER_MAX, ROOM_S):
+            if not self._less.wait_for(self._has_room, ROOM_S):
                 raise BufferFullError(
                     "too many commits wait, and none went on for a long time: a callback of a "
                     "commit does not return, or ZooKeeper stays away",
                     waiting=LATER_MAX,
                 )
 
+    def _has_room(self) -> bool:
+        return len(self._later) + len(self._to_call) < LATER_MAX
+
     def commit_later(
         self, positions: Mapping[PartitionKey, Position], on_commit: OnCommit | None = None
     ) -> None:
-        """Commit soon, in another thread; at once where none can be started.
+        """Commit soon, in the background; at once where there is none.
 
         Args:
             positions: what to commit.
-            on_commit: called there with the positions, and with the error if there was one, which
-                is logged if there is nobody to be called.
+            on_commit: called by a thread with the positions, and with the error if there was one,
+                which is logged if there is nobody to be called.
         """
         with self._lock:
-            if self._thread is None:
-                # It begins when the lock is free.
-                self._thread = try_start(self._run, name="hqueue-commit")
             if on_commit is None and self._later and self._later[-1][1] is None:
                 self._later[-1] = ({**self._later[-1][0], **positions}, None)
             else:
                 self._later.append((positions, on_commit))
-            at_once = self._ending or self._thread is None
-        if at_once:
-            with self._committing:
-                self._commit_waiting()
+            loop = None if self._ending else background()
+            if loop is not None and not self._running:
+                loop.start(self._run)
+        if loop is None:
+            self._commit_all({})
 
     def flush(self) -> None:
         """Wait until all that was decided is committed, or failed. The store's bounds hold."""
         for decision in list(self._decisions):
             with decision:
                 pass
-        with self._committing:
-            self._commit_waiting()
+        self._commit_all({})
 
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._later and not self._to_call:
-                    self._thread = None
-                    return
-            with self._committing:
-                self._commit_first()
-            self._call_back()
+    async def _run(self) -> None:
+        """Commit what is to be committed later."""
+        with self._lock:
+            if self._running:
+                return
+            self._running = True
+        while self._goes_on():
+            try:
+                await self._commit_next.in_loop()
+            except NotHeldError:
+                pass  # Others commit all the time.
+
+    def _goes_on(self) -> bool:
+        """Have called what is to be called; whether more is to be committed."""
+        with self._lock:
+            if self._to_call and self._thread is None:
+                # It begins when the lock is free.
+                self._thread = try_start(self._call, name="hqueue-commit")
+            self._running = bool(self._later)
+            return self._running
 
     def call_back(self) -> None:
         """Call what is to be called, if no thread does. Not called by who holds a decision, or what
         a callback needs.
         """
-        if self._thread is None:
+        if self._thread is None and not self._running:
+            self._call_back()
+
+    def _call(self) -> None:
+        while True:
+            with self._lock:
+                if not self._to_call:
+                    self._thread = None
+                    return
             self._call_back()
 
     def _call_back(self) -> None:
@@ -173,16 +207,37 @@ class Committer:
         while self._to_call:
             on_commit, (positions, _), error = self._to_call.popleft()
             call_foreign("a callback of a commit", on_commit, positions, error)
+            with self._lock:
+                self._less.notify_all()
 
-    def _commit_waiting(self) -> None:
-        """Commit what was to be committed later. The caller commits."""
+    # What is committed, by who has the turn.
+
+    @stepwise
+    def _commit_all(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
+        """Commit what was to be committed later, then these."""
+        try:
+            yield InTurn(self._committing, self._commit_in_turn(positions), TURN_S)
+        except NotHeldError as exc:
+            raise StoreUnavailableError(
+                "commits before this one do not end", outcome=Outcome.NOT_APPLIED
+            ) from exc
+
+    @stepwise
+    def _commit_next(self) -> Work[Any, None]:
+        yield InTurn(self._committing, self._commit_first(alone=True), TURN_S)
+
+    def _commit_in_turn(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
         while self._later:
-            self._commit_first()
+            yield from self._commit_first(alone=False)
+        yield from self._carry_out(positions)
 
-    def _commit_first(self) -> None:
-        """Commit what waits for longest. The caller commits.
+    def _commit_first(self, *, alone: bool) -> Work[Any, None]:
+        """Commit what waits for longest.
 
         It waits until that is done: if the caller is interrupted, another commits it.
+
+        Args:
+            alone: whether no caller waits, who would learn of an error that is none of ours.
         """
         if not self._later:
             return
@@ -190,11 +245,11 @@ class Committer:
         positions, on_commit = first
         error: HQueueError | None = None
         try:
-            self._carry_out(positions)
+            yield from self._carry_out(positions)
         except HQueueError as exc:
             error = exc
         except BaseException as exc:
-            if threading.current_thread() is not self._thread:
+            if not alone or isinstance(exc, GeneratorExit):
                 raise
             error = HQueueError(
                 "offsets were not committed", outcome=Outcome.UNKNOWN, reason=repr(exc)
@@ -211,8 +266,8 @@ class Committer:
                 self._later.popleft()
             self._less.notify_all()
 
-    def _carry_out(self, positions: Mapping[PartitionKey, Position]) -> None:
-        refused = self._commit(positions) if positions else ()
+    def _carry_out(self, positions: Mapping[PartitionKey, Position]) -> Work[Any, None]:
+        refused = (yield from self._commit.steps(positions)) if positions else ()
         if refused:
             raise CommitFailedError(
                 "others have these partitions now, or somebody set their offsets",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from hqueue.errors import HQueueError, QueueNotFoundError
 from hqueue.groups.assigned import HandAssigned
@@ -21,13 +22,15 @@ from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import PartitionKey
 from hqueue.runtime.clock import Clock
 from hqueue.runtime.forgotten import weakly
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Called, Stepwise, stepwise
 
 __all__ = ["Share"]
 
 logger = logging.getLogger(__name__)
 
 
-class Share:
+class Share(Stepwise):
     """The partitions that a consumer has, dealt to its streams, with their positions and commits.
 
     Used under the consumer's lock, except where a method says otherwise. The group is watched by a
@@ -257,12 +260,15 @@ class Share:
         except HQueueError as exc:
             logger.warning("offsets were not committed: %s", exc)
 
-    def _commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
-        """Called by whichever thread commits."""
+    @stepwise
+    def _commit(
+        self, positions: Mapping[PartitionKey, Position]
+    ) -> Work[Any, Collection[PartitionKey]]:
+        """Done by whoever commits."""
         holder = self.place.holder
         if holder is None:
             return positions.keys()
-        refused = holder.commit(positions)
+        refused: Collection[PartitionKey] = yield Called(holder.commit, (positions,))
         done = {key: position for key, position in positions.items() if key not in refused}
         self.positions.committed(done)
         return refused

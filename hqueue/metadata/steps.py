@@ -24,9 +24,9 @@ from hqueue.metadata.ports import (
     Version,
 )
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, SystemClock
-from hqueue.runtime.steps import Pause, carry_out, carry_out_in_loop
+from hqueue.runtime.steps import Pause
 from hqueue.runtime.steps import Work as AnyWork
-from hqueue.runtime.turn import Turn
+from hqueue.runtime.stepwise import InTurn, Stepwise
 
 __all__ = [
     "Claim",
@@ -182,18 +182,6 @@ class Confirm(NamedTuple):
         return store.confirm()
 
 
-class InTurn(NamedTuple):
-    """Asks for work to be carried out while no other is by this turn; the answer is its result.
-
-    Raises:
-        NotHeldError: the turn did not come in time. Nothing was begun.
-    """
-
-    turn: Turn
-    work: AnyWork[Any, Any]
-    wait_s: float
-
-
 Step = (
     Keys | List | Read | Write | Remove | Delete | Create | PutEphemerals | Claim | Release | Own
     | WriteWhereAbsent | Confirm | InTurn | Pause
@@ -202,7 +190,7 @@ Work = AnyWork[Any, Result]
 """Yields a `Step`, and is sent what came of it."""
 
 
-class OnStore:
+class OnStore(Stepwise):
     """What decides with the records of a store: its methods are `hqueue.runtime.stepwise`.
 
     Args:
@@ -223,18 +211,14 @@ class OnStore:
         if isinstance(step, Pause):
             self._clock.sleep_ms(step.duration_ms)
             return None
-        if isinstance(step, InTurn):
-            return step.turn.take(lambda: carry_out(step.work, self._do), step.wait_s)
-        return step.do(self._store)
+        return super()._do(step) if isinstance(step, InTurn) else step.do(self._store)
 
     async def _do_in_loop(self, step: Step) -> object:
         if isinstance(step, Pause):
             await _pause(self._clock, step.duration_ms)
             return None
         if isinstance(step, InTurn):
-            return await step.turn.take_in_loop(
-                lambda: carry_out_in_loop(step.work, self._do_in_loop), step.wait_s
-            )
+            return await super()._do_in_loop(step)
         return await self._store.answer(step)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from hqueue.metadata import PartitionKey
 from hqueue.produce.buffer import BatchingBuffer
 from hqueue.produce.delivery import PendingBatch
 from hqueue.runtime import ending, loop, threads
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from tests.support.waiting import wait_for
 
 KEY = PartitionKey("q", 0)
@@ -143,17 +146,21 @@ def test_what_needs_a_thread_says_that_it_is_too_late() -> None:
         threads.start(print, name="a thread")
 
 
-class Offsets:
+class Offsets(Stepwise):
     """Commits; slowly, if asked."""
 
     def __init__(self, pause_s: float = 0.0) -> None:
         self.committed: list[int] = []
         self._pause_s = pause_s
 
-    def commit(self, positions: Mapping[PartitionKey, Position]) -> Collection[PartitionKey]:
+    @stepwise
+    def commit(
+        self, positions: Mapping[PartitionKey, Position]
+    ) -> Work[Any, Collection[PartitionKey]]:
         time.sleep(self._pause_s)
         self.committed += [int(position.next) for position in positions.values()]
         return []
+        yield
 
 
 def _to(number: int) -> dict[PartitionKey, Position]:
@@ -172,7 +179,8 @@ def test_a_process_that_ends_commits_what_was_to_be_committed_later_and_calls_ba
 
 
 @pytest.mark.usefixtures("no_threads")
-def test_without_threads_whoever_commits_later_commits_now() -> None:
+def test_without_threads_whoever_commits_later_commits_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "background", lambda: None)
     offsets, called = Offsets(), []
     committer = Committer(offsets.commit)
     lock = threading.Lock()  # As whoever decides what to commit holds, and a callback may need.
