@@ -21,7 +21,7 @@ from hqueue.groups.share import Share
 from hqueue.groups.stream import Stream
 from hqueue.handle import Cluster, QueueLog
 from hqueue.metadata import PartitionKey
-from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, monotonic_s_of
+from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline, monotonic_s_of
 from hqueue.runtime.fork import register
 
 __all__ = ["Consumption"]
@@ -190,8 +190,7 @@ class Consumption:
                 asks.
         """
         self.check_no_callback()
-        began_ms = self.clock.monotonic_ms()
-        ends_ms = float("inf") if timeout_ms is None else began_ms + timeout_ms
+        waiting = Deadline(self.clock, float("inf") if timeout_ms is None else timeout_ms)
         with self.lock:
             stream.settle()  # Also if it is to stop: what is done with is committed at the end.
         while not self._stopping:
@@ -204,13 +203,13 @@ class Consumption:
             certain = stream.handout is not None and holder is not None and holder.certain()
             if certain and stream.attention:
                 continue  # Perhaps of a session that has begun since: it read none of this.
-            now_ms = self.clock.monotonic_ms()
             if stream.handout is not None and holder is not None and certain:
-                look_ms = min(now_ms + self._serve_every_ms, self._share.commit_due_ms)
+                look_ms = self.clock.monotonic_ms() + self._serve_every_ms
+                look_ms = min(look_ms, self._share.commit_due_ms)
                 until_ms = min(holder.certain_until_ms, look_ms)
                 stream.valid_until_s = until_ms / 1e3
                 return stream.handout
-            wait_ms = max(0.0, min(ends_ms - now_ms, self._serve_every_ms))
+            over, wait_ms = waiting.expired, min(waiting.remaining_ms, self._serve_every_ms)
             if stream.handout is not None:
                 self.clock.sleep_ms(min(wait_ms, UNCERTAIN_MS))
             else:
@@ -219,7 +218,7 @@ class Consumption:
                     with self.lock:
                         stream.hand_out(portion)
                     continue
-            if now_ms >= ends_ms:
+            if over:
                 break
         return None
 

@@ -10,14 +10,16 @@ from hqueue.metadata.checkpoints import Checkpoints
 from hqueue.metadata.owners import Owners
 from hqueue.metadata.paths import Paths
 from hqueue.metadata.ports import MetadataStore, SessionState, Watch
+from hqueue.metadata.steps import Confirm, OnStore, Work
 from hqueue.metadata.subscriptions import Subscriptions
 from hqueue.metadata.workers import Workers
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock
+from hqueue.runtime.stepwise import stepwise
 
 __all__ = ["Coordination"]
 
 
-class Coordination:
+class Coordination(OnStore):
     """A session with a coordination service. Thread-safe.
 
     Args:
@@ -27,11 +29,10 @@ class Coordination:
     """
 
     def __init__(self, store: MetadataStore, root: str, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(store, clock)
         paths = Paths(root)
         self.paths = paths
         """Where all of it lies."""
-        self.store = store
-        """What all of it stands on."""
         self.subscriptions = Subscriptions(store, paths, clock)
         self.checkpoints = Checkpoints(store, paths)
         self.workers = Workers(store, paths, clock)
@@ -48,9 +49,11 @@ class Coordination:
         """As `MetadataStore.on_state`."""
         return self.store.on_state(listener)
 
-    def confirm(self) -> float:
+    @stepwise
+    def confirm(self) -> Work[float]:
         """As `MetadataStore.confirm`."""
-        return self.store.confirm()
+        until_ms: float = yield Confirm()
+        return until_ms
 
     def close(self) -> None:
         """As `MetadataStore.close`."""

@@ -8,12 +8,28 @@ from typing import Any
 
 from hqueue import HQueueError, StoreUnavailableError
 from hqueue.metadata import SessionState
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Stepwise, stepwise
 from hqueue_workers.node.runtime import Runtime
 from tests.support.doubles import SteppedClock
 
-__all__ = ["Session", "SteppedRuntime", "settle"]
+__all__ = ["LATER", "Service", "Session", "SteppedRuntime", "settle"]
 
 TOLD_AFTER = 5
+LATER = object()
+"""A step of a `Service`: what came of it is told later."""
+
+
+class Service(Stepwise):
+    """Does what it is asked for at once, and tells later what came of it."""
+
+    def _do(self, step: object) -> None:
+        assert step is LATER
+
+    async def _do_in_loop(self, step: object) -> None:
+        assert step is LATER
+        for _ in range(TOLD_AFTER):
+            await asyncio.sleep(0)
 
 
 class SteppedRuntime(Runtime):
@@ -53,7 +69,7 @@ class _Watch:
         pass
 
 
-class Session:
+class Session(Service):
     """A session with a coordination service, as far as it is told."""
 
     def __init__(self, clock: SteppedClock, timeout_ms: float) -> None:
@@ -67,7 +83,9 @@ class Session:
         listener(SessionState.CONNECTED)
         return _Watch()
 
-    def confirm(self) -> float:
+    @stepwise
+    def confirm(self) -> Work[object, float]:
+        yield LATER
         if not self.answers:
             error: HQueueError = StoreUnavailableError("no answer")
             raise error

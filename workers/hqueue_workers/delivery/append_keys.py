@@ -72,11 +72,11 @@ class AppendKeyring:
         now_ms = self._runtime.clock.wall_ms()
         if self._keys is not None and not self._keys.needs_renewal(now_ms):
             return
-        known = await self._runtime.coordinate(self._port.read)
+        known = await self._port.read.in_loop()
         if known is not None and not known.needs_renewal(now_ms):
             return
         new = AppendKeys(AppendKey.random(now_ms)) if known is None else known.renewed(now_ms)
-        await self._runtime.coordinate(lambda: self._port.replace(known, new))
+        await self._port.replace.in_loop(known, new)
 
     def _see(self, keys: AppendKeys | None) -> None:
         self._keys = keys

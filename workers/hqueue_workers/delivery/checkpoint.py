@@ -58,9 +58,7 @@ class CheckpointUpdater:
         self._writing = True
         known, done = self._known, MessageID.from_int(self._done)
         try:
-            self._known = await self._runtime.coordinate(
-                lambda: self._port.compare_and_set(self.key, known, done)
-            )
+            self._known = await self._port.compare_and_set.in_loop(self.key, known, done)
         except CheckpointMovedError as exc:
             self.moved_by_others = True
             logger.warning("this worker is not in charge any more: %s", exc)

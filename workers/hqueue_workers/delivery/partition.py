@@ -192,7 +192,7 @@ class ServedPartition:
         """Start delivering; whether there is anything to deliver from."""
         shared, key = self._shared, self._key(subscriber)
         try:
-            known = await shared.runtime.coordinate(lambda: shared.checkpoints.read(key))
+            known = await shared.checkpoints.read.in_loop(key)
         except HQueueError as exc:
             text = "checkpoints can't be read now: %s"
             shared.runtime.faults.met("reading checkpoints", text, exc)

@@ -73,9 +73,7 @@ class BrokerRegistration:
             SettingsError: another has.
         """
         record = self._record
-        await self._runtime.coordinate(
-            lambda: self._brokers.check(self._broker, lambda: record.cluster)
-        )
+        await self._brokers.check.in_loop(self._broker, lambda: record.cluster)
 
     async def run(self) -> None:
         """Register, and take over, until cancelled.
@@ -115,10 +113,8 @@ class BrokerRegistration:
             self.holds = False
             queues = [*self._registered]
             try:
-                await self._runtime.coordinate(
-                    lambda: self._brokers.release_queues(self._broker, queues)
-                )
-                await self._runtime.coordinate(lambda: self._brokers.release(self._broker))
+                await self._brokers.release_queues.in_loop(self._broker, queues)
+                await self._brokers.release.in_loop(self._broker)
             except HQueueError as exc:
                 logger.warning("the broker stays registered until the session ends: %s", exc)
 
@@ -146,9 +142,7 @@ class BrokerRegistration:
         await self._look_after()
         if not self.holds and not self._released:
             session = self._sessions
-            claimed = await self._runtime.coordinate(
-                lambda: self._brokers.claim(self._broker, self._record)
-            )
+            claimed = await self._brokers.claim.in_loop(self._broker, self._record)
             if not claimed:
                 await self.check()
             elif session == self._sessions:
@@ -166,14 +160,12 @@ class BrokerRegistration:
         if not self.holds or guard is None:
             return
         known = dict(self._registered)
-        lost, gone = await self._runtime.coordinate(lambda: guard.lost(known))
+        lost, gone = await guard.lost.in_loop(known)
         if session != self._sessions or not (lost or gone):
             return
         logger.warning("registrations of broker %d were removed by another hand", self._broker)
         if lost:  # Whoever holds it now registers the queues.
-            await self._runtime.coordinate(
-                lambda: self._brokers.release_queues(self._broker, known.keys())
-            )
+            await self._brokers.release_queues.in_loop(self._broker, known.keys())
             self.revoke()
         for queue in gone:
             self._registered.pop(queue, None)
@@ -194,16 +186,12 @@ class BrokerRegistration:
         }
         stale = gone | {queue for queue in known.keys() & there if known[queue] != there[queue]}
         if stale:
-            await self._runtime.coordinate(
-                lambda: self._brokers.release_queues(self._broker, stale)
-            )
+            await self._brokers.release_queues.in_loop(self._broker, stale)
             for queue in stale:
                 known.pop(queue, None)
         missing = {queue: there[queue] for queue in there.keys() - known}
         if missing and session == self._sessions:
-            claimed = await self._runtime.coordinate(
-                lambda: self._brokers.claim_queues(self._broker, missing)
-            )
+            registered = await self._brokers.claim_queues.in_loop(self._broker, missing)
             if session == self._sessions:
-                known.update({queue: missing[queue] for queue in claimed})
+                known.update({queue: missing[queue] for queue in registered})
         return max(self._look_every_ms, REST_SHARE * (now_ms - began_ms))

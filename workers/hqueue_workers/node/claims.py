@@ -177,7 +177,7 @@ class Claims(Generic[_Served]):
         """End at once what another hand took away: others may serve it already. What is to be its
         own is claimed again.
         """
-        gone = await self._runtime.coordinate(claimant.look_after)
+        gone = await claimant.look_after.in_loop()
         if gone:
             ending = (self._leaving[key][0] for key in gone & self._leaving.keys())
             for served in (*map(self.served.pop, gone & self.served.keys()), *ending):
@@ -215,7 +215,7 @@ class Claims(Generic[_Served]):
             claiming.doubt(own - claiming.held - self._leaving.keys())
         steps = self._next(claimant)
         self._give_up(claimant, steps.revoke)
-        claimed = await self._runtime.coordinate(lambda: claimant.carry_out(steps))
+        claimed = await claimant.carry_out.in_loop(steps)
         # The session may have been lost meanwhile: then what was claimed is nobody's. That the
         # lease holds may be the next session's.
         with self._lock:
@@ -268,4 +268,4 @@ class Claims(Generic[_Served]):
             with self._lock:
                 ended = claimant.claiming.revoking - self._leaving.keys()
             if ended and self._lease.holds:
-                await self._runtime.coordinate(lambda: claimant.release(ended))
+                await claimant.release.in_loop(ended)

@@ -66,7 +66,7 @@ class Lease:
             pause_ms = RETRY_MS
             if self._connected:
                 try:
-                    until_ms = await self._runtime.coordinate(self._coordination.confirm)
+                    until_ms = await self._coordination.confirm.in_loop()
                 except HQueueError as exc:
                     logger.info("the session was not confirmed: %s", exc)
                 else:

@@ -11,11 +11,13 @@ from hqueue import RequestRefusedError
 from hqueue.metadata import Coordination
 from hqueue.metadata.append_keys import RENEW_AFTER_MS, AppendKey, AppendKeys, sign
 from hqueue.push.append_notifier import BATCH
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue_workers.delivery.append_keys import AppendKeyring
-from tests.support.worker_doubles import SteppedRuntime, settle
+from tests.support.worker_doubles import LATER, Service, SteppedRuntime, settle
 
 
-class Port:
+class Port(Service):
     """The keys of all, as one who watches them is told."""
 
     def __init__(self) -> None:
@@ -29,11 +31,18 @@ class Port:
         for listener in self._listeners:
             listener(keys)
 
-    def read(self) -> AppendKeys | None:
+    @stepwise
+    def read(self) -> Work[object, AppendKeys | None]:
         self.read_count += 1
-        return self.keys
+        keys = self.keys
+        yield LATER
+        return keys
 
-    def replace(self, known: AppendKeys | None, keys: AppendKeys) -> AppendKeys | None:
+    @stepwise
+    def replace(
+        self, known: AppendKeys | None, keys: AppendKeys
+    ) -> Work[object, AppendKeys | None]:
+        yield LATER
         if self.refuses:
             raise RequestRefusedError("no right to do so")
         if known == self.keys:

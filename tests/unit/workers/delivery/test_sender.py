@@ -19,6 +19,8 @@ from hqueue import (
     StoreUnavailableError,
 )
 from hqueue.metadata import Checkpoint, Checkpoints, DeliveryOptions, SubscriptionKey
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue_workers.delivery.checkpoint import CheckpointUpdater
 from hqueue_workers.delivery.connection_pool import ConnectionPool, NoAnswerError
 from hqueue_workers.delivery.cursor import SubscriberCursor
@@ -26,7 +28,7 @@ from hqueue_workers.delivery.sender import MessageSender
 from hqueue_workers.delivery.wire import Call, Reply, encode_message
 from hqueue_workers.node.lease import Lease
 from hqueue_workers.node.metrics import DeliveryMetrics, Metrics
-from tests.support.worker_doubles import SteppedRuntime, settle
+from tests.support.worker_doubles import LATER, Service, SteppedRuntime, settle
 
 KEY = SubscriptionKey("q", 0, "s")
 DONE, RETRY, REJECT = 0, 1, 2
@@ -88,21 +90,23 @@ class Subscriber:
         return answer if isinstance(answer, Reply) else Reply(answer)
 
 
-class MovingCheckpoint:
+class MovingCheckpoint(Service):
     """A checkpoint that moves from revision to revision, until another moves it."""
 
     def __init__(self) -> None:
         self.written: list[int] = []
         self.taken = False
 
+    @stepwise
     def compare_and_set(
         self, key: SubscriptionKey, known: Checkpoint, next_id: MessageID
-    ) -> Checkpoint:
+    ) -> Work[object, Checkpoint]:
         if self.taken:
             raise CheckpointMovedError("taken")
         assert known.revision == len(self.written)
         assert int(next_id) > int(known.next)
         self.written.append(int(next_id))
+        yield LATER
         return Checkpoint(next_id, known.revision + 1)
 
 
