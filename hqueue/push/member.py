@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -9,6 +10,8 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, wait
+from typing import Any
 
 from hqueue.errors import (
     ClosedError,
@@ -22,17 +25,18 @@ from hqueue.metadata import Coordination, PartitionKey, Presence, SessionState
 from hqueue.metadata.subscriptions import PresenceGuard
 from hqueue.push.handover import Handover
 from hqueue.push.members import MemberPaths, connected_members
+from hqueue.runtime.alarm import Alarm, needed_loop
 from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.seldom import FaultLog
-from hqueue.runtime.threads import end, start
-from hqueue.runtime.waiting import Event
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import Called, Stepwise, stepwise
 
 __all__ = ["SubscriberMember"]
 
 logger = logging.getLogger(__name__)
 
 END_S = 60.0
-"""How long the thread may take to end: without a session what it waits for fails."""
+"""How long its task may take to end: without a session what it waits for fails."""
 
 RETRY_MS = 100
 CERTAIN_FOR = 0.5
@@ -41,14 +45,14 @@ takes no longer has ended before another member can get the partition, whatever 
 connection."""
 
 
-class SubscriberMember:
+class SubscriberMember(Stepwise):
     """One of the processes that share a subscriber's partitions.
 
     Its place is that of a consumer in a group: partitions are assigned and claimed alike. It is
     present (``address``, ``topics``) in those that it has claimed, for as long as it has the claim,
     and handles calls only for them: see `Handover`.
 
-    From `start` to `close` a thread of its own does what is to be done.
+    From `start` to `close` a task of the process's loop does what is to be done.
 
     Args:
         queue: the queue's name.
@@ -87,7 +91,8 @@ class SubscriberMember:
         """The calls under way, by their partition."""
         self._awaited: frozenset[int] = frozenset()
         """Those of which the last call is waited for."""
-        self._due = Event()
+        self._loop = needed_loop()
+        self._due = Alarm(self._loop)
         self._closed = self._failed = False
         self._faults = FaultLog(logger, clock)
         self._obstructed: Deadline | None = None
@@ -95,7 +100,7 @@ class SubscriberMember:
         self._presence: Presence
         self._member: GroupMember | None = None
         self._guard: PresenceGuard | None = None
-        self._thread: threading.Thread | None = None
+        self._serving: Future[None] | None = None
 
     @property
     def partitions(self) -> Collection[int]:
@@ -118,7 +123,7 @@ class SubscriberMember:
         coordination.subscriptions.appear(self._queue, self._subscriber, presence, ())
         self._await_alone()
         self._guard = coordination.subscriptions.guard(
-            self._queue, self._subscriber, presence, self._due.set
+            self._queue, self._subscriber, presence, self._due.ring
         )
         paths = MemberPaths(
             coordination, self._queue, self._subscriber, None if self._every else self._wanted
@@ -130,11 +135,11 @@ class SubscriberMember:
             {self._queue: 1},
             assignor=assign_sticky,
             commits=False,
-            on_change=self._due.set,
+            on_change=self._due.ring,
             clock=self._clock,
         )
         self._member.see_partitions({self._key(partition): None for partition in self._wanted})
-        self._thread = start(self._run, name="hqueue-subscriber")
+        self._serving = self._loop.start(self._run)
 
     @contextlib.contextmanager
     def call(self, partition: int) -> Iterator[bool]:
@@ -154,7 +159,7 @@ class SubscriberMember:
                 if not self._calls[partition]:
                     del self._calls[partition]
                 if partition in self._awaited:
-                    self._due.set()
+                    self._due.ring()
 
     def leave(self, timeout_ms: float) -> bool:
         """Hand everything over, and leave; whether that was done in time.
@@ -163,13 +168,13 @@ class SubscriberMember:
         the connection is cut there is nothing to wait for but them.
         """
         member, deadline = self._member, Deadline(self._clock, timeout_ms)
-        thread = self._thread
-        if member is None or thread is None or not thread.is_alive():
+        serving = self._serving
+        if member is None or serving is None or serving.done():
             return True
         member.leave()
         while member.held or not self._handover.done:
             connected = self._coordination.state is SessionState.CONNECTED
-            if deadline.expired or not thread.is_alive() or not (connected or self._calls):
+            if deadline.expired or serving.done() or not (connected or self._calls):
                 return False
             self._clock.sleep_ms(min(deadline.remaining_ms, 10))
         return True
@@ -177,13 +182,13 @@ class SubscriberMember:
     def close(self) -> None:
         """End, after the session was closed. Never raises."""
         self._closed = True
-        self._due.set()
+        self._due.ring()
         if self._guard is not None:
             self._guard.close()
         if self._member is not None:
             self._member.close()
-        if self._thread is not None:
-            end(self._thread, END_S)
+        if self._serving is not None and not wait([self._serving], END_S).done:
+            logger.warning("a member of subscriber %s does not end", self._subscriber)
 
     def _key(self, partition: int) -> PartitionKey:
         return PartitionKey(self._queue, partition)
@@ -231,21 +236,20 @@ class SubscriberMember:
         """How long one that may have died is waited for."""
         return Deadline(self._clock, 1.5 * self._coordination.store.session_timeout_ms + 1_000)
 
-    # What the thread does.
+    # What its task does.
 
-    def _run(self) -> None:
-        wait_s: float | None = None
+    async def _run(self) -> None:
+        wait_ms = float("inf")
         while not self._closed:
-            if not self._due.wait(wait_s) and self._awaited:
+            if not await self._due.wait(wait_ms) and self._awaited:
                 logger.warning(
                     "calls have not ended for which partitions are not handed over: %s of %s, %s",
                     self._subscriber,
                     self._queue,
                     sorted(self._awaited),
                 )
-            self._due.clear()
             try:
-                retry = not self._turn()
+                retry = not await self._turn.in_loop()
             except ClosedError:
                 return
             except HQueueError as exc:
@@ -254,59 +258,60 @@ class SubscriberMember:
                 retry = True
             except BaseException as exc:  # Else it would keep what others wait for.
                 logger.exception("a member of subscriber %s failed", self._subscriber)
-                self._fail(HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}"))
+                failure = HQueueError("the member failed", reason=f"{type(exc).__name__}: {exc}")
+                await self._fail.in_loop(failure)
                 return
             else:
                 text = "partitions of subscriber %s of %s can be shared again"
                 self._faults.over("turn", text, self._subscriber, self._queue)
             if retry:
-                self._clock.sleep_ms(RETRY_MS)
-                self._due.set()
-            wait_s = self._timeout_ms / 1e3 if self._awaited else None
+                await asyncio.sleep(RETRY_MS / 1e3)
+                self._due.ring()
+            wait_ms = self._timeout_ms if self._awaited else float("inf")
 
-    def _turn(self) -> bool:
+    @stepwise
+    def _turn(self) -> Work[Any, bool]:
         """Do what is to be done now; whether all of it was."""
         member, handover, guard = self._member, self._handover, self._guard
         assert member is not None and guard is not None  # noqa: PT018
         if member.failure is not None:
-            self._fail(member.failure)
+            yield from self._fail.steps(member.failure)
         changes = member.changes()
         handover.lost(key.partition for key in changes.lost)
         handover.claimed(key.partition for key in changes.assigned)
         handover.revoked(key.partition for key in changes.revoked)
         self._present = handover.present
-        subscriptions = self._coordination.subscriptions
+        subscriptions, place = self._coordination.subscriptions, (self._queue, self._subscriber)
         if leaving := handover.to_withdraw():
-            subscriptions.withdraw(self._queue, self._subscriber, leaving)
+            yield Called(subscriptions.withdraw, (*place, leaving))
             handover.withdrawn(leaving)
         with self._lock:
             released = handover.to_release(self._calls.keys())
             self._awaited = handover.draining - released
         if released:
-            member.release([self._key(partition) for partition in released])
+            yield Called(member.release, ([self._key(partition) for partition in released],))
             handover.released(released)
         if appearing := handover.to_appear():
-            obstacle = subscriptions.appear(
-                self._queue, self._subscriber, self._presence, appearing
-            )
+            obstacle = yield Called(subscriptions.appear, (*place, self._presence, appearing))
             if obstacle is not None:
-                return self._failed or self._wait_for(obstacle)
+                return self._failed or (yield from self._wait_for(obstacle))
             handover.appeared(appearing)
         self._obstructed = None
-        vanished = guard.lost(handover.present)
+        vanished = yield Called(guard.lost, (handover.present,))
         handover.vanished(vanished)
         self._present = handover.present
         return not vanished
 
-    def _wait_for(self, obstacle: HQueueError) -> bool:
+    def _wait_for(self, obstacle: HQueueError) -> Work[Any, bool]:
         """Have patience with what stands in the way; whether there is nothing to wait for."""
         self._obstructed = self._obstructed or self._patience()
         if self._obstructed.expired or isinstance(obstacle, SubscriberNotFoundError):
-            self._fail(obstacle)
+            yield from self._fail.steps(obstacle)
             return True
         return False
 
-    def _fail(self, error: HQueueError) -> None:
+    @stepwise
+    def _fail(self, error: HQueueError) -> Work[Any, None]:
         """It can't go on. What it has is others'."""
         if self._failed:
             return
@@ -314,4 +319,4 @@ class SubscriberMember:
         logger.error("a subscriber leaves those that it shares partitions with: %s", error)
         self._on_failure(error)
         if self._member is not None:
-            self._member.leave()
+            yield Called(self._member.leave, ())

@@ -40,8 +40,8 @@ class Alarm:
         """Wake the task. From any thread; takes no lock."""
         self._loop.call(self._rung.set)
 
-    async def wait(self, bound_ms: float = float("inf")) -> None:
-        """Wait until it rings, no longer than so."""
+    async def wait(self, bound_ms: float = float("inf")) -> bool:
+        """Wait until it rings, no longer than so; whether it has."""
         if bound_ms > 0 and not self._rung.is_set():
             timeout_s = None if bound_ms == float("inf") else bound_ms / 1e3
             waiting = asyncio.ensure_future(self._rung.wait())
@@ -49,4 +49,6 @@ class Alarm:
                 await asyncio.wait([waiting], timeout=timeout_s)
             finally:
                 waiting.cancel()
+        rung = self._rung.is_set()
         self._rung.clear()
+        return rung

@@ -51,7 +51,13 @@ class BoundWork(Generic[Parameters, Result]):
 class _Method(Generic[Parameters, Result]):
     def __init__(self, work: Callable[..., Work[Any, Result]]) -> None:
         self._work = work
-        functools.update_wrapper(self, work)  # type: ignore[arg-type]
+        functools.update_wrapper(self, work)
+
+    def __call__(
+        self, driver: Any, /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Result:
+        """As ``Class.method(object, …)``."""
+        return BoundWork[Parameters, Result](self._work, driver)(*args, **kwargs)
 
     @overload
     def __get__(self, driver: None, kind: object) -> _Method[Parameters, Result]: ...

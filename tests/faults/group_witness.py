@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import itertools
-import threading
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from unittest import mock
 
 from hqueue import PartitionKey
 from hqueue.groups.offsets import GroupOffsets, Offset, Position, Written
+from hqueue.metadata.steps import Work
+from hqueue.runtime.stepwise import stepwise
 
 from .group_history import CLAIM, COMMIT, GroupRecorder
 
@@ -19,6 +21,9 @@ __all__ = ["GroupWitness"]
 _TAKE_OVER, _WRITE = GroupOffsets.take_over, GroupOffsets._write
 
 Moves = Mapping[PartitionKey, tuple[Offset, Position]]
+
+_claims: contextvars.ContextVar[bool] = contextvars.ContextVar("_claims", default=False)
+"""Whether this thread, or this task of a loop, takes partitions over."""
 
 
 class GroupWitness:
@@ -33,24 +38,25 @@ class GroupWitness:
     def __init__(self, recorder: GroupRecorder) -> None:
         self._recorder = recorder
         self._numbers = itertools.count()
-        self._local = threading.local()
         self._claims: dict[tuple[str, int], int] = {}
         self._patches = contextlib.ExitStack()
 
     def __enter__(self) -> GroupWitness:
+        @stepwise
         def take_over(
             offsets: GroupOffsets,
             consumer: str,
             partitions: Collection[PartitionKey],
-            *claimed: Callable[[], bool],
-        ) -> dict[PartitionKey, Offset]:
-            self._local.claims = True
+            *claimed: Callable[[], Work[bool]],
+        ) -> Work[dict[PartitionKey, Offset]]:
+            bound = _TAKE_OVER.__get__(offsets, GroupOffsets)
+            before = _claims.set(True)
             try:
-                return _TAKE_OVER(offsets, consumer, partitions, *claimed)
+                return (yield from bound.steps(consumer, partitions, *claimed))
             finally:
-                self._local.claims = False
+                _claims.reset(before)
 
-        def write(offsets: GroupOffsets, consumer: str, moves: Moves) -> Written:
+        def write(offsets: GroupOffsets, consumer: str, moves: Moves) -> Work[Written]:
             return self._write(offsets, consumer, moves)
 
         self._patches.enter_context(mock.patch.object(GroupOffsets, "take_over", take_over))
@@ -69,15 +75,15 @@ class GroupWitness:
         """The version of a consumer's last take-over of a partition."""
         return self._claims[consumer, partition]
 
-    def _write(self, offsets: GroupOffsets, consumer: str, moves: Moves) -> Written:
-        kind = CLAIM if getattr(self._local, "claims", False) else COMMIT
+    def _write(self, offsets: GroupOffsets, consumer: str, moves: Moves) -> Work[Written]:
+        kind = CLAIM if _claims.get() else COMMIT
         # Each partition's outcome is one of its own: what is not known of one is known of others.
         numbers = {key: next(self._numbers) for key in moves}
         for key, (_, to) in moves.items():
             last = self._claims.get((consumer, key.partition))
             tried = {key.partition: (int(to.next), last)}
             self._recorder.trying(numbers[key], consumer, kind, tried)
-        written = _WRITE(offsets, consumer, moves)
+        written = yield from _WRITE(offsets, consumer, moves)
         for key, offset in written.moved.items():
             version = int(offset.version)
             if kind == CLAIM:

@@ -472,8 +472,9 @@ def test_a_fault_of_a_member_is_its_subscriber_s_failure_and_others_get_its_part
     def fail() -> bool:
         raise SystemExit("a fault")
 
-    monkeypatch.setattr(member, "_turn", fail)
-    member._due.set()
+    assert member._member is not None
+    monkeypatch.setattr(member._member, "changes", fail)
+    member._due.ring()
     with pytest.raises(hqueue.HQueueError, match="the member failed"):
         first.wait(30)
     first.stop()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import pytest
 
 from hqueue import Address, StoreUnavailableError
-from hqueue.metadata import PartitionKey
 from hqueue.metadata.managers import Hubs
 from hqueue.metadata.ports import ANY, Change
 from hqueue_workers.hub.owning.partitions import HubPartitions
@@ -92,16 +91,16 @@ def test_what_was_claimed_while_the_session_was_lost_is_not_held(
     server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = Hub(server, Available(1), 1)
-    claim = hub.partitions._owners.claim
+    claim = hub.session.ephemerals.claim
 
-    def claim_and_lose(owner: str, partitions: Collection[PartitionKey]) -> set[PartitionKey]:
-        made = claim(owner, partitions)
+    def claim_and_lose(values: Mapping[str, bytes]) -> Collection[str]:
+        made = claim(values)
         hub.session.expire()
         hub.partitions.lose()
         return made
 
     with monkeypatch.context() as lost:
-        lost.setattr(hub.partitions._owners, "claim", claim_and_lose)
+        lost.setattr(hub.session.ephemerals, "claim", claim_and_lose)
         assert not hub.settle()
     assert hub.settle() == claimed(hub) == set(range(COUNT))
 
@@ -115,14 +114,14 @@ def test_what_got_no_answer_is_settled_later(
     if request_ == "release":
         hub.settle()
         hubs.ports.add(2)
-    ask = getattr(hub.partitions._owners, request_)
+    ask = getattr(hub.session.ephemerals, request_)
 
-    def unanswered(*args: object) -> None:
-        ask(*args)
+    def unanswered(*args: object, **named: object) -> None:
+        ask(*args, **named)
         raise StoreUnavailableError("no answer")
 
     with monkeypatch.context() as cut:
-        cut.setattr(hub.partitions._owners, request_, unanswered)
+        cut.setattr(hub.session.ephemerals, request_, unanswered)
         hub.settle()
     assert hub.settle() == claimed(hub)
     assert len(claimed(hub)) == COUNT / len(hubs.ports)
