@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
-from concurrent.futures import wait
 from functools import partial
 
 from hqueue.errors import (
@@ -248,7 +247,7 @@ class GroupMember(OnStore):
         self._end()
         for watch in self._watches:
             watch.close()
-        ended = wait([self._serving], self._store.session_timeout_ms / 1e3).done
+        ended = self._serving.wait(self._store.session_timeout_ms / 1e3)
         self._left = True
         if not ended:
             logger.warning("a member is left that has no answer: %s", self.consumer)

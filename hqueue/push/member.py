@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future, wait
 from typing import Any
 
 from hqueue.errors import (
@@ -30,6 +29,7 @@ from hqueue.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from hqueue.runtime.seldom import FaultLog
 from hqueue.runtime.steps import Work
 from hqueue.runtime.stepwise import Called, Stepwise, stepwise
+from hqueue.runtime.waiting import InterruptibleFuture
 
 __all__ = ["SubscriberMember"]
 
@@ -100,7 +100,7 @@ class SubscriberMember(Stepwise):
         self._presence: Presence
         self._member: GroupMember | None = None
         self._guard: PresenceGuard | None = None
-        self._serving: Future[None] | None = None
+        self._serving: InterruptibleFuture[None] | None = None
 
     @property
     def partitions(self) -> Collection[int]:
@@ -187,7 +187,7 @@ class SubscriberMember(Stepwise):
             self._guard.close()
         if self._member is not None:
             self._member.close()
-        if self._serving is not None and not wait([self._serving], END_S).done:
+        if self._serving is not None and not self._serving.wait(END_S):
             logger.warning("a member of subscriber %s does not end", self._subscriber)
 
     def _key(self, partition: int) -> PartitionKey:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
 from hqueue.errors import BufferFullError, ClosedError, HQueueError
@@ -30,9 +30,9 @@ class _Work:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
-        self.future: Future[Any] = InterruptibleFuture()
+        self.future: InterruptibleFuture[Any] = InterruptibleFuture()
 
-    def run(self, forget: Callable[[Future[Any]], None]) -> None:
+    def run(self, forget: Callable[[InterruptibleFuture[Any]], None]) -> None:
         future = self.future
         if not future.set_running_or_notify_cancel():
             forget(future)
@@ -81,7 +81,7 @@ class ThreadPool(Executor):
         self._lock = threading.RLock()
         self._changed = Condition(self._lock)
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._unfinished: set[Future[Any]] = set()
+        self._unfinished: set[InterruptibleFuture[Any]] = set()
         self._threads: set[int] = set()
         """Each enters itself: an interrupted `submit` leaves no thread that is counted wrongly."""
         self._starting: set[threading.Thread] = set()
@@ -185,11 +185,12 @@ class ThreadPool(Executor):
             self._threads.discard(threading.get_ident())
         return True
 
-    def _forget(self, future: Future[Any]) -> None:
+    def _forget(self, future: InterruptibleFuture[Any]) -> None:
         with self._lock:
             self._unfinished.discard(future)
             self._changed.notify_all()
 
 
-def _await(unfinished: list[Future[Any]]) -> None:
-    wait(unfinished)
+def _await(unfinished: list[InterruptibleFuture[Any]]) -> None:
+    for future in unfinished:
+        future.wait()

@@ -102,3 +102,10 @@ class InterruptibleFuture(concurrent.futures.Future[Result]):
     def __init__(self) -> None:
         super().__init__()
         self._condition = Condition()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is done, no longer than so many seconds; whether it is. As
+        `concurrent.futures.wait`, which leaves its lock taken where it is interrupted.
+        """
+        with self._condition:
+            return self._condition.wait_for(self.done, timeout_s)

@@ -79,12 +79,14 @@ def test_a_future_whose_waiter_was_interrupted_has_its_result_all_the_same(
     def wait() -> None:
         with pytest.raises(TimeoutError):
             future.result(0.001)
+        assert not future.wait(0.001)
 
     def look() -> None:
         assert not future.done()
 
     assert list(each_place_of(each_place, wait, lambda: in_another_thread(look)))
     in_another_thread(lambda: future.set_result(1))
+    assert future.wait(0)
     assert future.result(0) == 1
 
 
