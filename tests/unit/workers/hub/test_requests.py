@@ -10,6 +10,8 @@ import pytest
 
 from hqueue import Client, Settings
 from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.zookeeper import ZooKeeperCoordination
 from hqueue.zookeeper.session import Session
 from tests.support.hub_subscribers import Subscriber
@@ -62,9 +64,10 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         made = Place(stack, server.port)
         run = Session.run
 
-        def counted(session: Session, requests: Sequence[Any], *given: Any) -> Any:
+        @stepwise
+        def counted(session: Session, requests: Sequence[Any], *given: Any) -> Work[Any, Any]:
             made.sent += len(requests)
-            return run(session, requests, *given)
+            return (yield from run.__get__(session, Session).steps(requests, *given))
 
         monkeypatch.setattr(Session, "run", counted)
         made.subscribe(["before"])
