@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +19,8 @@ from hqueue.cli.registering import commands
 from hqueue.cli.session import session_of
 from hqueue.errors import InvalidInputError
 from hqueue.metadata import DeliveryOptions
-from hqueue.runtime.clock import SYSTEM_CLOCK
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
+from hqueue.runtime.stopping import stopping
 from hqueue.settings.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -85,16 +84,16 @@ def subscribe(
     ).add_partitions(partition or ())
     with session_of(context).client.queue(queue) as opened:
         encode = choose_encoder(chosen, opened, print_key=print_key, print_headers=print_headers)
-        printer = _Printer(encode, limit)
+        printer = _Printer(encode, limit, idle_ms)
         subscriber = opened.subscriber(wanted, printer.consume, host=host, port=port, shared=shared)
         printer.stop = subscriber.request_stop
         with (
-            _stopping_on_sigterm(subscriber),
+            stopping(subscriber.request_stop),
             Output(prompt=True, on_closed=subscriber.request_stop) as printer.out,
             subscriber,
         ):
             say(f"Subscribed to {queue} as {name}, listening at {subscriber.address}.")
-            printer.wait(subscriber, idle_ms)
+            printer.wait(subscriber)
 
 
 class _Printer:
@@ -103,10 +102,11 @@ class _Printer:
     out: Output
     stop: Callable[[], None]
 
-    def __init__(self, encode: Encode, limit: int | None) -> None:
+    def __init__(self, encode: Encode, limit: int | None, idle_ms: int | None) -> None:
         self._encode = encode
         self._left = limit
-        self._last_ms = SYSTEM_CLOCK.monotonic_ms()
+        self._idle_ms = math.inf if idle_ms is None else idle_ms
+        self._idle = Deadline(SYSTEM_CLOCK, self._idle_ms)
 
     def consume(self, messages: Sequence[ReceivedMessage]) -> Status:
         """Write messages; they count as delivered if they could be written."""
@@ -122,33 +122,16 @@ class _Printer:
         except (BrokenPipeError, OutputError):  # It comes back when the output is closed.
             self.stop()
             return Status.RETRY
-        self._last_ms = SYSTEM_CLOCK.monotonic_ms()
+        self._idle = Deadline(SYSTEM_CLOCK, self._idle_ms)
         if self._left == 0:
             self.stop()
         return Status.DONE
 
-    def wait(self, subscriber: Subscriber, idle_ms: int | None) -> None:
+    def wait(self, subscriber: Subscriber) -> None:
         """Wait until it is to end, or nothing came for so long."""
-        while True:
-            left_s = None
-            if idle_ms is not None:
-                left_s = (self._last_ms + idle_ms - SYSTEM_CLOCK.monotonic_ms()) / 1e3
-                if left_s <= 0:
-                    return
-            if subscriber.wait(left_s):
+        while (left_ms := self._idle.remaining_ms) > 0:
+            if subscriber.wait(None if left_ms == math.inf else left_ms / 1e3):
                 return
-
-
-@contextlib.contextmanager
-def _stopping_on_sigterm(subscriber: Subscriber) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: subscriber.request_stop())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _delivery(assignments: Sequence[str] | None) -> DeliveryOptions:

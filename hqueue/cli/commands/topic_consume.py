@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue as queues
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +18,7 @@ from hqueue.cli.hub_clients import HubsOption, hub_client
 from hqueue.cli.output import Output
 from hqueue.cli.registering import only_reads
 from hqueue.errors import HubUnavailableError
+from hqueue.runtime.clock import SYSTEM_CLOCK, Deadline
 from hqueue.runtime.stopping import stopping
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ def _write_messages(
     """
     written = 0
     mark = newest = subscription.consumed
-    came_s = time.monotonic()
+    bound_ms = math.inf if idle_ms is None else idle_ms
+    idle = Deadline(SYSTEM_CLOCK, bound_ms)
     while not inbox.stopped and (limit is None or written < limit):
         # A hub that the topic comes to sends again what it does not know as consumed.
         new = [
@@ -167,13 +169,14 @@ def _write_messages(
             new = new[: None if limit is None else limit - written]
             out.write(b"".join(map(encode, new)))
             out.flush()
-            newest, written, came_s = new[-1].id, written + len(new), time.monotonic()
+            newest, written = new[-1].id, written + len(new)
+            idle = Deadline(SYSTEM_CLOCK, bound_ms)
             with contextlib.suppress(HubUnavailableError):  # The next mark covers this one.
                 subscription.consume(newest)
                 mark = newest
         elif subscription.wait(0):
             return
-        elif idle_ms is not None and (time.monotonic() - came_s) * 1e3 >= idle_ms:
+        elif idle.expired:
             break
     if newest is not None and mark != newest:
         subscription.consume(newest)
