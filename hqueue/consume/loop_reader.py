@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
 from hqueue.consume.fetcher import Fetch
 from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
+from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.errors import CorruptLogError
 from hqueue.log import Batch, PartitionCursor
 from hqueue.log.context import QueueContext
@@ -19,12 +21,22 @@ from hqueue.log.skipping import Skips
 from hqueue.log.steps import Work
 from hqueue.log.store import AsyncLogPort
 from hqueue.message_id import MessageID
+from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline, drive_each_in_loop, drive_in_loop
 from hqueue.runtime.loop import in_thread
 
 __all__ = ["LoopReader"]
 
 Result = TypeVar("Result")
+
+
+class _InThread(NamedTuple):
+    """Asks for a call of what blocks."""
+
+    call: Callable[[], Any]
+
+    def do(self, _: object) -> Awaitable[Any]:
+        return in_thread(self.call)
 
 
 class LoopReader:
@@ -65,7 +77,28 @@ class LoopReader:
         """
         return self._reading.cursor(partition, scan, bytes_max, ordinal)
 
-    async def read(self, cursor: PartitionCursor, deadline: Deadline | None = None) -> list[Batch]:
+    def topic_cursor(
+        self,
+        topic: str,
+        ranges_of: Callable[[str], Sequence[LogRange]],
+        *,
+        start: int,
+        stop: Callable[[], int],
+        bytes_max: int,
+    ) -> TopicCursor:
+        """A cursor in a topic that has an owner; the arguments are `TopicReader`'s. `ranges_of` is
+        called by a thread.
+        """
+
+        def asked(topic: str) -> Work[Sequence[LogRange]]:
+            ranges: Sequence[LogRange] = yield cast(Any, _InThread(partial(ranges_of, topic)))
+            return ranges
+
+        return TopicCursor(self._reading, topic, asked, start=start, stop=stop, bytes_max=bytes_max)
+
+    async def read(
+        self, cursor: PartitionCursor | TopicCursor, deadline: Deadline | None = None
+    ) -> list[Batch]:
         """The next batches, some megabytes at most; none at the end of the log or at the stop.
 
         Args:
@@ -91,7 +124,7 @@ class LoopReader:
         """As `PartitionReader.check_tail`."""
         await self.do(cursor.check_tail, deadline)
 
-    async def release(self, cursor: PartitionCursor) -> None:
+    async def release(self, cursor: PartitionCursor | TopicCursor) -> None:
         """Free what a cursor holds in the store. Reading can go on afterwards."""
         await self.do(lambda _: cursor.release())
 

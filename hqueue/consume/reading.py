@@ -39,6 +39,8 @@ class QueueReading:
     """
 
     def __init__(self, context: QueueContext, decisions: SkipDecisions) -> None:
+        self.clock = context.clock
+        self.deadline = context.deadline
         self._context = context
         self._decisions = decisions
 
@@ -54,7 +56,7 @@ class QueueReading:
             start=scan.start,
             stop=scan.stop,
             topics=frozenset(scan.topics) if scan.topics else None,
-            clock=self._context.clock,
+            clock=self.clock,
             bytes_max=bytes_max,
             ordinal=ordinal,
             owner_epoch=scan.owner_epoch,
@@ -69,7 +71,7 @@ class QueueReading:
         deadline: Callable[[], Deadline] | None,
     ) -> Work[None]:
         """Gives what `Queue.poll` does."""
-        return poll(cursors, deadline or self._context.deadline, bytes_max, rows_max)
+        return poll(cursors, deadline or self.deadline, bytes_max, rows_max)
 
     def fetch(
         self,
@@ -78,7 +80,7 @@ class QueueReading:
         deadline: Callable[[], Deadline] | None,
     ) -> Work[None]:
         """Gives what `fetch_once` does."""
-        return fetch(fetches, deadline or self._context.deadline, bytes_max)
+        return fetch(fetches, deadline or self.deadline, bytes_max)
 
     def follow(
         self,
@@ -101,7 +103,7 @@ class QueueReading:
         """
         return follow(
             cursors,
-            self._context.deadline,
+            self.deadline,
             idle_ms_max=idle_ms_max,
             closed=closed,
             bytes_max=bytes_max,
@@ -116,7 +118,7 @@ class QueueReading:
 
     def lag(self, positions: Mapping[int, MessageID]) -> Work[dict[int, PartitionLag]]:
         """As `Queue.lag`."""
-        clock = self._context.clock
+        clock = self.clock
         places = {
             self._context.check_partition(partition): check_message_id(place, "positions")
             for partition, place in check_mapping(positions, "positions").items()
@@ -151,15 +153,15 @@ class QueueReading:
         offsets = [
             check_kind(each, PartitionOffsets, "offsets") for each in listed(offsets, "offsets")
         ]
-        return appended_since(offsets, self._context.deadline)
+        return appended_since(offsets, self.deadline)
 
     def headers(self, partition: int, start: Moment, stop: Moment | None) -> Work[None]:
         """Gives what `Queue.headers` does."""
         partition = self._context.check_partition(partition)
         scan = Scan(start, stop)
-        return headers_of(partition, scan.start, scan.stop, self._context.deadline)
+        return headers_of(partition, scan.start, scan.stop, self.deadline)
 
     def _operation(self, decide: Callable[[Deadline], Work[Result]]) -> Work[Result]:
-        deadline = self._context.deadline()
+        deadline = self.deadline()
         result: Result = yield Bounded(deadline, decide(deadline))
         return result

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from hqueue.consume.queue_reader import QueueReader
+from hqueue.consume.reading import QueueReading
 from hqueue.consume.scan import Scan
+from hqueue.log.steps import Work
 from hqueue.metadata.managers import LogRange
 from hqueue.moment import Moment
 from hqueue.runtime.clock import Deadline
+from hqueue.runtime.steps import Pause
 
 __all__ = ["TopicRanges", "scans_of"]
 
@@ -48,15 +50,15 @@ class TopicRanges:
     was truncated.
 
     Args:
-        reader: reads the queue.
+        reading: reads the queue.
         scans: partition and `Scan` of each range, in the order of IDs.
         whole: whether the last range, too, is to be there up to its scan's stop.
     """
 
     def __init__(
-        self, reader: QueueReader, scans: Sequence[tuple[int, Scan]], *, whole: bool
+        self, reading: QueueReading, scans: Sequence[tuple[int, Scan]], *, whole: bool
     ) -> None:
-        self._reader = reader
+        self._reading = reading
         self._scans = list(scans)
         self._whole = whole
         self._deadline: Deadline | None = None
@@ -67,27 +69,28 @@ class TopicRanges:
         """The partition and what is read of it next; None behind the last range."""
         return self._scans[0] if self._scans else None
 
-    def advance(self, position: int) -> None:
+    def advance(self, position: int) -> Work[None]:
         """All below this ID was read, and the range or its log has ended there: go on with the next
         range; or, after a pause, with what the log has to have from there on.
         """
         partition, scan = self._scans[0]
         if position > scan.start:
             scan.start, self._deadline = position, None
-        if self._is_short(partition, scan):
-            self._reader.clock.sleep_ms(PAUSE_MS)
+        if (yield from self._is_short(partition, scan)):
+            yield Pause(PAUSE_MS)
         else:
             del self._scans[0]
             self._deadline = None
 
-    def _is_short(self, partition: int, scan: Scan) -> bool:
+    def _is_short(self, partition: int, scan: Scan) -> Work[bool]:
         """Whether what a range has from a scan's start on is to be there, and may come yet."""
         if scan.start >= scan.stop or not (self._whole or len(self._scans) > 1):
             return False
-        beginning = self._reader.offsets([partition])[0].beginning
+        (offsets,) = yield from self._reading.offsets([partition])
+        beginning = offsets.beginning
         if beginning is not None and beginning >= scan.stop:
             return False  # It was collected.
-        self._deadline = self._deadline or self._reader.deadline()
+        self._deadline = self._deadline or self._reading.deadline()
         if self._deadline.expired:
             logger.warning("partition %d ends at %d: it was truncated", partition, scan.start)
             return False

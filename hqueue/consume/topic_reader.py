@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hqueue.consume.queue_reader import QueueReader
-from hqueue.consume.topic_ranges import TopicRanges, scans_of
-from hqueue.log import Batch, PartitionReader
-from hqueue.message_id import MessageID
+from hqueue.consume.topic_cursor import TopicCursor
+from hqueue.log import Batch
+from hqueue.log.steps import Work
 from hqueue.metadata.managers import LogRange
 from hqueue.runtime.clock import Deadline
 
@@ -43,34 +43,33 @@ class TopicReader:
         stop: Callable[[], int],
         bytes_max: int,
     ) -> None:
+        def asked(topic: str) -> Work[Sequence[LogRange]]:
+            return ranges_of(topic)
+            yield
+
         self._reader = reader
-        self._topic = topic
-        self._ranges_of = ranges_of
-        self._stop = stop
-        self._bytes_max = bytes_max
-        self._cursor = self._until = start
-        self._ranges = TopicRanges(reader, (), whole=True)
-        self._current: PartitionReader | None = None
+        self._steps = TopicCursor(
+            reader.reading, topic, asked, start=start, stop=stop, bytes_max=bytes_max
+        )
 
     @property
     def cursor(self) -> int:
         """The ID from which another reader would go on after what this one has given."""
-        return self._cursor
+        return self._steps.cursor
 
     @property
     def at_tail(self) -> bool:
         """Whether the stop was reached, where it is now."""
-        return self._cursor >= self._stop()
+        return self._steps.at_tail
 
     @property
     def holds(self) -> bool:
         """Whether something is held in the store."""
-        return self._current is not None and self._current.holds
+        return self._steps.holds
 
     def release(self) -> None:
         """Free what is held in the store. Reading can go on afterwards."""
-        if self._current is not None:
-            self._current.release()
+        self._reader.do(lambda _: self._steps.release())
 
     def read(self, deadline: Deadline) -> list[Batch]:
         """The next batches; none at the stop.
@@ -79,33 +78,4 @@ class TopicReader:
             StoreUnavailableError: the store or the metadata stayed away.
             CorruptLogError: the log is broken here. Reading goes no further.
         """
-        while not self.at_tail:
-            if self._ranges.next is None:
-                if self._cursor < self._until:
-                    self._cursor = self._until
-                    continue
-                self._look_for_ranges()
-                continue
-            partition, scan = self._ranges.next
-            if self._current is None:
-                self._current = self._reader.open(partition, scan, self._bytes_max)
-            current = self._current
-            batches = current.read(deadline)
-            self._cursor = max(self._cursor, min(current.cursor, scan.stop))
-            if current.finished or (current.at_tail and not batches):
-                current.release()
-                self._current = None
-                self._ranges.advance(current.cursor)
-            if batches:
-                return batches
-        return []
-
-    def _look_for_ranges(self) -> None:
-        until = self._stop()
-        scans = scans_of(
-            self._topic,
-            self._ranges_of(self._topic),
-            MessageID.from_int(self._cursor),
-            MessageID.from_int(until),
-        )
-        self._ranges, self._until = TopicRanges(self._reader, scans, whole=True), until
+        return self._reader.do(self._steps.read, deadline)

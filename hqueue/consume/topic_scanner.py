@@ -51,7 +51,7 @@ class TopicScanner:
     ) -> None:
         self._bytes_max = check_whole(bytes_max, 1, SCAN_BYTES_MAX, option="bytes_max")
         self._reader = reader
-        self._ranges = TopicRanges(reader, scans, whole=whole)
+        self._ranges = TopicRanges(reader.reading, scans, whole=whole)
         self._scanner: PartitionScanner | None = None
         self._expired = 0
         self._closed = False
@@ -119,4 +119,4 @@ class TopicScanner:
         self._expired += scanner.expired
         scanner.close()
         (position,) = scanner.positions().values()
-        self._ranges.advance(int(position))
+        self._reader.do_long(self._ranges.advance(int(position)))

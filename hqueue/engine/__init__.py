@@ -9,6 +9,7 @@ owned = log.own(partition=0, on_fence=lambda topic, epoch: None)
 """
 
 from hqueue.consume.loop_reader import LoopReader
+from hqueue.consume.topic_cursor import TopicCursor
 from hqueue.consume.topic_past import TopicPast
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.engine.engine import Engine
@@ -31,6 +32,7 @@ __all__ = [
     "OwnedLog",
     "PartitionCursor",
     "Pause",
+    "TopicCursor",
     "TopicPast",
     "TopicReader",
 ]

@@ -32,7 +32,7 @@ class OpenLog(Queue):
 
     def in_loop(self) -> LoopLog:
         """The same log, for coroutines of any event loop. Asks nothing."""
-        return LoopLog(self._log)
+        return LoopLog(self._log, self._ranges_of)
 
     def own(
         self,

@@ -68,7 +68,7 @@ class LoopFace:
     """In an event loop."""
 
     def __init__(self, log: QueueLog, loop: LoopThread) -> None:
-        self._log = LoopLog(log)
+        self._log = LoopLog(log, lambda topic: [])
         self._loop = loop
 
     def cursor(self, partition: int, scan: Scan, bytes_max: int) -> Any:

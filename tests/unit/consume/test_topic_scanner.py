@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 
 import pytest
 
 from hqueue import InvalidInputError, Message, MessageID, messages_of
+from hqueue.consume.loop_reader import LoopReader
 from hqueue.consume.topic_ranges import scans_of
 from hqueue.consume.topic_reader import TopicReader
 from hqueue.consume.topic_scanner import TopicScanner
@@ -18,6 +20,7 @@ from hqueue.metadata.managers import LogRange
 from hqueue.queue import Queue
 from hqueue.runtime.clock import Deadline, drive
 from tests.support.backends import MemoryBackend
+from tests.support.cut_off import CuttingPort, each_cut
 from tests.support.doubles import SteppedClock
 from tests.support.lagging import Lagging
 
@@ -198,3 +201,33 @@ def test_of_what_expired_a_marked_range_counts_what_its_owner_appended(place: Pl
         with TopicScanner(place.reader, scans_of("t", [range_], None, None)) as scanner:
             assert list(scanner) == []
             assert scanner.expired == expired
+
+
+@pytest.mark.parametrize(("number", "moment"), each_cut())
+def test_a_cursor_in_a_loop_gives_each_once_wherever_it_is_cancelled(
+    place: Place, number: int, moment: str
+) -> None:
+    log = place.queue._log
+    port = CuttingPort(log.loop_reader._port, number, moment)
+    reader = LoopReader(log._context, log.reader.reading, port)
+    cursor = reader.topic_cursor(
+        "t", lambda _: place.ranges, start=0, stop=lambda: int(place.stop), bytes_max=1
+    )
+    values: list[bytes] = []
+
+    async def go_on() -> None:
+        while not cursor.at_tail:
+            for batch in await reader.read(cursor):
+                values.extend(message.value for message in messages_of(batch))
+
+    async def read() -> None:
+        try:
+            await asyncio.create_task(go_on())
+        except asyncio.CancelledError:
+            await asyncio.create_task(go_on())
+        await reader.release(cursor)
+
+    asyncio.run(read())
+    assert values == ALL
+    assert not cursor.holds
+    assert port.was_cut or number > 8

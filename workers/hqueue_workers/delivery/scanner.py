@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from hqueue import Batch, HQueueError, MessageID, Queue, Scan
-from hqueue.engine import LoopReader, PartitionCursor
+from hqueue.engine import LoopReader, PartitionCursor, TopicCursor
 from hqueue.runtime.backoff import Backoff
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.poller import Poller, TailWaiter
@@ -20,7 +20,7 @@ from hqueue_workers.delivery.segment import (
 )
 from hqueue_workers.node.runtime import Runtime
 
-__all__ = ["MessageScanner", "OpenSource", "Reading", "Source", "partition_opener"]
+__all__ = ["CursorSource", "MessageScanner", "OpenSource", "Reading", "Source", "partition_opener"]
 
 RETRIES = Backoff(1_000.0, 30_000.0)
 
@@ -59,15 +59,15 @@ OpenSource = Callable[[int, "frozenset[str] | None", int], Source]
 """Makes one, given where it begins, the topics wanted, and the bytes of a request."""
 
 
-class PartitionSource:
-    """A partition.
+class CursorSource:
+    """A partition, or a topic.
 
     Args:
         log: reads the queue.
         at: a cursor, which is used by nobody else.
     """
 
-    def __init__(self, log: LoopReader, at: PartitionCursor) -> None:
+    def __init__(self, log: LoopReader, at: PartitionCursor | TopicCursor) -> None:
         self.at = at
         self._log = log
 
@@ -105,7 +105,7 @@ def partition_opener(log: LoopReader, partition: int) -> OpenSource:
 
     def open_source(start: int, topics: frozenset[str] | None, bytes_max: int) -> Source:
         scan = Scan(MessageID.from_int(start), topics=topics or ())
-        return PartitionSource(log, log.cursor(partition, scan, bytes_max))
+        return CursorSource(log, log.cursor(partition, scan, bytes_max))
 
     return open_source
 
@@ -183,7 +183,7 @@ class MessageScanner:
     @property
     def cursor(self) -> PartitionCursor:
         """Where it reads on, if it reads a partition."""
-        return cast(PartitionSource, self.source).at
+        return cast(PartitionCursor, cast(CursorSource, self.source).at)
 
     @property
     def start(self) -> int:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from hqueue import Batch, Queue
-from hqueue.engine import TopicReader
+from hqueue import Queue
+from hqueue.engine import LoopReader, TopicCursor
 from hqueue.metadata import DeliveryOptions
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.delivery.cursor import SubscriberCursor
-from hqueue_workers.delivery.scanner import MessageScanner, Source
+from hqueue_workers.delivery.scanner import CursorSource, MessageScanner, Source
 from hqueue_workers.delivery.segment import SubscriptionFilter
 from hqueue_workers.delivery.wire import Call
 from hqueue_workers.hub.subscribing.subscription import Feed, Subscription
@@ -29,51 +29,12 @@ IDLE_BYTES_MAX = 32 * 1024 * 1024
 IDLE_MS = 10_000.0
 
 
-class TopicSource:
-    """A topic. It may have to ask where the topic lies: a thread reads it.
-
-    Args:
-        reader: reads it.
-        runtime: what the hub delivers on.
-    """
-
-    ordinal = None
-
-    def __init__(self, reader: TopicReader, runtime: Runtime) -> None:
-        self._reader = reader
-        self._runtime = runtime
-
-    @property
-    def at_tail(self) -> bool:
-        """As `Source`."""
-        return self._reader.at_tail
-
-    @property
-    def cursor(self) -> int:
-        """As `Source`."""
-        return self._reader.cursor
-
-    @property
-    def holds(self) -> bool:
-        """As `Source`."""
-        return self._reader.holds
-
-    async def read(self, deadline: Deadline) -> list[Batch]:
-        """As `Source`."""
-        release = self._reader.release
-        return await self._runtime.read(lambda: self._reader.read(deadline), lambda _: release())
-
-    async def release(self) -> None:
-        """As `Source`."""
-        await self._runtime.read(self._reader.release)
-
-
 class OpenTopic(Protocol):
-    """Makes a reader of a topic, as `QueueLog.topic_reader` does."""
+    """Makes a cursor in a topic, as `LoopLog.topic_cursor` does."""
 
     def __call__(
         self, topic: str, *, start: int, stop: Callable[[], int], bytes_max: int
-    ) -> TopicReader: ...
+    ) -> TopicCursor: ...
 
 
 @dataclasses.dataclass(eq=False)
@@ -95,7 +56,8 @@ class Backlogs:
 
     Args:
         queue: the queue.
-        open_topic: makes what reads a topic.
+        log: reads it.
+        open_topic: makes cursors in topics.
         options: how subscribers are delivered to.
         runtime: what it runs on.
         patience: the bound on a read with its repetitions.
@@ -105,6 +67,7 @@ class Backlogs:
     def __init__(
         self,
         queue: Queue,
+        log: LoopReader,
         open_topic: OpenTopic,
         options: DeliveryOptions,
         *,
@@ -113,6 +76,7 @@ class Backlogs:
         readings_max: int,
     ) -> None:
         self._queue = queue
+        self._log = log
         self._open_topic = open_topic
         self._options = options
         self._runtime = runtime
@@ -178,10 +142,10 @@ class Backlogs:
 
     def _scanner(self, feed: Feed) -> MessageScanner:
         def open_source(start: int, topics: object, bytes_max: int) -> Source:
-            topic = self._open_topic(
+            cursor = self._open_topic(
                 feed.owned.name, start=start, stop=lambda: feed.end, bytes_max=bytes_max
             )
-            return TopicSource(topic, self._runtime)
+            return CursorSource(self._log, cursor)
 
         return MessageScanner(
             self._queue, open_source, self._runtime, lambda: WINDOW_BYTES, patience=self._patience

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from hqueue import Address, HQueueError, MessageID, Queue, ReceivedMessage
-from hqueue.engine import TopicPast
+from hqueue.engine import LoopReader, TopicPast
 from hqueue.metadata import DeliveryOptions
 from hqueue.metadata.managers import LogRange
 from hqueue.push.listener import Status
@@ -74,7 +74,8 @@ class Delivering:
         queue: the queue.
         past: tells what topics had before.
         ranges_of: where a topic lies.
-        open_topic: makes what reads a topic.
+        log: reads it.
+        open_topic: makes cursors in topics.
         patience: the bound on a read of the log with its repetitions.
         runtime: what it runs on.
         lease: whether the hub's session certainly lives: asked before each piece that is sent.
@@ -90,6 +91,7 @@ class Delivering:
         queue: Queue,
         past: TopicPast,
         ranges_of: Callable[[str], Sequence[LogRange]],
+        log: LoopReader,
         open_topic: OpenTopic,
         *,
         patience: Callable[[], Deadline],
@@ -111,6 +113,7 @@ class Delivering:
         self._caller = Caller(queue, OPTIONS, lease, runtime)
         self._backlogs = Backlogs(
             queue,
+            log,
             open_topic,
             OPTIONS,
             runtime=runtime,

@@ -11,7 +11,8 @@ import pytest
 
 import hqueue
 from hqueue import CorruptLogError, Message, ReceivedMessage, Status
-from hqueue.consume.topic_reader import TopicReader
+from hqueue.consume.topic_cursor import TopicCursor
+from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub.subscribing import attachments, backlogs
 from hqueue_workers.hub.subscribing.backlogs import Backlogs
@@ -88,14 +89,14 @@ def test_a_backlog_over_several_ranges_is_read_once_for_all_that_come(
         place.hub()
         place.hubs[-2].terminate()
     came: list[int] = []
-    read_topic = TopicReader.read
+    read_topic = TopicCursor.read
 
-    def note(reader: TopicReader, deadline: Deadline) -> list[hqueue.Batch]:
-        batches = read_topic(reader, deadline)
+    def note(cursor: TopicCursor, deadline: Deadline) -> Work[list[hqueue.Batch]]:
+        batches = yield from read_topic(cursor, deadline)
         came.extend(batch.header.base for batch in batches)
         return batches
 
-    monkeypatch.setattr(TopicReader, "read", note)
+    monkeypatch.setattr(TopicCursor, "read", note)
     for sub in subscribers:
         sub.subscribe("t", 1, consumeInterval=7 if sub.name == "s1" else 100)
     all_came.set()
@@ -146,15 +147,15 @@ def test_what_can_not_be_read_holds_up_only_its_own_topic(
     for topic in ("broken", "whole"):
         sub.subscribe(topic, attach=False)
         place.publish(b"a", b"b", topic=topic)
-    read_topic = TopicReader.read
+    read_topic = TopicCursor.read
 
-    def fail(reader: TopicReader, deadline: Deadline) -> list[hqueue.Batch]:
+    def fail(reader: TopicCursor, deadline: Deadline) -> list[hqueue.Batch]:
         if reader._topic == "broken" and broken:
             raise CorruptLogError("flipped")
         return read_topic(reader, deadline)
 
     broken = True
-    monkeypatch.setattr(TopicReader, "read", fail)
+    monkeypatch.setattr(TopicCursor, "read", fail)
     for topic in ("broken", "whole"):
         sub.subscribe(topic, 1)
     wait_for(lambda: sub.values == [b"a", b"b"], "the other one came")

@@ -12,7 +12,8 @@ import pytest
 
 import hqueue
 from hqueue import Message, MessageID, Outcome, ReceivedMessage, Status, StoreUnavailableError
-from hqueue.consume.topic_reader import TopicReader
+from hqueue.consume.topic_cursor import TopicCursor
+from hqueue.log.steps import Work
 from hqueue.runtime.clock import Deadline
 from hqueue_workers.hub import opening
 from hqueue_workers.hub.owning.region import Region
@@ -384,13 +385,13 @@ def test_of_many_topics_that_come_only_those_are_read_that_have_something(
     place.hub()
     place.hubs[0].terminate()
     read: list[str] = []
-    read_topic = TopicReader.read
+    read_topic = TopicCursor.read
 
-    def note(reader: TopicReader, deadline: Deadline) -> list[hqueue.Batch]:
-        read.append(reader._topic)
-        return read_topic(reader, deadline)
+    def note(cursor: TopicCursor, deadline: Deadline) -> Work[list[hqueue.Batch]]:
+        read.append(cursor._topic)
+        return read_topic(cursor, deadline)
 
-    monkeypatch.setattr(TopicReader, "read", note)
+    monkeypatch.setattr(TopicCursor, "read", note)
     place.publish(b"new", topic="t9", number=1)
     again = place.subscriber(session="life2")
     for topic in topics:

@@ -1,0 +1,119 @@
+"""A cursor in a topic that has an owner, over all its ranges, in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hqueue.consume.reading import QueueReading
+from hqueue.consume.topic_ranges import TopicRanges, scans_of
+from hqueue.log import Batch, PartitionCursor
+from hqueue.log.steps import Work
+from hqueue.message_id import MessageID
+from hqueue.metadata.managers import LogRange
+from hqueue.runtime.clock import Deadline
+
+__all__ = ["TopicCursor"]
+
+
+class TopicCursor:
+    """Gives what `TopicReader` does. Made by `LoopReader.topic_cursor`.
+
+    Args:
+        reading: reads the queue.
+        topic: the topic.
+        ranges_of: where the topic lies: asked when the stop has moved on.
+        start: the first ID that is wanted.
+        stop: the first ID that isn't yet.
+        bytes_max: the bodies asked of the store in one request, about; at least one batch.
+    """
+
+    ordinal = None
+    """A topic's messages are not counted."""
+
+    def __init__(
+        self,
+        reading: QueueReading,
+        topic: str,
+        ranges_of: Callable[[str], Work[Sequence[LogRange]]],
+        *,
+        start: int,
+        stop: Callable[[], int],
+        bytes_max: int,
+    ) -> None:
+        self._reading = reading
+        self._topic = topic
+        self._ranges_of = ranges_of
+        self._stop = stop
+        self._bytes_max = bytes_max
+        self._cursor = self._until = start
+        self._ranges = TopicRanges(reading, (), whole=True)
+        self._current: PartitionCursor | None = None
+
+    @property
+    def cursor(self) -> int:
+        """The ID from which another one would go on after what this one has given."""
+        return self._cursor
+
+    @property
+    def at_tail(self) -> bool:
+        """Whether the stop was reached, where it is now."""
+        return self._cursor >= self._stop()
+
+    @property
+    def holds(self) -> bool:
+        """Whether something is held in the store."""
+        return self._current is not None and self._current.holds
+
+    def release(self) -> Work[None]:
+        """Free what is held in the store. Reading can go on afterwards."""
+        if self._current is not None:
+            yield from self._current.release()
+
+    def read(self, deadline: Deadline) -> Work[list[Batch]]:
+        """The next batches; none at the stop. Where this is cut off nothing is passed.
+
+        Raises:
+            StoreUnavailableError: the store or the metadata stayed away.
+            CorruptLogError: the log is broken here. Reading goes no further.
+        """
+        while not self.at_tail:
+            if self._ranges.next is None:
+                if self._cursor < self._until:
+                    self._cursor = self._until
+                    continue
+                yield from self._look_for_ranges()
+                continue
+            partition, scan = self._ranges.next
+            if self._current is None:
+                self._current = self._reading.cursor(partition, scan, self._bytes_max)
+            current, before = self._current, self._cursor
+            place = current.place
+            batches = yield from current.read(deadline)
+            self._cursor = max(before, min(current.cursor, scan.stop))
+            if current.finished or (current.at_tail and not batches):
+                try:
+                    yield from self._end(current)
+                except BaseException:
+                    if batches:  # They come to nobody.
+                        current.return_to(place)
+                        self._cursor = before
+                    raise
+            if batches:
+                return batches
+        return []
+
+    def _end(self, current: PartitionCursor) -> Work[None]:
+        """The range or its log has ended."""
+        yield from current.release()
+        yield from self._ranges.advance(current.cursor)
+        self._current = None
+
+    def _look_for_ranges(self) -> Work[None]:
+        until = self._stop()
+        scans = scans_of(
+            self._topic,
+            (yield from self._ranges_of(self._topic)),
+            MessageID.from_int(self._cursor),
+            MessageID.from_int(until),
+        )
+        self._ranges, self._until = TopicRanges(self._reading, scans, whole=True), until
