@@ -13,11 +13,23 @@ from hqueue.runtime.clock import (
     SYSTEM_CLOCK,
     Bounded,
     Deadline,
+    InTurn,
     bounded_ms,
     drive,
     drive_in_loop,
 )
-from hqueue.runtime.steps import Pause, Work, carry_out, carry_out_in_loop
+from hqueue.runtime.held import NotHeldError
+from hqueue.runtime.steps import (
+    Give,
+    Pause,
+    Work,
+    carry_out,
+    carry_out_in_loop,
+    each_given,
+    each_given_in_loop,
+    noting,
+)
+from hqueue.runtime.turn import Turn
 from tests.support.doubles import SteppedClock
 
 
@@ -202,3 +214,88 @@ def test_pauses_between_tries_let_other_tasks_go_on() -> None:
 
     asyncio.run(run())
     assert went_on
+
+
+def giving(closed: list[str]) -> Work[str | Give, None]:
+    """Gives what it is answered, one by one."""
+    try:
+        for question in "abc":
+            answer = yield question
+            assert (yield Give(answer)) is None
+    finally:
+        closed.append("closed")
+
+
+def test_what_work_gives_is_taken_one_by_one_and_no_further_than_it_is_taken() -> None:
+    asked: list[str] = []
+    closed: list[str] = []
+    noted: list[str] = []
+
+    def do(question: str) -> str:
+        asked.append(question)
+        return answered(question)
+
+    assert list(each_given(noting(giving(closed), noted.append), do)) == noted == ["a!", "b!", "c!"]
+    asked.clear()
+    some = each_given(giving(closed), do)
+    assert next(some) == "a!"
+    some.close()  # type: ignore[attr-defined]
+    assert (asked, closed) == (["a"], ["closed", "closed"])
+
+    async def do_later(question: str) -> str:
+        await asyncio.sleep(0)
+        return do(question)
+
+    async def take() -> list[str]:
+        return [each async for each in each_given_in_loop(giving(closed), do_later)]
+
+    assert asyncio.run(take()) == ["a!", "b!", "c!"]
+
+
+def test_what_a_step_raises_reaches_work_whose_gifts_are_noted() -> None:
+    def careful() -> Work[str | Give, None]:
+        try:
+            yield "bad"
+        except ValueError as exc:
+            yield Give(f"error {exc}")
+
+    noted: list[str] = []
+    assert list(each_given(noting(careful(), noted.append), answered)) == noted == ["error bad"]
+
+
+def test_work_in_a_turn_is_alone_with_it_and_leaves_it_also_when_it_is_cut_off() -> None:
+    turn = Turn()
+    deadline = Deadline(SYSTEM_CLOCK, 10_000)
+
+    def inside() -> Work[Bound, float]:
+        assert not turn.is_free
+        bound: float = yield Bound()
+        return bound
+
+    def work() -> Work[InTurn, float]:
+        bound: float = yield InTurn(turn, inside(), 1_000)
+        return bound
+
+    class Never:
+        async def bound(self) -> float:
+            await asyncio.sleep(3_600)
+            return 0.0
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(drive_in_loop(work(), Never(), deadline))
+        await asyncio.sleep(0)
+        assert not turn.is_free
+        with pytest.raises(NotHeldError):
+            await drive_in_loop(busy(), BoundsInLoop(), deadline)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    def busy() -> Work[InTurn, float]:
+        bound: float = yield InTurn(turn, inside(), 0)
+        return bound
+
+    assert drive(work(), Bounds(), deadline) > 0
+    assert asyncio.run(drive_in_loop(work(), BoundsInLoop(), deadline)) > 0
+    asyncio.run(cancelled())
+    assert turn.is_free
