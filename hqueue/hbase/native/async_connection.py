@@ -104,8 +104,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 await self._await_room(call)
             self._calls.add(call)
             front = call.front(method, message, cell_bytes)
-            while self._drained is not None and call.left_s > 0:  # Another is not sent as a whole.
-                await asyncio.wait([self._drained], timeout=call.left_s)
+            if self._drained is not None:
+                await self._await_drained(call)
             if call.left_s <= 0:
                 raise UnsentError("there was no time left to send it")
             if self._calls.single or cell_bytes + len(front) > GATHERED_BYTES:
@@ -219,6 +219,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
             finally:
                 if not waiter.done():
                     self._room.remove(waiter)
+
+    async def _await_drained(self, call: AsyncCall) -> None:
+        """Wait until no other request is sent only in part."""
+        while self._drained is not None and call.left_s > 0:
+            await asyncio.wait([self._drained], timeout=call.left_s)
 
     def _tell_of_room(self) -> None:
         if self._room:

@@ -77,19 +77,23 @@ class NotificationServer:
         """Whose callers they are."""
 
     def _serve(self, connection: ServedConnection) -> None:
-        ends_ms = SYSTEM_CLOCK.monotonic_ms() + TURN_MS
         try:
-            while connection.request is not None:
-                self._take(connection.request)
-                connection.passed_bytes = 0
-                connection.request = connection.gathered()
-                if SYSTEM_CLOCK.monotonic_ms() > ends_ms:
-                    break
+            self._take_some(connection)
         except NoCallError as exc:
             connection.reason = str(exc)
         except BaseException as exc:  # A fault of ours ends no more than this.
             connection.reason = f"{type(exc).__name__}: {exc}"
         self.port.give_back(connection)
+
+    def _take_some(self, connection: ServedConnection) -> None:
+        """Take the requests that have come as a whole, for as long as a turn is."""
+        ends_ms = SYSTEM_CLOCK.monotonic_ms() + TURN_MS
+        while connection.request is not None:
+            self._take(connection.request)
+            connection.passed_bytes = 0
+            connection.request = connection.gathered()
+            if SYSTEM_CLOCK.monotonic_ms() > ends_ms:
+                break
 
     def _take(self, request: Request) -> None:
         try:
