@@ -35,8 +35,10 @@ SHARE_MAX = 7 / 8
 
 
 def compressed(bodies: Bodies, codec: int) -> Bodies:
-    """The bodies with their cells compressed, if that makes them much smaller."""
-    if codec == PLAIN or bodies.size < BYTES_MIN:
+    """The bodies with their cells compressed, if that makes them much smaller and they are not so
+    already.
+    """
+    if codec == PLAIN or bodies.codec != PLAIN or bodies.size < BYTES_MIN:
         return bodies
     largest = max(bodies.cells.values(), key=len)
     if len(largest) > 2 * PROBE_BYTES:  # A look into its middle, as it may be 8 MiB of noise.

@@ -136,8 +136,12 @@ class QueueAppending:
             )
         return partitions.pop() if partitions else None
 
+    def compressed(self, given: Given) -> Given:
+        """The same, compressed as the settings say."""
+        return given._replace(bodies=compressed(given.bodies, self._codec))
+
     def append(self, given: Given, deadline: Deadline) -> Work[Appended]:
-        """Append an encoded batch, which is not compressed.
+        """Append an encoded batch, which is compressed by this if it is not yet.
 
         Without a partition it goes to one that nobody else in this process is writing to, and to
         another as soon as some other writer is met there. So writers spread over the partitions by
@@ -147,11 +151,7 @@ class QueueAppending:
             As `Queue.put`.
         """
         self._context.check_open()
-        bodies, partition, search = (
-            compressed(given.bodies, self._codec),
-            given.partition,
-            given.search,
-        )
+        bodies, partition, search, _ = self.compressed(given)
 
         def append(writer: PartitionWriter) -> Work[tuple[PartitionWriter, Appended]]:
             if not self._skew.is_good:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hqueue.log import Appended
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["LoopAppender"]
+
+HERE_MESSAGES, HERE_BYTES = 100, 64 * 1024
+"""What is encoded in the loop, at most, if its size is known: in a millisecond."""
 
 
 class LoopAppender:
@@ -54,8 +58,12 @@ class LoopAppender:
         idempotency_key: str | bytes | None = None,
         since: Moment | None = None,
     ) -> MessageID | MessageIDs:
-        """As `Queue.put`."""
-        given = self._appending.given(messages, partition, key, idempotency_key, since)
+        """As `Queue.put`. A thread encodes and compresses what would keep the loop."""
+        give = partial(self._appending.given, messages, partition, key, idempotency_key, since)
+        if _is_small(messages):
+            given = give()
+        else:
+            given = await in_thread(lambda: self._appending.compressed(give()))
         return given.ids(await self._append(given))
 
     async def put_system(self, messages: Sequence[Message], partition: int) -> None:
@@ -91,3 +99,17 @@ class LoopAppender:
     async def _append(self, given: Given) -> Appended:
         deadline = self._context.deadline()
         return await drive_in_loop(self._appending.append(given, deadline), self._port, deadline)
+
+
+def _is_small(messages: object) -> bool:
+    """Whether encoding these takes no more than a moment; or iterates over what is the program's
+    own, which belongs to its thread.
+    """
+    if isinstance(messages, Message):
+        return messages.size <= HERE_BYTES
+    if isinstance(messages, (list, tuple)):
+        return (
+            len(messages) <= HERE_MESSAGES
+            and sum(each.size for each in messages if isinstance(each, Message)) <= HERE_BYTES
+        )
+    return isinstance(messages, Iterator)

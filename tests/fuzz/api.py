@@ -23,6 +23,7 @@ from hqueue_workers.api.structs import API, SERVICE
 from tests.support.apache_thrift import ApacheClient, apache_module
 from tests.support.backends import MemoryBackend
 from tests.support.extras import headers, keys
+from tests.support.looped import LoopThread
 
 from .ports import ANSWER_S_MAX, Bytes, nearly, sent
 from .target import Target
@@ -54,15 +55,18 @@ class _Served:
             count_max=SCANNERS_MAX, bytes_max=2**26, idle_ms=OPEN_MS, clock=SYSTEM_CLOCK
         )
         handler = Handler(client, self.scanners, 2**16, SYSTEM_CLOCK, self._count)
-        ThriftServer(
+        server = ThriftServer(
             SERVICE,
             handler,
             listener,
             threads=2,
+            in_loop=True,
             connections_max=16,
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=1_000,
-        ).start()
+        )
+        self._thread = LoopThread()
+        self._thread.call(server.start)
         self._caller = ApacheClient(*self.address, timeout_s=ANSWER_S_MAX)
 
     def connect(self) -> socket.socket:
@@ -71,7 +75,7 @@ class _Served:
     def answer(self) -> None:
         """See that the caller puts and gets what it should, whatever strangers have open."""
         assert len(self.scanners) <= SCANNERS_MAX
-        self.scanners.close_all()
+        self._thread.run(self.scanners.close_all())
         scanner = self._caller.messageScannerOpen("own", 0, apache_module().TMessageScan())
         assert self._caller.messageScannerGet(scanner).value == b"own"
         assert self.results <= RESULTS, self.results

@@ -253,3 +253,24 @@ def test_an_owner_that_is_cancelled_is_told_what_became_of_the_batch_before_the_
     assert {at: value for value, at in known.items()}.items() <= read.items()
     beside = read.keys() - set(known.values())
     assert beside == {at for at in settled if at is not None}, "each that is beside was told of"
+
+
+@pytest.mark.parametrize("count", [1, 2_000])
+def test_what_would_keep_the_loop_is_encoded_and_compressed_beside_it(
+    queue: hqueue.Queue, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    log, loop = queue._log, LoopThread()
+    compressing: list[int] = []
+    compressed = log.loop_appender._appending.compressed
+
+    def note(given: Any) -> Any:
+        compressing.append(threading.get_ident())
+        return compressed(given)
+
+    monkeypatch.setattr(log.loop_appender._appending, "compressed", note)
+    given = [Message("t", b"%d" % number + bytes(100)) for number in range(count)]
+    loop.run(log.loop_appender.put(given, partition=0))
+    is_here = compressing[0] == loop.call(threading.get_ident)
+    loop.close()
+    assert is_here == (count == 1)
+    assert values(queue) == [message.value for message in given]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from hqueue import Client, HQueueError, InvalidInputError, Message, Outcome, Queue, QueueStateError
+from hqueue import Client, HQueueError, InvalidInputError, Message, Outcome, QueueStateError, Scan
+from hqueue.engine import Engine, OpenLog
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.loop import in_thread
 from hqueue_workers.api.failures import exception_of
 from hqueue_workers.api.queues import QueueCache
 from hqueue_workers.api.scanner import ApiScanner
@@ -29,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
+HERE_MESSAGES = 64
+"""So many messages of an answer are made in the loop."""
+
 
 class Count(Protocol):
     """Counts a call that was answered."""
@@ -36,44 +42,64 @@ class Count(Protocol):
     def __call__(self, method: str, result: str, took_ms: float) -> object: ...
 
 
-def _declared(*, writes: bool) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
-    """A call that ends with nothing but what the IDL declares, and is counted.
+def _declared(
+    *, writes: bool
+) -> Callable[[Callable[..., Awaitable[_Result]]], Callable[..., Awaitable[_Result]]]:
+    """A call that ends with nothing but what the IDL declares, and is counted. Its arguments are
+    checked before anything is awaited: those of a large call by a thread.
 
     Args:
         writes: whether it may change anything; of one that does not no outcome is unknown.
     """
 
-    def decorate(call: Callable[..., _Result]) -> Callable[..., _Result]:
+    def decorate(
+        call: Callable[..., Awaitable[_Result]],
+    ) -> Callable[..., Awaitable[_Result]]:
         @functools.wraps(call)
-        def answered(self: Handler, *arguments: object) -> _Result:
+        def begun(self: Handler, *arguments: object) -> Awaitable[_Result]:
             began_ms = self.clock.monotonic_ms()
-            result = "ok"
             try:
-                return call(self, *arguments)
-            except HQueueError as exc:
-                if not writes:
-                    exc.outcome = Outcome.NOT_APPLIED
-                raised, result = exception_of(exc)
-                if result == "service_error":
-                    logger.error("%s of a client failed: %s", call.__name__, exc)
-                raise raised from exc
+                return answered(self, call(self, *arguments), began_ms)
             except BaseException as exc:
-                result = "service_error"
-                logger.exception("%s of a client failed", call.__name__)
-                outcome = API.TOutcome.UNKNOWN if writes else API.TOutcome.NOT_APPLIED
-                raise API.TServiceError(
-                    message="this process has a fault; its log says more", outcome=outcome
-                ) from exc
-            finally:
-                self.count(call.__name__, result, self.clock.monotonic_ms() - began_ms)
+                raise failed(self, exc, began_ms) from exc
 
-        return answered
+        async def answered(self: Handler, work: Awaitable[_Result], began_ms: float) -> _Result:
+            try:
+                result = await work
+            except BaseException as exc:
+                raise failed(self, exc, began_ms) from exc
+            self.count(call.__name__, "ok", self.clock.monotonic_ms() - began_ms)
+            return result
+
+        def failed(self: Handler, error: BaseException, began_ms: float) -> BaseException:
+            """What is raised for an error, which is counted."""
+            raised: BaseException
+            if isinstance(error, HQueueError):
+                if not writes:
+                    error.outcome = Outcome.NOT_APPLIED
+                raised, result = exception_of(error)
+                if result == "service_error":
+                    logger.error("%s of a client failed: %s", call.__name__, error)
+            elif isinstance(error, asyncio.CancelledError):  # The process ends.
+                return error
+            else:
+                result = "service_error"
+                logger.error("%s of a client failed", call.__name__, exc_info=error)
+                outcome = API.TOutcome.UNKNOWN if writes else API.TOutcome.NOT_APPLIED
+                raised = API.TServiceError(
+                    message="this process has a fault; its log says more", outcome=outcome
+                )
+            self.count(call.__name__, result, self.clock.monotonic_ms() - began_ms)
+            return raised
+
+        return begun
 
     return decorate
 
 
 class Handler:
-    """Answers calls of the API. Thread-safe. What the arguments are not, by their types, is None.
+    """Answers calls of the API, in an event loop. What the arguments are not, by their types, is
+    None.
 
     Args:
         client: the connection.
@@ -96,29 +122,28 @@ class Handler:
         self._client = client
         self._scanners = scanners
         self._scanner_bytes_max = scanner_bytes_max
-        self._queues = QueueCache(client, clock)
+        self._queues = QueueCache(Engine(client).open, clock)
 
     # ruff: noqa: N802, N803  (the IDL's names)
 
     @_declared(writes=False)
-    def messageScannerOpen(self, queueName: object, partitionID: object, messageScan: Any) -> str:
+    def messageScannerOpen(
+        self, queueName: object, partitionID: object, messageScan: Any
+    ) -> Awaitable[str]:
         """As the IDL says."""
         name, scan = text_of(queueName, "queueName"), scan_of(messageScan)
         partition = _number(partitionID, "partitionID")
         self._scanners.check_room()
-        scanner = ApiScanner(
-            self._opened(name), partition, scan, self._scanner_bytes_max, self.clock
-        )
-        return self._scanners.add(scanner)
+        return self._open(name, partition, scan)
 
     @_declared(writes=False)
-    def messageScannerGet(self, id: object) -> Any:
+    async def messageScannerGet(self, id: object) -> Any:
         """As the IDL says."""
-        messages = self._take(id, 1)
+        messages = await self._take(id, 1)
         return messages[0] if messages else END
 
     @_declared(writes=False)
-    def messageScannerGetList(self, id: object, nbMessages: object) -> list[Any]:
+    def messageScannerGetList(self, id: object, nbMessages: object) -> Awaitable[list[Any]]:
         """As the IDL says."""
         count = _number(nbMessages, "nbMessages")
         if count < 1:
@@ -126,61 +151,72 @@ class Handler:
         return self._take(id, count)
 
     @_declared(writes=False)
-    def messageScannerClose(self, id: object) -> None:
+    def messageScannerClose(self, id: object) -> Awaitable[None]:
         """As the IDL says."""
-        self._scanners.close(text_of(id, "id"))
+        return self._scanners.close(text_of(id, "id"))
 
     @_declared(writes=True)
-    def putMessage(self, queueName: object, tMessage: Any) -> None:
+    def putMessage(self, queueName: object, tMessage: Any) -> Awaitable[None]:
         """As the IDL says."""
-        self._put(queueName, None, message_of(tMessage))
+        return self._put(queueName, None, message_of(tMessage))
 
     @_declared(writes=True)
-    def putMessages(self, queueName: object, tMessages: Sequence[Any] | None) -> None:
+    def putMessages(self, queueName: object, tMessages: Sequence[Any] | None) -> Awaitable[None]:
         """As the IDL says."""
-        self._put(queueName, None, messages_of_list(tMessages))
+        return self._put(queueName, None, messages_of_list(tMessages))
 
     @_declared(writes=True)
-    def putMessageWithPid(self, queueName: object, partitionID: object, tMessage: Any) -> None:
+    def putMessageWithPid(
+        self, queueName: object, partitionID: object, tMessage: Any
+    ) -> Awaitable[None]:
         """As the IDL says."""
         partition = _number(partitionID, "partitionID")
-        self._put(queueName, partition, message_of(tMessage))
+        return self._put(queueName, partition, message_of(tMessage))
 
     @_declared(writes=True)
     def putMessagesWithPid(
         self, queueName: object, partitionID: object, tMessages: Sequence[Any] | None
-    ) -> None:
+    ) -> Awaitable[None]:
         """As the IDL says."""
         partition = _number(partitionID, "partitionID")
-        self._put(queueName, partition, messages_of_list(tMessages))
+        return self._put(queueName, partition, messages_of_list(tMessages))
 
     @_declared(writes=False)
-    def getQueueLocations(self, queueName: object) -> list[Any]:
+    async def getQueueLocations(self, queueName: object) -> list[Any]:
         """As the IDL says."""
         return [
             API.TQueueLocation(partitionID=each.partition, host=each.host, port=each.port)
-            for each in self._client.locations(text_of(queueName, "queueName"))
+            for each in await in_thread(self._client.locations, text_of(queueName, "queueName"))
         ]
 
-    def _take(self, scanner_id: object, count_max: int) -> list[Any]:
-        with self._scanners.used(text_of(scanner_id, "id")) as scanner:
-            return [struct_of(message) for message in scanner.take(count_max)]
+    async def _open(self, name: str, partition: int, scan: Scan) -> str:
+        reader = (await self._opened(name)).in_loop().reader
+        return self._scanners.add(
+            ApiScanner(reader, partition, scan, self._scanner_bytes_max, self.clock)
+        )
 
-    def _put(
+    async def _take(self, scanner_id: object, count_max: int) -> list[Any]:
+        async with self._scanners.used(text_of(scanner_id, "id")) as scanner:
+            messages = await scanner.take(count_max)
+        if len(messages) <= HERE_MESSAGES:
+            return [struct_of(message) for message in messages]
+        return await in_thread(lambda: [struct_of(message) for message in messages])
+
+    async def _put(
         self, name: object, partition: int | None, messages: Message | Sequence[Message]
     ) -> None:
         text = text_of(name, "queueName")
-        queue = self._opened(text)
+        queue = await self._opened(text)
         try:
-            queue.put(messages, partition=partition)
+            await queue.in_loop().appender.put(messages, partition=partition)
         except QueueStateError:
             self._queues.forget(text)
             raise
 
-    def _opened(self, name: str) -> Queue:
+    async def _opened(self, name: str) -> OpenLog:
         """An open queue, of which nothing is changed by that."""
         try:
-            return self._queues.get(name)
+            return await self._queues.get(name)
         except HQueueError as exc:
             exc.outcome = Outcome.NOT_APPLIED
             raise

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
-from hqueue import Client, Queue, QueueStateError, StoreUnavailableError
+from hqueue import QueueStateError, StoreUnavailableError
+from hqueue.engine import OpenLog
 from hqueue.runtime.clock import Clock
+from hqueue.runtime.loop import in_thread
 
 __all__ = ["QueueCache"]
 
@@ -21,27 +23,26 @@ class _Known:
 
     __slots__ = ("fresh_ms", "queue")
 
-    def __init__(self, queue: Queue, fresh_ms: float) -> None:
+    def __init__(self, queue: OpenLog, fresh_ms: float) -> None:
         self.queue = queue
         self.fresh_ms = fresh_ms
         """Until when it is believed; for ever while somebody looks."""
 
 
 class QueueCache:
-    """Open queues by name. Thread-safe.
+    """Open queues by name. Used by the event loop.
 
     Args:
-        client: the connection.
+        open_queue: opens one; a thread calls it.
         clock: where time comes from.
     """
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
+    def __init__(self, open_queue: Callable[[str], OpenLog], clock: Clock) -> None:
+        self._open_queue = open_queue
         self._clock = clock
-        self._lock = threading.Lock()
         self._open: OrderedDict[str, _Known] = OrderedDict()
 
-    def get(self, name: str) -> Queue:
+    async def get(self, name: str) -> OpenLog:
         """An open queue. Whether one is still the same is seen by one caller at a time; where
         nobody can say, as HBase's master is away, it is believed: puts and scans need no master.
 
@@ -51,34 +52,31 @@ class QueueCache:
             StoreUnavailableError: HBase stayed away.
         """
         now_ms = self._clock.monotonic_ms()
-        with self._lock:
-            known = self._open.get(name)
-            if known is not None:
-                self._open.move_to_end(name)
-                if now_ms < known.fresh_ms:
-                    return known.queue
-                known.fresh_ms = math.inf
+        known = self._open.get(name)
         if known is not None:
-            if self._is_same(known):
+            self._open.move_to_end(name)
+            if now_ms < known.fresh_ms:
+                return known.queue
+            known.fresh_ms = math.inf
+            if await self._is_same(known):
                 return known.queue
             self.forget(name)
-        queue = self._client.queue(name)
-        with self._lock:
-            # Of several that opened it at once all go on with one: its writers take turns.
-            opened = self._open.setdefault(name, _Known(queue, now_ms + FRESH_MS))
-            self._open.move_to_end(name)
-            if len(self._open) > QUEUES_MAX:
-                self._open.popitem(last=False)
+        queue = await in_thread(self._open_queue, name)
+        # Of several that opened it at once all go on with one: its writers take turns.
+        opened = self._open.setdefault(name, _Known(queue, now_ms + FRESH_MS))
+        self._open.move_to_end(name)
+        if len(self._open) > QUEUES_MAX:
+            self._open.popitem(last=False)
         return opened.queue
 
     def forget(self, name: str) -> None:
         """Ask for the queue again when it is used next: it was not what it was thought to be."""
-        with self._lock:
-            self._open.pop(name, None)
+        self._open.pop(name, None)
 
-    def _is_same(self, known: _Known) -> bool:
+    async def _is_same(self, known: _Known) -> bool:
         try:
-            return known.queue.describe().partitions == known.queue.partitions
+            now = await in_thread(known.queue.describe)
+            return now.partitions == known.queue.partitions
         except QueueStateError:
             return False
         except StoreUnavailableError:

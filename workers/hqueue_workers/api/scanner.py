@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 
 from hqueue import (
     Batch,
     HQueueError,
     MessageID,
-    PartitionReader,
-    Queue,
     ReceivedMessage,
     Scan,
     StoreUnavailableError,
     messages_of,
 )
+from hqueue.engine import LoopReader, PartitionCursor
 from hqueue.runtime.clock import Clock, Deadline
+from hqueue.runtime.loop import in_thread
 from hqueue.settings.limits import MESSAGE_ID_MAX
 from hqueue_workers.api.structs import answer_size
 
@@ -26,19 +25,21 @@ BATCH_OVERHEAD_BYTES = 1_000
 MESSAGE_OVERHEAD_BYTES = 400
 """What a batch that was read takes in memory beside its bodies, and a message of it, about."""
 
+HERE_MESSAGES, HERE_BYTES = 100, 32 * 1024
+"""A batch that has no more is decoded in the loop."""
+
 END_CHECK_MS = 5_000.0
 """How often a scanner at the end looks whether the log goes on elsewhere, as after a truncation."""
 
 
 class ApiScanner:
-    """Reads a partition on behalf of a client, from call to call. It has no thread.
+    """Reads a partition on behalf of a client, from call to call. It has no thread, and no task.
 
     Its state is the ID that comes next; all else it can read again. So it goes on where it stood
-    when a request fails, and what it holds can be dropped at any time. Whoever calls it holds
-    `lock`.
+    when a request fails, and what it holds can be dropped at any time. One at a time uses it.
 
     Args:
-        queue: the queue.
+        reader: reads the queue.
         partition: the partition.
         scan: what is wanted of it.
         bytes_max: the bodies asked for in one request, about, and the bytes of an answer; at least
@@ -50,9 +51,10 @@ class ApiScanner:
     """
 
     def __init__(
-        self, queue: Queue, partition: int, scan: Scan, bytes_max: int, clock: Clock
+        self, reader: LoopReader, partition: int, scan: Scan, bytes_max: int, clock: Clock
     ) -> None:
-        self.lock = threading.Lock()
+        self.busy = False
+        """Whether somebody uses it."""
         self.used_ms = clock.monotonic_ms()
         """When a call used it last: kept by its owner."""
         self.held_bytes = 0
@@ -61,7 +63,7 @@ class ApiScanner:
         """What of that its owner has counted."""
         self.closed = False
         """Whether its owner knows it no more."""
-        self._queue = queue
+        self._reader = reader
         self._partition = partition
         self._topics = tuple(scan.topics)
         self._stop = scan.stop
@@ -69,12 +71,12 @@ class ApiScanner:
         self._clock = clock
         self._next = scan.start
         """The first ID that was not given yet, or passed over."""
-        self._reader: PartitionReader | None = queue.reader(partition, scan, bytes_max)
+        self._cursor: PartitionCursor | None = reader.cursor(partition, scan, bytes_max)
         self._batches: deque[Batch] = deque()
         self._messages: deque[ReceivedMessage] = deque()
         self._end_checked_ms = clock.monotonic_ms()
 
-    def take(self, count_max: int) -> list[ReceivedMessage]:
+    async def take(self, count_max: int) -> list[ReceivedMessage]:
         """The next messages: at least one, unless the end was reached.
 
         Args:
@@ -86,12 +88,13 @@ class ApiScanner:
             QueueStateError: the queue is disabled or is gone.
             CorruptLogError: the log is broken where it is read.
         """
-        deadline = self._queue.deadline()
+        deadline = self._reader.deadline()
         taken: list[ReceivedMessage] = []
         room = self._bytes_max
         try:
             while len(taken) < count_max:
-                if not self._messages and not self._read_on(deadline, more=bool(taken)):
+                more = bool(taken)
+                if not self._messages and not await self._read_on(deadline, more=more):
                     break
                 room -= answer_size(self._messages[0])
                 if taken and room < 0:
@@ -101,43 +104,45 @@ class ApiScanner:
                 self._next = int(message.id) + 1
                 taken.append(message)
         except HQueueError:
-            self.drop()
+            await self.drop()
             if not taken:
                 raise
         return taken
 
-    def drop(self) -> None:
+    async def drop(self) -> None:
         """Hold nothing: the next call reads on from the ID that comes next."""
-        self.rest()
-        self._reader = None
+        cursor, self._cursor = self._cursor, None
         self._batches.clear()
         self._messages.clear()
         self.held_bytes = 0
+        if cursor is not None:
+            await self._reader.release(cursor)
 
-    def rest(self) -> None:
+    async def rest(self) -> None:
         """Hold nothing in HBase until the next call."""
-        if self._reader is not None:
-            self._reader.release()
+        if self._cursor is not None and self._cursor.holds:
+            await self._reader.release(self._cursor)
 
-    def _read_on(self, deadline: Deadline, *, more: bool) -> bool:
+    async def _read_on(self, deadline: Deadline, *, more: bool) -> bool:
         """Have a message to give; whether there is one.
 
         Args:
             deadline: the bound.
             more: whether there is something to give already, so that one try is enough.
         """
-        while not self._decode():
-            if self._reader is not None:
-                self._next = self._reader.cursor
+        while not await self._decode():
+            if self._cursor is not None:
+                self._next = self._cursor.cursor
             if self._next >= min(self._stop, MESSAGE_ID_MAX):
                 return False
-            reader = self._reader = self._reader or self._opened()
-            batches = reader.read_once(Deadline(self._clock, 0) if more else deadline)
+            cursor = self._cursor = self._cursor or self._opened()
+            bound = Deadline(self._clock, 0) if more else deadline
+            batches = await self._reader.read_once(cursor, bound)
             if batches:
                 self._batches.extend(batches)
                 self.held_bytes += sum(map(_held_by_batch, batches))
                 self._end_checked_ms = self._clock.monotonic_ms()
-            elif more or (reader.at_tail and not self._goes_on(reader, deadline)):
+            elif more or (cursor.at_tail and not await self._goes_on(cursor, deadline)):
                 return False
             elif deadline.expired:
                 raise StoreUnavailableError(
@@ -145,28 +150,38 @@ class ApiScanner:
                 )
         return True
 
-    def _decode(self) -> bool:
+    async def _decode(self) -> bool:
         """Have the messages of the next batch that has any; whether there is one."""
         while self._batches and not self._messages:
-            batch = self._batches.popleft()
-            self.held_bytes -= _held_by_batch(batch)
-            self._messages.extend(messages_of(batch))
+            messages = await self._messages_of(self._batches[0])
+            self.held_bytes -= _held_by_batch(self._batches.popleft())
+            self._messages.extend(messages)
             self.held_bytes += sum(map(_held, self._messages))
         return bool(self._messages)
 
-    def _goes_on(self, reader: PartitionReader, deadline: Deadline) -> bool:
+    async def _messages_of(self, batch: Batch) -> list[ReceivedMessage]:
+        size = sum(len(cell) for _, cell in batch.cells)
+        if batch.header.count <= HERE_MESSAGES and size <= HERE_BYTES:
+            return await self._reader.decoded(batch, _decoded)
+        return await in_thread(_decoded, batch)
+
+    async def _goes_on(self, cursor: PartitionCursor, deadline: Deadline) -> bool:
         """At the end, now and then: whether the log goes on elsewhere."""
         now_ms = self._clock.monotonic_ms()
-        if reader.finished or now_ms < self._end_checked_ms + END_CHECK_MS:
+        if cursor.finished or now_ms < self._end_checked_ms + END_CHECK_MS:
             return False
         self._end_checked_ms = now_ms
-        reader.check_tail(deadline)
-        return not reader.at_tail
+        await self._reader.check_tail(cursor, deadline)
+        return not cursor.at_tail
 
-    def _opened(self) -> PartitionReader:
+    def _opened(self) -> PartitionCursor:
         stop = None if self._stop > MESSAGE_ID_MAX else MessageID.from_int(self._stop)
         scan = Scan(MessageID.from_int(self._next), stop, self._topics)
-        return self._queue.reader(self._partition, scan, self._bytes_max)
+        return self._reader.cursor(self._partition, scan, self._bytes_max)
+
+
+def _decoded(batch: Batch) -> list[ReceivedMessage]:
+    return list(messages_of(batch))
 
 
 def _held(message: ReceivedMessage) -> int:

@@ -42,7 +42,8 @@ SWEEP_MS = 1_000.0
 
 
 class ApiServer:
-    """Serves the Thrift API from when it is made until it is closed.
+    """Serves the Thrift API from when it is made until it is closed, in the event loop that it is
+    made in.
 
     Args:
         client: the connection.
@@ -86,6 +87,7 @@ class ApiServer:
             handler,
             listener,
             threads=settings.api_threads,
+            in_loop=True,
             connections_max=settings.api_connections_max,
             call_bytes_max=CALL_BYTES_MAX,
             idle_ms_max=CALL_IDLE_MS_MAX,
@@ -100,13 +102,13 @@ class ApiServer:
         """Forget what nobody uses, for as long as it serves."""
         while True:
             await self._runtime.sleep_ms(SWEEP_MS)
-            await self._runtime.read(self.scanners.sweep)
+            await self.scanners.sweep()
 
     async def close(self) -> None:
         """Take no more calls, answer those under way, for ``drain_ms`` at most, and hang up."""
         if not await self._runtime.coordinate(lambda: self._server.close(self._drain_ms)):
             logger.warning("calls of the Thrift API were under way for too long, and are left")
-        await self._runtime.read(self.scanners.close_all)
+        await self.scanners.close_all()
 
 
 def _listen(settings: ApiSettings) -> socket.socket:

@@ -21,6 +21,7 @@ from hqueue import (
     RequestRefusedError,
     StoreUnavailableError,
 )
+from hqueue.engine import Engine
 from hqueue_workers.api.failures import (
     ScannerBusyError,
     ScannerNotFoundError,
@@ -30,8 +31,10 @@ from hqueue_workers.api.handler import Handler
 from hqueue_workers.api.queues import FRESH_MS
 from hqueue_workers.api.scanners import ScannerTable
 from hqueue_workers.api.structs import API
+from tests.support.awaited import Awaited
 from tests.support.backends import MemoryBackend
 from tests.support.doubles import SteppedClock
+from tests.support.looped import LoopThread
 from tests.support.proxy import Fate
 
 NOT_APPLIED, UNKNOWN = API.TOutcome.NOT_APPLIED, API.TOutcome.UNKNOWN
@@ -41,11 +44,12 @@ Counted = list[tuple[str, str]]
 class Served:
     """A handler over memory, and the calls that it counted."""
 
-    def __init__(self, client: hqueue.Client) -> None:
+    def __init__(self, client: hqueue.Client, thread: LoopThread) -> None:
         self.clock = SteppedClock()
         self.counted: Counted = []
         scanners = ScannerTable(count_max=2, bytes_max=2**20, idle_ms=1_000, clock=self.clock)
-        self.handler = Handler(client, scanners, 2**20, self.clock, self._count)
+        handler = Handler(client, scanners, 2**20, self.clock, self._count)
+        self.handler: Any = Awaited(handler, thread)
 
     def _count(self, method: str, result: str, took_ms: float) -> None:
         self.counted.append((method, result))
@@ -78,8 +82,15 @@ def client(cluster: MemoryBackend) -> Iterator[hqueue.Client]:
 
 
 @pytest.fixture
-def served(client: hqueue.Client) -> Served:
-    return Served(client)
+def thread() -> Iterator[LoopThread]:
+    made = LoopThread()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def served(client: hqueue.Client, thread: LoopThread) -> Served:
+    return Served(client, thread)
 
 
 def struct(value: bytes) -> Any:
@@ -118,9 +129,11 @@ def test_every_error_is_one_that_the_idl_declares(
     assert raised.message.startswith("x")
 
 
-def test_what_a_lost_answer_left_open_is_said(cluster: MemoryBackend, client: object) -> None:
+def test_what_a_lost_answer_left_open_is_said(
+    cluster: MemoryBackend, client: object, thread: LoopThread
+) -> None:
     with cluster.lossy() as way, way.connect(operation_timeout_ms=100) as lossy:
-        served = Served(lossy)
+        served = Served(lossy, thread)
         served.handler.putMessage("q", struct(b"before"))
         way.set_fate(lambda _: Fate.LOSE_REQUEST)
         with pytest.raises(API.TUnavailable) as raised:
@@ -182,11 +195,11 @@ def test_a_queue_that_was_deleted_and_made_again_is_opened_again(
 
 
 def test_a_queue_that_is_known_is_used_though_nobody_says_what_it_is_now(
-    cluster: MemoryBackend, client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
+    served: Served, client: hqueue.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = client.queue("q")
-    served, puts, looks = Served(client), 3, Held()
-    monkeypatch.setattr(client, "queue", lambda name: opened)
+    opened = Engine(client).open("q")
+    puts, looks = 3, Held()
+    monkeypatch.setattr(served.handler._queues, "_open_queue", lambda name: opened)
     monkeypatch.setattr(opened, "describe", looks)
 
     def put() -> None:

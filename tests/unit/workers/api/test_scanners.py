@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import hqueue
 from hqueue import Message, MessageID, Scan, StoreUnavailableError
+from hqueue.engine import Engine, OpenLog
 from hqueue_workers.api.failures import ScannerBusyError, ScannerNotFoundError
 from hqueue_workers.api.scanner import END_CHECK_MS, ApiScanner
 from hqueue_workers.api.scanners import REST_MS, ScannerTable
+from tests.support.awaited import Awaited
 from tests.support.backends import LossyWay, MemoryBackend
 from tests.support.doubles import SteppedClock
+from tests.support.looped import LoopThread
 from tests.support.proxy import Fate
 
 IDLE_MS = 60_000
@@ -31,29 +36,65 @@ def cluster() -> MemoryBackend:
 
 
 @pytest.fixture
-def queue(cluster: MemoryBackend) -> Iterator[hqueue.Queue]:
+def queue(cluster: MemoryBackend) -> Iterator[OpenLog]:
     with cluster.connect() as client:
-        yield client.create_queue("q", partitions=2)
-
-
-Make = Callable[..., ApiScanner]
+        client.create_queue("q", partitions=2)
+        yield Engine(client).open("q")
 
 
 @pytest.fixture
-def scanner_of(queue: hqueue.Queue, clock: SteppedClock) -> Make:
-    def make(scan: Scan | None = None, partition: int = 0, bytes_max: int = KIB) -> ApiScanner:
-        return ApiScanner(queue, partition, scan or Scan(), bytes_max, clock)
+def thread() -> Iterator[LoopThread]:
+    made = LoopThread()
+    yield made
+    made.close()
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def scanner_of(queue: OpenLog, clock: SteppedClock, thread: LoopThread) -> Make:
+    def make(scan: Scan | None = None, partition: int = 0, bytes_max: int = KIB) -> Any:
+        reader = queue.in_loop().reader
+        return Awaited(ApiScanner(reader, partition, scan or Scan(), bytes_max, clock), thread)
 
     return make
 
 
-def table_of(clock: SteppedClock, count_max: int = 10, bytes_max: int = KIB * KIB) -> ScannerTable:
-    return ScannerTable(count_max=count_max, bytes_max=bytes_max, idle_ms=IDLE_MS, clock=clock)
+class Table(Awaited):
+    """A table, for threads that wait."""
+
+    def add(self, scanner: Awaited) -> str:
+        return str(self.of.add(scanner.of))
+
+    def take(self, scanner_id: str, count: int = 1) -> list[bytes]:
+        async def take() -> list[bytes]:
+            async with self.of.used(scanner_id) as scanner:
+                return [message.value for message in await scanner.take(count)]
+
+        return self.thread.run(take())
+
+    @contextlib.contextmanager
+    def used(self, scanner_id: str) -> Iterator[Any]:
+        used = self.of.used(scanner_id)
+        yield Awaited(self.thread.run(used.__aenter__()), self.thread)
+        self.thread.run(used.__aexit__(None, None, None))
+
+    def __len__(self) -> int:
+        return len(self.of)
 
 
-def take(table: ScannerTable, scanner_id: str, count: int = 1) -> list[bytes]:
-    with table.used(scanner_id) as scanner:
-        return [message.value for message in scanner.take(count)]
+@pytest.fixture
+def table_of(clock: SteppedClock, thread: LoopThread) -> Make:
+    def make(count_max: int = 10, bytes_max: int = KIB * KIB) -> Any:
+        table = ScannerTable(count_max=count_max, bytes_max=bytes_max, idle_ms=IDLE_MS, clock=clock)
+        return Table(table, thread)
+
+    return make
+
+
+def take(table: Table, scanner_id: str, count: int = 1) -> list[bytes]:
+    return table.take(scanner_id, count)
 
 
 def test_an_answer_is_bounded_by_bytes_but_has_one_message(
@@ -107,12 +148,13 @@ def test_it_ends_at_its_stop_wherever_that_lies(queue: hqueue.Queue, scanner_of:
 
 
 def test_it_goes_on_where_it_stood_when_requests_get_lost(
-    cluster: MemoryBackend, queue: hqueue.Queue, clock: SteppedClock
+    cluster: MemoryBackend, queue: hqueue.Queue, clock: SteppedClock, thread: LoopThread
 ) -> None:
     for at in range(0, 200, 5):
         queue.put([Message("t", b"%d" % n) for n in range(at, at + 5)], partition=0)
     with cluster.lossy() as way, way.connect(operation_timeout_ms=300) as client:
-        scanner = ApiScanner(client.queue("q"), 0, Scan(), KIB, clock)
+        reader = Engine(client).open("q").in_loop().reader
+        scanner: Any = Awaited(ApiScanner(reader, 0, Scan(), KIB, clock), thread)
         came, requests = [], itertools.count()
         lossy(way, lambda: next(requests) % 3 != 2)
         while True:
@@ -152,10 +194,10 @@ def test_after_a_truncation_it_finds_what_is_put_then(
 
 
 def test_scanners_are_found_by_ids_that_differ_until_they_are_closed(
-    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock
+    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock, table_of: Make
 ) -> None:
     queue.put([Message("t", b"0"), Message("t", b"1")], partition=0)
-    table = table_of(clock)
+    table = table_of()
     ids = {table.add(scanner_of()) for _ in range(5)}
     assert (len(ids), len(table)) == (5, 5)
     first = ids.pop()
@@ -169,8 +211,10 @@ def test_scanners_are_found_by_ids_that_differ_until_they_are_closed(
     assert len(table) == 0
 
 
-def test_there_are_no_more_than_there_may_be(scanner_of: Make, clock: SteppedClock) -> None:
-    table = table_of(clock, count_max=2)
+def test_there_are_no_more_than_there_may_be(
+    scanner_of: Make, clock: SteppedClock, table_of: Make
+) -> None:
+    table = table_of(count_max=2)
     first = table.add(scanner_of())
     table.add(scanner_of())
     for call in (table.check_room, lambda: table.add(scanner_of())):
@@ -181,10 +225,10 @@ def test_there_are_no_more_than_there_may_be(scanner_of: Make, clock: SteppedClo
 
 
 def test_one_that_nobody_uses_expires_and_one_that_is_used_does_not(
-    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock
+    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock, table_of: Make
 ) -> None:
     queue.put([Message("t", b"%d" % n) for n in range(100)], partition=0)
-    table = table_of(clock)
+    table = table_of()
     used, unused = table.add(scanner_of()), table.add(scanner_of())
     assert take(table, unused) == [b"0"]
     for number in range(3):
@@ -202,10 +246,12 @@ def test_one_that_nobody_uses_expires_and_one_that_is_used_does_not(
     assert (table.expired, table.held_bytes) == (1, 0)
 
 
-def test_one_that_rests_goes_on(queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock) -> None:
+def test_one_that_rests_goes_on(
+    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock, table_of: Make
+) -> None:
     for number in range(50):
         queue.put(Message("t", b"%d" % number + bytes(100)), partition=0)
-    table = table_of(clock)
+    table = table_of()
     scanner = table.add(scanner_of())
     came = []
     while taken := take(table, scanner, 4):
@@ -216,10 +262,10 @@ def test_one_that_rests_goes_on(queue: hqueue.Queue, scanner_of: Make, clock: St
 
 
 def test_together_they_hold_no_more_than_they_may_and_read_again_what_was_dropped(
-    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock
+    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock, table_of: Make
 ) -> None:
     queue.put([Message("t", b"%d" % n + bytes(KIB)) for n in range(20)], partition=0)
-    table = table_of(clock, bytes_max=64 * KIB)
+    table = table_of(bytes_max=64 * KIB)
     ids = [table.add(scanner_of(bytes_max=100 * KIB)) for _ in range(4)]
     for number in range(20):
         for scanner in ids:
@@ -229,10 +275,10 @@ def test_together_they_hold_no_more_than_they_may_and_read_again_what_was_droppe
 
 
 def test_a_second_call_for_one_is_refused_and_closing_waits_for_none(
-    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock
+    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock, table_of: Make
 ) -> None:
     queue.put([Message("t", b"%d" % n) for n in range(5)], partition=0)
-    table = table_of(clock)
+    table = table_of()
     scanner_id = table.add(scanner_of())
     with table.used(scanner_id) as scanner:
         with pytest.raises(ScannerBusyError):
@@ -243,19 +289,23 @@ def test_a_second_call_for_one_is_refused_and_closing_waits_for_none(
 
 
 def test_one_that_is_closed_while_it_is_let_rest_holds_nothing(
-    queue: hqueue.Queue, scanner_of: Make, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+    queue: hqueue.Queue,
+    scanner_of: Make,
+    clock: SteppedClock,
+    table_of: Make,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queue.put([Message("t", b"%d" % n) for n in range(5)], partition=0)
-    table, scanner = table_of(clock), scanner_of()
+    table, scanner = table_of(), scanner_of()
     scanner_id = table.add(scanner)
     assert take(table, scanner_id) == [b"0"]
     assert table.held_bytes > 0
 
-    def close_meanwhile() -> None:
+    async def close_meanwhile() -> None:
         monkeypatch.undo()
-        table.close(scanner_id)
+        await table.of.close(scanner_id)
 
-    monkeypatch.setattr(scanner, "rest", close_meanwhile)
+    monkeypatch.setattr(scanner.of, "rest", close_meanwhile)
     clock.now_ms += REST_MS
     table.sweep()
     assert (len(table), table.held_bytes, scanner.held_bytes) == (0, 0, 0)

@@ -1,0 +1,34 @@
+"""What is for an event loop, used by threads that wait."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from tests.support.looped import LoopThread
+
+__all__ = ["Awaited"]
+
+
+class Awaited:
+    """The methods of something that is for an event loop.
+
+    Args:
+        of: it.
+        thread: runs the loop.
+    """
+
+    def __init__(self, of: Any, thread: LoopThread) -> None:
+        self.of = of
+        self.thread = thread
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.of, name)
+        if not callable(found):
+            return found
+
+        async def called(*given: Any, **named: Any) -> Any:
+            answer = found(*given, **named)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return lambda *given, **named: self.thread.run(called(*given, **named))
