@@ -26,11 +26,17 @@ STAY_APPENDS = 64
 class PooledWriter:
     """A partition's writer, and whose turn it is to use it."""
 
-    __slots__ = ("turn", "writer")
+    __slots__ = ("late", "turn", "writer")
 
     def __init__(self, writer: PartitionWriter) -> None:
         self.turn = Turn()
         self.writer = writer
+        self.late = partial(
+            StoreUnavailableError,
+            "this process's other appends to the partition took too long",
+            partition=writer.partition,
+        )
+        """Makes the error of those whose turn does not come."""
 
 
 class WriterPool:
@@ -77,12 +83,9 @@ class WriterPool:
                     return free
             partition = random.randrange(self._partitions)
         pooled = self._pooled(partition)
-        late = partial(
-            StoreUnavailableError,
-            "this process's other appends to the partition took too long",
-            partition=partition,
+        result: Result = yield InTurn(
+            pooled.turn, work(pooled.writer), deadline.remaining_ms, pooled.late
         )
-        result: Result = yield InTurn(pooled.turn, work(pooled.writer), deadline.remaining_ms, late)
         return result
 
     def move_on(self) -> None:
