@@ -63,7 +63,10 @@ class Turn:
     @property
     def is_free(self) -> bool:
         """Whether nobody has a turn, or waits for one, at this moment."""
-        return not self._queue
+        try:
+            return self._queue[0].is_left()
+        except IndexError:
+            return True
 
     def take(
         self,
@@ -85,19 +88,6 @@ class Turn:
                 if queue[0] is not place:
                     self._await(queue, place, wait_s, error)
                 return work()
-        finally:
-            self._leave(queue, place)
-
-    def take_if_free(self, work: Callable[[], object]) -> bool:
-        """Do something in a turn of this thread, if nobody else has one or waits; whether so."""
-        queue, place = self._queue, _Place()
-        try:
-            with place.lock:
-                queue.append(place)
-                if not self._has(queue, place):
-                    return False
-                work()
-                return True
         finally:
             self._leave(queue, place)
 

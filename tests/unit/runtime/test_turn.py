@@ -122,12 +122,12 @@ def test_a_wait_ends_by_its_bound_with_the_caller_s_error_and_leaves_the_turn_al
                 in_another(lambda wait_s=wait_s: turn.take(int, wait_s, LateError))  # type: ignore[misc]
             with pytest.raises(NotHeldError):
                 looped.run(turn.take_in_loop(nothing, wait_s))
-        assert not turn.take_if_free(int)
+        assert not turn.is_free
         return 7
 
     assert turn.take(others, LONG_S) == 7
     assert not turn._queue
-    assert turn.take_if_free(int)
+    assert turn.is_free
 
 
 def in_another(work: Callable[[], object]) -> None:
@@ -156,11 +156,9 @@ def test_what_the_work_raises_passes_and_the_turn_is_free(looped: LoopThread) ->
 
     with pytest.raises(SystemExit):
         turn.take(fail, 0)
-    with pytest.raises(SystemExit):
-        turn.take_if_free(fail)
     with pytest.raises(ValueError, match="in the loop"):
         looped.run(turn.take_in_loop(fail_in_loop, 0))
-    assert turn.take_if_free(int)
+    assert turn.is_free
 
 
 def test_a_coroutine_that_is_cancelled_with_the_turn_or_in_wait_of_it_lets_the_next_one_go_on(
@@ -200,8 +198,9 @@ def test_a_turn_of_a_coroutine_whose_loop_was_closed_is_over() -> None:
 
     tasks = [loop.create_task(turn.take_in_loop(for_ever, LONG_S)) for _ in "ab"]
     loop.run_until_complete(asyncio.sleep(0.01))
-    assert not turn.take_if_free(int)
+    assert not turn.is_free
     loop.close()
+    assert turn.is_free
     assert turn.take(lambda: 7, 5) == 7
     for task in tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -214,8 +213,6 @@ def test_a_thread_that_was_interrupted_anywhere_leaves_the_turn_to_the_next(
     turn, places = Turn(), 0
     for place in each_place(lambda: turn.take(int, 1)):
         places += 1
-        assert turn.take(lambda: 7, 5) == 7, place
-    for place in each_place(lambda: turn.take_if_free(int)):
         assert turn.take(lambda: 7, 5) == 7, place
     assert places > 5
 
@@ -264,7 +261,7 @@ def test_a_forked_child_has_the_turn_that_its_parent_s_threads_held() -> None:
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert not turn.take_if_free(int)
+    assert not turn.is_free
     going_on.set()
     holder.join(5)
-    assert turn.take_if_free(int)
+    assert turn.is_free
