@@ -1,9 +1,11 @@
-"""Work that blocks, and is done again and again in the background."""
+"""Work that is done again and again in the background."""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from hqueue.errors import ClosedError, HQueueError
 from hqueue.runtime.alarm import Alarm, needed_loop
@@ -22,17 +24,20 @@ class Job:
     process's loop waits for that. Thread-safe. In a forked child it does nothing.
 
     Args:
-        work: what is done, by a thread of the loop's: see `in_thread`. Returns in how many
-            milliseconds it is due again; infinity if only when it is asked for. It is over when
-            this raises `ClosedError`.
+        work: what is done, by a thread of the loop's (see `in_thread`), or in the loop if it is a
+            coroutine function. Returns in how many milliseconds it is due again; infinity if only
+            when it is asked for. It is over when this raises `ClosedError`.
 
     Raises:
         ClosedError: the interpreter is ending.
         HQueueError: the system starts no more threads for now.
     """
 
-    def __init__(self, work: Callable[[], float]) -> None:
-        self._work = work
+    def __init__(
+        self, work: Callable[[], float] | Callable[[], Coroutine[Any, Any, float]]
+    ) -> None:
+        self._waits = inspect.iscoroutinefunction(work)
+        self._work: Callable[[], Any] = work
         self._closed = False
         loop = needed_loop()
         self._alarm = Alarm(loop)
@@ -54,7 +59,7 @@ class Job:
             if self._closed:
                 return
             try:
-                due_ms = await in_thread(self._work)
+                due_ms = await (self._work() if self._waits else in_thread(self._work))
             except ClosedError:
                 return
             except BaseException as exc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
@@ -13,9 +14,13 @@ from hqueue.errors import ClosedError, HQueueError
 from hqueue.metadata.ports import Record, SessionState
 from hqueue.runtime.foreign import call_foreign
 from hqueue.runtime.job import Job
+from hqueue.runtime.loop import in_thread
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.zookeeper.records import record_of
 from hqueue.zookeeper.requests import children, ensure, get
 from hqueue.zookeeper.session import Request, Session
+from hqueue.zookeeper.waiting import OnSession
 
 __all__ = ["TreeCache"]
 
@@ -24,14 +29,14 @@ logger = logging.getLogger(__name__)
 PAUSE_MS = 500.0
 
 
-class TreeCache:
+class TreeCache(OnSession):
     """Keeps the nodes at one depth below a node, and tells a listener when they changed.
 
     Each node above that depth has a watch on its children, and each at it one on its data; so
     nothing is asked while nothing changes, and data above the depth may change unnoticed. What
-    changed is read in bulk in the background, and the listener is called there: with the whole,
-    once after changes that came together. After a connection was cut everything is read again, for
-    the watches went with it; until then the last view stands.
+    changed is read in bulk by the process's loop, and the listener is called by a thread: with the
+    whole, once after changes that came together. After a connection was cut everything is read
+    again, for the watches went with it; until then the last view stands.
 
     It is a `Watch`.
 
@@ -85,14 +90,14 @@ class TreeCache:
             self._dirty.add(event.path)
         self._reading.ask()
 
-    def _refresh(self) -> float:
+    async def _refresh(self) -> float:
         """Read what changed, and tell of it; when to do so again."""
         with self._lock:
-            if not self._dirty or self._closed:
+            if self._closed or not (self._dirty or self._unreported):
                 return float("inf")
             dirty, self._dirty = self._dirty, set()
         try:
-            self._read(dirty)
+            await self._read.in_loop(dirty)
         except ClosedError:
             raise
         except HQueueError as exc:
@@ -104,14 +109,19 @@ class TreeCache:
             settled = not self._dirty and not self._closed
         if settled and self._unreported:
             self._unreported = False
-            self._notify()
+            await self._notify()
         return float("inf")
 
-    def _notify(self) -> None:
+    async def _notify(self) -> None:
         what = f"a listener of changes below {self._top}"
-        call_foreign(what, self._on_change, dict(self._leaves))
+        try:
+            await in_thread(call_foreign, what, self._on_change, dict(self._leaves))
+        except HQueueError:  # There is no thread now.
+            self._unreported = True
+            raise
 
-    def _read(self, dirty: set[str]) -> None:
+    @stepwise
+    def _read(self, dirty: set[str]) -> Work[Any, None]:
         """Read these nodes again, and what is found below them.
 
         If this raises, `dirty` has those that are still to be read, also what was found meanwhile.
@@ -119,10 +129,11 @@ class TreeCache:
         deadline = self._session.deadline()
         while dirty:
             paths = sorted(dirty)
-            answers = self._session.run([(p, self._request(p)) for p in paths], deadline)
+            requests = [(path, self._request(path)) for path in paths]
+            answers = yield from self._session.run.steps(requests, deadline)
             for path, answer in zip(paths, answers, strict=True):
                 if path == self._top and isinstance(answer, NoNodeError):
-                    self._session.one(path, ensure(path), deadline)
+                    yield from self._session.one.steps(path, ensure(path), deadline)
                     continue
                 dirty.discard(path)
                 if isinstance(answer, NoNodeError):

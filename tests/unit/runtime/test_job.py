@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 
@@ -73,6 +74,21 @@ def test_it_is_done_again_when_it_is_due_until_it_is_closed() -> None:
     job.ask()
     threading.Event().wait(0.05)
     assert work.done == done
+
+
+def test_a_coroutine_is_awaited_in_the_loop() -> None:
+    there: list[bool] = []
+
+    async def work() -> float:
+        await asyncio.sleep(0)
+        there.append(job_module.needed_loop().in_loop)
+        return 5.0
+
+    job = Job(work)
+    job.ask()
+    wait_for(lambda: len(there) >= 3, "it is due again and again")
+    job.close()
+    assert all(there)
 
 
 @pytest.mark.parametrize("error", [HQueueError("away"), ValueError("a fault"), SystemExit(3)])

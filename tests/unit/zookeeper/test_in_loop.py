@@ -14,6 +14,8 @@ from hqueue import Settings
 from hqueue.errors import ClosedError, Outcome, StoreUnavailableError
 from hqueue.metadata.ports import ANY, NEW, Change
 from hqueue.metadata.steps import Claim, Confirm, Create, Read, Release, Write
+from hqueue.runtime.alarm import needed_loop
+from hqueue.runtime.loop import in_thread
 from hqueue.zookeeper import ZooKeeperStore
 from tests.support.memory.zookeeper import MemoryZooKeeper
 from tests.support.proxy import Fate, Proxy
@@ -132,6 +134,19 @@ def test_a_loop_that_ends_while_answers_are_under_way_harms_no_other(
         asyncio.run(leave())
         assert store.records.read(["/top"])
     wait_for(lambda: store.records.write({"/top": Change(b"1", ANY)})["/top"], "it goes on")
+
+
+def test_views_that_get_no_answer_keep_no_thread_from_others(
+    store: ZooKeeperStore, proxy: Proxy
+) -> None:
+    store.records.create({"/top": b""})
+    proxy.fate = lambda _: Fate.LOSE_REQUEST
+    watches = [store.watch(f"/top/{number}", 1, lambda _: None) for number in range(20)]
+    loop = needed_loop()
+    for _ in range(20):
+        assert loop.start(in_thread, time.monotonic).result(1) > 0
+    for watch in watches:
+        watch.close()
 
 
 def test_after_the_session_was_closed_it_is_closed_in_a_loop_too(store: ZooKeeperStore) -> None:

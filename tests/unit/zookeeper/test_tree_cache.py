@@ -12,14 +12,17 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from hqueue.errors import StoreUnavailableError
 from hqueue.metadata.ports import Record, SessionState
+from hqueue.runtime.steps import Work
+from hqueue.runtime.stepwise import stepwise
 from hqueue.zookeeper.session import Request, Session
 from hqueue.zookeeper.tree_cache import TreeCache
+from hqueue.zookeeper.waiting import NewBox, OnSession
 from tests.support.waiting import wait_for
 
 Watcher = Callable[[WatchedEvent], object]
 
 
-class Tree:
+class Tree(OnSession):
     """A ZooKeeper of one session: nodes, one-time watches, and what happens between requests."""
 
     def __init__(self, *paths: str) -> None:
@@ -53,7 +56,11 @@ class Tree:
         if watcher is not None:
             watcher(WatchedEvent(event, None, path))
 
-    def run(self, requests: Sequence[tuple[str, Request]], deadline: object) -> list[Any]:
+    @stepwise
+    def run(
+        self, requests: Sequence[tuple[str, Request]], deadline: object
+    ) -> Work[Any, list[Any]]:
+        yield NewBox()
         if self.before:
             self.before.pop(0)()
         return [request(cast(Any, self)) for _, request in requests]
