@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hqueue.metadata.ports import (
     Attempt,
     Change,
-    ChangeableRecords,
     Group,
     GuardedWrite,
     MetadataStore,
@@ -42,7 +41,6 @@ __all__ = [
     "PutEphemerals",
     "Read",
     "Release",
-    "Remove",
     "Step",
     "Work",
     "Write",
@@ -52,20 +50,13 @@ __all__ = [
 Result = TypeVar("Result")
 
 
-class HasRecords(Protocol):
-    """A store, as far as it has records that are there."""
-
-    @property
-    def records(self) -> ChangeableRecords: ...
-
-
 class Keys(NamedTuple):
     """`Records.keys`."""
 
     prefix: str
     depth: int
 
-    def do(self, store: HasRecords) -> Sequence[str]:
+    def do(self, store: MetadataStore) -> Sequence[str]:
         return store.records.keys(*self)
 
 
@@ -75,7 +66,7 @@ class List(NamedTuple):
     prefix: str
     depth: int
 
-    def do(self, store: HasRecords) -> Mapping[str, Record]:
+    def do(self, store: MetadataStore) -> Mapping[str, Record]:
         return store.records.list(*self)
 
 
@@ -84,7 +75,7 @@ class Read(NamedTuple):
 
     keys: Iterable[str]
 
-    def do(self, store: HasRecords) -> Mapping[str, Record]:
+    def do(self, store: MetadataStore) -> Mapping[str, Record]:
         return store.records.read(*self)
 
 
@@ -93,17 +84,8 @@ class Write(NamedTuple):
 
     changes: Mapping[str, Change]
 
-    def do(self, store: HasRecords) -> Mapping[str, Version | None]:
+    def do(self, store: MetadataStore) -> Mapping[str, Version | None]:
         return store.records.write(*self)
-
-
-class Remove(NamedTuple):
-    """`Records.remove`."""
-
-    versions: Mapping[str, Version]
-
-    def do(self, store: HasRecords) -> Mapping[str, bool | None]:
-        return store.records.remove(*self)
 
 
 class Delete(NamedTuple):
@@ -112,7 +94,7 @@ class Delete(NamedTuple):
     versions: Mapping[str, Version]
     levels_above: int = 0
 
-    def do(self, store: HasRecords) -> Collection[str]:
+    def do(self, store: MetadataStore) -> Collection[str]:
         return store.records.delete(self.versions, levels_above=self.levels_above)
 
 
@@ -183,7 +165,7 @@ class Confirm(NamedTuple):
 
 
 Step = (
-    Keys | List | Read | Write | Remove | Delete | Create | PutEphemerals | Claim | Release | Own
+    Keys | List | Read | Write | Delete | Create | PutEphemerals | Claim | Release | Own
     | WriteWhereAbsent | Confirm | InTurn | Pause
 )  # fmt: skip
 Work = AnyWork[Any, Result]
